@@ -1,0 +1,50 @@
+/* Every hard ceiling of the project, in one place. A value that comes from outside is checked
+ * against one of these before it is used; passing it is an error that says the limit, the value
+ * and the option. Nothing but numbers and static assertions lives here.
+ */
+#ifndef ZIGCUDA_LIMITS_H
+#define ZIGCUDA_LIMITS_H
+
+/* --- boot memory: address space, touched as needed ---------------------------------------- */
+#define LIMIT_BOOT_ARENA_BYTES ((size_t)1 << 30)    /* metadata that stays: tokenizer, names */
+#define LIMIT_SCRATCH_ARENA_BYTES ((size_t)4 << 30) /* JSON trees and other boot-time work */
+
+/* --- JSON ---------------------------------------------------------------------------------- */
+#define LIMIT_JSON_DEPTH 64           /* nesting of any JSON text */
+#define LIMIT_JSON_NODES (8u << 20)   /* values in one text */
+
+/* --- model folder -------------------------------------------------------------------------- */
+#define LIMIT_PATH_BYTES 4096
+#define LIMIT_CONFIG_FILE_BYTES ((size_t)4 << 20)     /* config.json and its small neighbours */
+#define LIMIT_TOKENIZER_FILE_BYTES ((size_t)64 << 20) /* tokenizer.json */
+#define LIMIT_SAFETENSORS_HEADER_BYTES 100000000u     /* the format's own ceiling */
+#define LIMIT_SHARDS 512
+#define LIMIT_TENSORS 65536u
+#define LIMIT_LAYERS 256
+#define LIMIT_HIDDEN 32768
+#define LIMIT_INTERMEDIATE 262144
+#define LIMIT_HEADS 256
+#define LIMIT_HEAD_DIM 512
+#define LIMIT_VOCAB (1u << 20)
+#define LIMIT_CONTEXT (1u << 20) /* positions of one sequence */
+#define LIMIT_STOP_IDS 16        /* end-of-sequence ids of a model */
+
+/* --- tokenizer and template ----------------------------------------------------------------- */
+#define LIMIT_TOKEN_BYTES 4096           /* one vocabulary entry */
+#define LIMIT_MERGES (2u << 20)
+#define LIMIT_ADDED_TOKENS 8192
+#define LIMIT_TEMPLATE_BYTES ((size_t)256 << 10)
+#define LIMIT_TEMPLATE_STEPS 4000000u    /* evaluated nodes of one rendering */
+#define LIMIT_TEMPLATE_DEPTH 64          /* nested blocks, expressions and macro calls */
+
+/* --- requests ------------------------------------------------------------------------------- */
+#define LIMIT_SLOTS 256         /* sequences in one batch */
+#define LIMIT_STEP_TOKENS 8192  /* tokens of one step */
+#define LIMIT_LOGPROBS 20       /* alternatives reported a token */
+#define LIMIT_LOGIT_BIAS 300    /* entries of one request */
+#define LIMIT_STOP_STRINGS 4
+#define LIMIT_STOP_STRING_BYTES 256
+#define LIMIT_THREADS 256       /* CPU worker threads */
+#define LIMIT_PAGE_TOKENS 16    /* KV positions a page; fixed, so that bits do not depend on it */
+
+#endif

@@ -1,0 +1,107 @@
+#include "core/base/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+static bool sealed;
+
+enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, struct err_text *e)
+{
+    void *base = mmap(NULL, cap_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the %s arena", cap_bytes,
+                             name);
+    *a = arena_over(name, base, cap_bytes);
+    return ERR_OK;
+}
+
+struct arena arena_over(const char *name, void *base, size_t cap_bytes)
+{
+    return (struct arena){.name = name, .base = base, .cap_bytes = cap_bytes};
+}
+
+void *arena_alloc(struct arena *a, size_t bytes, size_t align)
+{
+    ASSERT(!sealed);
+    ASSERT(align != 0 && (align & (align - 1)) == 0);
+    size_t at = (size_t)(-(uintptr_t)(a->base + a->used_bytes) & (align - 1));
+    if (at > a->cap_bytes - a->used_bytes)
+        return NULL;
+    at += a->used_bytes;
+    if (bytes > a->cap_bytes - at)
+        return NULL;
+    if (at < a->peak_bytes) /* used before an arena_reset */
+        memset(a->base + at, 0, MIN(bytes, a->peak_bytes - at));
+    a->used_bytes = at + bytes;
+    a->peak_bytes = MAX(a->peak_bytes, a->used_bytes);
+    return a->base + at;
+}
+
+void *arena_array(struct arena *a, size_t n, size_t size, size_t align)
+{
+    size_t bytes;
+    return size_mul(n, size, &bytes) ? arena_alloc(a, bytes, align) : NULL;
+}
+
+struct str arena_str(struct arena *a, struct str s)
+{
+    size_t bytes;
+    char *p = size_add(s.n, 1, &bytes) ? arena_alloc(a, bytes, 1) : NULL;
+    if (p && s.n)
+        memcpy(p, s.p, s.n);
+    return (struct str){p, p ? s.n : 0};
+}
+
+enum err arena_full(const struct arena *a, const char *what, struct err_text *e)
+{
+    return err_set(e, ERR_MEMORY,
+                   "%s: the %s arena is full (%zu of %zu bytes used; its ceiling stands in "
+                   "config/limits.h)",
+                   what, a->name, a->used_bytes, a->cap_bytes);
+}
+
+void arena_reset(struct arena *a, size_t mark)
+{
+    ASSERT(mark <= a->used_bytes);
+    a->used_bytes = mark;
+}
+
+void arena_close(struct arena *a)
+{
+    if (a->base)
+        munmap(a->base, a->cap_bytes);
+    *a = (struct arena){.name = a->name};
+}
+
+void plan_add(struct plan *p, enum place place, size_t bytes, const char *what, const char *option,
+              const char *detail_fmt, ...)
+{
+    ASSERT(p->n < COUNTOF(p->rows));
+    struct plan_row *row = &p->rows[p->n++];
+    *row = (struct plan_row){.place = place, .what = what, .option = option, .bytes = bytes};
+    va_list args;
+    va_start(args, detail_fmt);
+    vsnprintf(row->detail, sizeof row->detail, detail_fmt, args);
+    va_end(args);
+}
+
+size_t plan_total(const struct plan *p, enum place place)
+{
+    size_t total = 0;
+    for (u32 i = 0; i < p->n; i++)
+        if (p->rows[i].place == place)
+            total += ROUND_UP(p->rows[i].bytes, (size_t)64);
+    return total;
+}
+
+void memory_seal(void)
+{
+    sealed = true;
+}
+
+bool memory_sealed(void)
+{
+    return sealed;
+}

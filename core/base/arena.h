@@ -1,0 +1,72 @@
+/* Memory: bump arenas over one mapping each, a plan that says what will be taken, and the seal.
+ *
+ * Boot runs in three acts. (1) Metadata is read into the boot arena and throw-away work (JSON
+ * trees) into a scratch arena, both reserved as address space and touched as needed. (2) Every
+ * module adds its needs to the plan, which is printed as a table, checked against what the box
+ * has, and taken in one mapping a place. (3) memory_seal(): scratch is unmapped, and from then on
+ * an arena_alloc is an assertion failure. Whoever holds an arena owns its memory; single pieces
+ * are never freed.
+ */
+#ifndef ZIGCUDA_ARENA_H
+#define ZIGCUDA_ARENA_H
+
+#include "core/base/base.h"
+#include "core/base/err.h"
+
+struct arena {
+    const char *name; /* for messages: "boot", "scratch", "host" */
+    u8 *base;
+    size_t cap_bytes, used_bytes, peak_bytes;
+};
+
+/* Maps cap_bytes of zeroed address space (pages are taken when first touched). */
+MUST enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, struct err_text *e);
+
+/* An arena over memory somebody else owns; the memory must be zeroed. */
+struct arena arena_over(const char *name, void *base, size_t cap_bytes);
+
+/* Zeroed memory, aligned (a power of two); NULL when the arena is full. Asserts after the seal. */
+void *arena_alloc(struct arena *a, size_t bytes, size_t align);
+
+/* n objects of a type, with the product checked; NULL when full. */
+#define ARENA_NEW(a, type, n) ((type *)arena_array((a), (n), sizeof(type), _Alignof(type)))
+void *arena_array(struct arena *a, size_t n, size_t size, size_t align);
+
+/* Bytes copied and NUL-terminated; p is NULL when full. */
+struct str arena_str(struct arena *a, struct str s);
+
+/* The error of a full arena: names it, its ceiling and where that is declared. */
+enum err arena_full(const struct arena *a, const char *what, struct err_text *e);
+
+/* Forget everything allocated since used_bytes was `mark`; the memory is zeroed when reused. */
+void arena_reset(struct arena *a, size_t mark);
+
+/* Unmaps an arena opened by arena_open. */
+void arena_close(struct arena *a);
+
+/* --- the plan ------------------------------------------------------------------------------ */
+
+enum place { PLACE_HOST, PLACE_PINNED, PLACE_DEVICE, PLACE_FILE, PLACE_COUNT };
+
+struct plan_row {
+    enum place place;
+    const char *what;   /* "KV cache" */
+    char detail[64];    /* "256 pages of 16 tokens, f16" */
+    const char *option; /* the option that changes it, or "" */
+    size_t bytes;
+};
+
+struct plan {
+    struct plan_row rows[48];
+    u32 n;
+};
+
+void plan_add(struct plan *p, enum place place, size_t bytes, const char *what, const char *option,
+              const char *detail_fmt, ...) PRINTF_LIKE(6, 7);
+size_t plan_total(const struct plan *p, enum place place);
+
+/* From here on no arena gives memory. Idempotent. */
+void memory_seal(void);
+bool memory_sealed(void);
+
+#endif

@@ -1,0 +1,57 @@
+#include "core/base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void assert_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr,
+            "zigcuda: bug: assertion '%s' failed at %s:%d. Please report this line together with "
+            "the output of 'zigcuda version'.\n",
+            cond, file, line);
+    abort();
+}
+
+struct str str_of(const char *z)
+{
+    return (struct str){z, strlen(z)};
+}
+
+bool str_eq(struct str a, struct str b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+bool str_is(struct str a, const char *z)
+{
+    return str_eq(a, str_of(z));
+}
+
+bool str_starts(struct str a, struct str prefix)
+{
+    return a.n >= prefix.n && str_eq((struct str){a.p, prefix.n}, prefix);
+}
+
+bool str_ends(struct str a, struct str suffix)
+{
+    return a.n >= suffix.n && str_eq((struct str){a.p + a.n - suffix.n, suffix.n}, suffix);
+}
+
+u32 str_distance(struct str a, struct str b)
+{
+    enum { LOOK = 64 };
+    u32 row[LOOK + 1];
+    u32 an = (u32)MIN(a.n, (size_t)LOOK), bn = (u32)MIN(b.n, (size_t)LOOK);
+    for (u32 j = 0; j <= bn; j++)
+        row[j] = j;
+    for (u32 i = 1; i <= an; i++) {
+        u32 diagonal = row[0];
+        row[0] = i;
+        for (u32 j = 1; j <= bn; j++) {
+            u32 change = diagonal + (a.p[i - 1] != b.p[j - 1]);
+            diagonal = row[j];
+            row[j] = MIN(change, MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[bn];
+}

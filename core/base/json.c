@@ -1,0 +1,457 @@
+#include "core/base/json.h"
+
+#include "config/limits.h"
+#include "core/base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct parser {
+    struct arena *a;
+    const char *p, *end, *start;
+    const char *source;
+    enum err code;
+    u32 nodes;
+    struct err_text *e;
+};
+
+static enum err bad(struct parser *s, const char *what)
+{
+    size_t line = 1, column = 1;
+    for (const char *q = s->start; q < s->p; q++) {
+        column = *q == '\n' ? 1 : column + 1;
+        line += *q == '\n';
+    }
+    return err_set(s->e, s->code, "%s: line %zu, column %zu: %s", s->source, line, column, what);
+}
+
+static void skip_space(struct parser *s)
+{
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
+        s->p++;
+}
+
+static bool hex4(const char *p, u32 *out)
+{
+    u32 v = 0;
+    for (int i = 0; i < 4; i++) {
+        u32 c = (u8)p[i], digit;
+        if (c - '0' <= 9)
+            digit = c - '0';
+        else if ((c | 32) - 'a' <= 5)
+            digit = (c | 32) - 'a' + 10;
+        else
+            return false;
+        v = v << 4 | digit;
+    }
+    *out = v;
+    return true;
+}
+
+/* \uXXXX at s->p (after the u), with its low half when it is a surrogate. */
+static enum err unicode_escape(struct parser *s, u32 *cp)
+{
+    if (s->end - s->p < 4 || !hex4(s->p, cp))
+        return bad(s, "\\u needs four hexadecimal digits");
+    s->p += 4;
+    if (*cp < 0xd800 || *cp > 0xdfff)
+        return ERR_OK;
+    u32 low;
+    if (*cp > 0xdbff || s->end - s->p < 6 || s->p[0] != '\\' || s->p[1] != 'u' ||
+        !hex4(s->p + 2, &low) || low < 0xdc00 || low > 0xdfff)
+        return bad(s, "\\u escape is half of a surrogate pair");
+    s->p += 6;
+    *cp = 0x10000 + ((*cp - 0xd800) << 10) + (low - 0xdc00);
+    return ERR_OK;
+}
+
+static enum err escape(struct parser *s, char **out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (s->p == s->end)
+        return bad(s, "text ends inside a string");
+    char c = *s->p++;
+    if (c == 'u') {
+        u32 cp;
+        TRY(unicode_escape(s, &cp));
+        *out += utf8_encode(cp, *out);
+        return ERR_OK;
+    }
+    const char *hit = c ? strchr(from, c) : NULL;
+    if (!hit)
+        return bad(s, "unknown escape in a string");
+    *(*out)++ = to[hit - from];
+    return ERR_OK;
+}
+
+static enum err string(struct parser *s, struct str *out)
+{
+    const char *q = ++s->p; /* find the end first: unescaping never makes a string longer */
+    while (q < s->end && *q != '"')
+        q += *q == '\\' ? 2 : 1;
+    if (q >= s->end)
+        return bad(s, "string without an end");
+    char *text = arena_alloc(s->a, (size_t)(q - s->p) + 1, 1), *t = text;
+    if (!text)
+        return arena_full(s->a, s->source, s->e);
+    while (s->p < q) {
+        u8 c = (u8)*s->p;
+        if (c == '\\') {
+            s->p++;
+            TRY(escape(s, &t));
+        } else if (c < 0x20) {
+            return bad(s, "control character in a string");
+        } else if (c < 0x80) {
+            *t++ = *s->p++;
+        } else {
+            u32 cp, n = utf8_decode(s->p, (size_t)(q - s->p), &cp);
+            if (n == 0)
+                return bad(s, "not UTF-8");
+            memcpy(t, s->p, n);
+            t += n;
+            s->p += n;
+        }
+    }
+    s->p = q + 1;
+    *out = (struct str){text, (size_t)(t - text)};
+    return ERR_OK;
+}
+
+static bool digits(struct parser *s)
+{
+    const char *from = s->p;
+    while (s->p < s->end && *s->p >= '0' && *s->p <= '9')
+        s->p++;
+    return s->p > from;
+}
+
+static enum err number(struct parser *s, struct str *out)
+{
+    const char *from = s->p;
+    if (*s->p == '-')
+        s->p++;
+    if (s->p < s->end && *s->p == '0')
+        s->p++;
+    else if (!digits(s))
+        return bad(s, "not a JSON value");
+    if (s->p < s->end && *s->p == '.') {
+        s->p++;
+        if (!digits(s))
+            return bad(s, "number needs a digit after the point");
+    }
+    if (s->p < s->end && (*s->p == 'e' || *s->p == 'E')) {
+        s->p++;
+        if (s->p < s->end && (*s->p == '+' || *s->p == '-'))
+            s->p++;
+        if (!digits(s))
+            return bad(s, "number needs a digit in its exponent");
+    }
+    *out = arena_str(s->a, (struct str){from, (size_t)(s->p - from)});
+    return out->p ? ERR_OK : arena_full(s->a, s->source, s->e);
+}
+
+static enum err word(struct parser *s, const char *text)
+{
+    size_t n = strlen(text);
+    if ((size_t)(s->end - s->p) < n || memcmp(s->p, text, n) != 0)
+        return bad(s, "not a JSON value");
+    s->p += n;
+    return ERR_OK;
+}
+
+static enum err value(struct parser *s, u32 depth, struct json *v);
+
+/* Keys are compared by an open-addressed table of their hashes, so that a hostile object with
+ * very many keys costs no more than its length. */
+static u64 key_hash(struct str k)
+{
+    u64 h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < k.n; i++)
+        h = (h ^ (u8)k.p[i]) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+static enum err refuse_duplicates(struct parser *s, const struct json *object)
+{
+    if (object->n < 2)
+        return ERR_OK;
+    size_t mark = s->a->used_bytes, slots = 4;
+    while (slots < 2 * (size_t)object->n)
+        slots *= 2;
+    const struct json **table = ARENA_NEW(s->a, const struct json *, slots);
+    if (!table)
+        return arena_full(s->a, s->source, s->e);
+    for (const struct json *m = object->child; m; m = m->next) {
+        size_t at = key_hash(m->key) & (slots - 1);
+        for (; table[at]; at = (at + 1) & (slots - 1))
+            if (str_eq(table[at]->key, m->key)) {
+                char text[128];
+                snprintf(text, sizeof text, "key \"%.*s\" stands twice in one object",
+                         (int)MIN(m->key.n, (size_t)64), m->key.p);
+                return bad(s, text);
+            }
+        table[at] = m;
+    }
+    arena_reset(s->a, mark);
+    return ERR_OK;
+}
+
+/* Members of an object or elements of an array; s->p is behind the opening bracket. */
+static enum err children(struct parser *s, u32 depth, struct json *v)
+{
+    bool object = v->type == JSON_OBJECT;
+    char close = object ? '}' : ']';
+    const struct json **link = &v->child;
+    skip_space(s);
+    if (s->p < s->end && *s->p == close) {
+        s->p++;
+        return ERR_OK;
+    }
+    for (;;) {
+        struct json *m = ARENA_NEW(s->a, struct json, 1);
+        if (!m)
+            return arena_full(s->a, s->source, s->e);
+        skip_space(s);
+        if (object) {
+            if (s->p == s->end || *s->p != '"')
+                return bad(s, "an object needs a key in quotes here");
+            TRY(string(s, &m->key));
+            skip_space(s);
+            if (s->p == s->end || *s->p != ':')
+                return bad(s, "':' is missing behind a key");
+            s->p++;
+        }
+        TRY(value(s, depth + 1, m));
+        *link = m;
+        link = &m->next;
+        v->n++;
+        skip_space(s);
+        if (s->p < s->end && *s->p == ',') {
+            s->p++;
+            continue;
+        }
+        if (s->p == s->end || *s->p != close)
+            return bad(s, object ? "',' or '}' is missing" : "',' or ']' is missing");
+        s->p++;
+        return object ? refuse_duplicates(s, v) : ERR_OK;
+    }
+}
+
+static enum err value(struct parser *s, u32 depth, struct json *v)
+{
+    if (depth > LIMIT_JSON_DEPTH)
+        return bad(s, "nested too deep (the limit is LIMIT_JSON_DEPTH in config/limits.h)");
+    if (++s->nodes > LIMIT_JSON_NODES)
+        return bad(s, "too many values (the limit is LIMIT_JSON_NODES in config/limits.h)");
+    skip_space(s);
+    if (s->p == s->end)
+        return bad(s, "text ends where a value should stand");
+    switch (*s->p) {
+    case '{':
+    case '[':
+        v->type = *s->p++ == '{' ? JSON_OBJECT : JSON_ARRAY;
+        return children(s, depth, v);
+    case '"':
+        v->type = JSON_STRING;
+        return string(s, &v->text);
+    case 't':
+        v->type = JSON_TRUE;
+        return word(s, "true");
+    case 'f':
+        v->type = JSON_FALSE;
+        return word(s, "false");
+    case 'n':
+        v->type = JSON_NULL;
+        return word(s, "null");
+    default:
+        v->type = JSON_NUMBER;
+        return number(s, &v->text);
+    }
+}
+
+enum err json_parse(struct arena *a, struct str text, const char *source, enum err code,
+                    const struct json **out, struct err_text *e)
+{
+    struct parser s = {.a = a,
+                       .p = text.p,
+                       .start = text.p,
+                       .end = text.p + text.n,
+                       .source = source,
+                       .code = code,
+                       .e = e};
+    struct json *root = ARENA_NEW(a, struct json, 1);
+    if (!root)
+        return arena_full(a, source, e);
+    TRY(value(&s, 0, root));
+    skip_space(&s);
+    if (s.p != s.end)
+        return bad(&s, "text goes on behind the value");
+    *out = root;
+    return ERR_OK;
+}
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+    if (!object || object->type != JSON_OBJECT)
+        return NULL;
+    for (const struct json *m = object->child; m; m = m->next)
+        if (str_is(m->key, key))
+            return m;
+    return NULL;
+}
+
+bool json_u64(const struct json *v, u64 *out)
+{
+    if (!v || v->type != JSON_NUMBER)
+        return false;
+    u64 r = 0;
+    for (size_t i = 0; i < v->text.n; i++) {
+        u32 digit = (u32)(u8)v->text.p[i] - '0';
+        if (digit > 9 || __builtin_mul_overflow(r, 10, &r) || __builtin_add_overflow(r, digit, &r))
+            return false;
+    }
+    *out = r;
+    return true;
+}
+
+bool json_i64(const struct json *v, i64 *out)
+{
+    if (!v || v->type != JSON_NUMBER)
+        return false;
+    bool negative = v->text.p[0] == '-';
+    struct json abs = *v;
+    abs.text.p += negative;
+    abs.text.n -= negative;
+    u64 r;
+    if (!json_u64(&abs, &r) || r > (u64)INT64_MAX + negative)
+        return false;
+    *out = negative ? (i64)(0 - r) : (i64)r;
+    return true;
+}
+
+bool json_f64(const struct json *v, double *out)
+{
+    if (!v || v->type != JSON_NUMBER)
+        return false;
+    *out = strtod(v->text.p, NULL); /* the text ends in a NUL: arena_str */
+    return isfinite(*out);
+}
+
+const char *json_type_name(const struct json *v)
+{
+    static const char *const names[] = {"null",     "false",    "true",     "a number",
+                                        "a string", "an array", "an object"};
+    return v ? names[v->type] : "missing";
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+struct json_out json_out_over(char *p, size_t cap)
+{
+    return (struct json_out){.p = p, .cap = cap};
+}
+
+static void put(struct json_out *o, const char *p, size_t n)
+{
+    if (o->full || n > o->cap - o->n) {
+        o->full = true;
+        return;
+    }
+    memcpy(o->p + o->n, p, n);
+    o->n += n;
+}
+
+static void separate(struct json_out *o)
+{
+    if (o->comma)
+        put(o, ",", 1);
+    o->comma = true;
+}
+
+void json_open(struct json_out *o, char bracket)
+{
+    separate(o);
+    put(o, &bracket, 1);
+    o->comma = false;
+}
+
+void json_close(struct json_out *o, char bracket)
+{
+    put(o, &bracket, 1);
+    o->comma = true;
+}
+
+static void quoted(struct json_out *o, struct str s)
+{
+    put(o, "\"", 1);
+    for (size_t i = 0; i < s.n;) {
+        u8 c = (u8)s.p[i];
+        u32 cp, n = utf8_decode(s.p + i, s.n - i, &cp);
+        if (n == 0) {
+            put(o, "\xef\xbf\xbd", 3);
+            n = utf8_bad_length(s.p + i, s.n - i);
+        } else if (c == '"' || c == '\\') {
+            put(o, (char[]){'\\', (char)c}, 2);
+        } else if (c == '\n') {
+            put(o, "\\n", 2);
+        } else if (c < 0x20) {
+            char text[8];
+            put(o, text, (size_t)snprintf(text, sizeof text, "\\u%04x", c));
+        } else {
+            put(o, s.p + i, n);
+        }
+        i += n;
+    }
+    put(o, "\"", 1);
+}
+
+void json_key(struct json_out *o, const char *key)
+{
+    separate(o);
+    quoted(o, str_of(key));
+    put(o, ":", 1);
+    o->comma = false;
+}
+
+void json_put_str(struct json_out *o, struct str s)
+{
+    separate(o);
+    quoted(o, s);
+}
+
+void json_put_u64(struct json_out *o, u64 v)
+{
+    char text[24];
+    separate(o);
+    put(o, text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)v));
+}
+
+void json_put_i64(struct json_out *o, i64 v)
+{
+    char text[24];
+    separate(o);
+    put(o, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
+}
+
+void json_put_f64(struct json_out *o, double v, int significant)
+{
+    char text[40];
+    separate(o);
+    if (isfinite(v))
+        put(o, text, (size_t)snprintf(text, sizeof text, "%.*g", significant, v));
+    else
+        put(o, "null", 4);
+}
+
+void json_put_bool(struct json_out *o, bool v)
+{
+    separate(o);
+    put(o, v ? "true" : "false", v ? 4 : 5);
+}
+
+void json_put_null(struct json_out *o)
+{
+    separate(o);
+    put(o, "null", 4);
+}

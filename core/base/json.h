@@ -1,0 +1,70 @@
+/* JSON (RFC 8259) into a tree in an arena, and back out into a bounded buffer.
+ *
+ * The parser is strict: UTF-8 checked, lone surrogates refused, duplicate keys refused, one value
+ * and white space only, depth and node ceilings from config/limits.h. Numbers keep their text, so
+ * that integers stay exact. The tree lives in the arena that was handed in and may point into it
+ * only (strings are copied), so the text can go away.
+ */
+#ifndef ZIGCUDA_JSON_H
+#define ZIGCUDA_JSON_H
+
+#include "core/base/arena.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
+
+enum json_type {
+    JSON_NULL,
+    JSON_FALSE,
+    JSON_TRUE,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
+};
+
+struct json {
+    enum json_type type;
+    u32 n;                    /* children of an array or object */
+    struct str text;          /* string: unescaped; number: as written */
+    struct str key;           /* when this is a member of an object */
+    const struct json *child; /* first child */
+    const struct json *next;  /* next sibling */
+};
+
+/* Parses all of `text`. `source` names it in messages ("config.json"), which give line and column.
+ * Errors carry `code` (ERR_MODEL for files, ERR_REQUEST for bodies). */
+MUST enum err json_parse(struct arena *a, struct str text, const char *source, enum err code,
+                         const struct json **out, struct err_text *e);
+
+/* A member of an object, or NULL (also when `object` is NULL or no object). */
+const struct json *json_get(const struct json *object, const char *key);
+
+/* Exact conversions; false when the value is no such number. 1.0 and 1e2 are no integers. */
+MUST bool json_u64(const struct json *v, u64 *out);
+MUST bool json_i64(const struct json *v, i64 *out);
+MUST bool json_f64(const struct json *v, double *out); /* finite */
+
+/* "a string", "null", ... for messages. */
+const char *json_type_name(const struct json *v);
+
+/* --- writing --------------------------------------------------------------------------------
+ * Appends to a bounded buffer; when it is full, `full` sticks and nothing more is written. */
+struct json_out {
+    char *p;
+    size_t n, cap;
+    bool full;
+    bool comma; /* the next value needs one */
+};
+
+struct json_out json_out_over(char *p, size_t cap);
+void json_open(struct json_out *o, char bracket);  /* '{' or '[' */
+void json_close(struct json_out *o, char bracket); /* '}' or ']' */
+void json_key(struct json_out *o, const char *key);
+void json_put_str(struct json_out *o, struct str s); /* escapes; invalid UTF-8 becomes U+FFFD */
+void json_put_u64(struct json_out *o, u64 v);
+void json_put_i64(struct json_out *o, i64 v);
+void json_put_f64(struct json_out *o, double v, int digits); /* not finite: null */
+void json_put_bool(struct json_out *o, bool v);
+void json_put_null(struct json_out *o);
+
+#endif

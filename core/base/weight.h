@@ -1,0 +1,63 @@
+/* Tensors and weight matrices as they lie in a model file: views, never copies. core/model fills
+ * them, drivers and kernels read them. The formats are described with each kind; sources: the
+ * AutoGPTQ, AutoAWQ and compressed-tensors projects. K = input features, N = output features.
+ */
+#ifndef ZIGCUDA_WEIGHT_H
+#define ZIGCUDA_WEIGHT_H
+
+#include "core/base/base.h"
+
+enum dtype {
+    DTYPE_NONE,
+    DTYPE_F32,
+    DTYPE_F16,
+    DTYPE_BF16,
+    DTYPE_I8,
+    DTYPE_U8,
+    DTYPE_I32,
+    DTYPE_I64,
+    DTYPE_OTHER /* a valid safetensors type that no kernel takes */
+};
+
+enum { TENSOR_RANK_MAX = 8 };
+
+struct tensor {
+    struct str name;
+    const void *data; /* inside the mapped file; aligned only as the writer left it */
+    size_t bytes;
+    enum dtype type;
+    u32 rank;
+    u64 shape[TENSOR_RANK_MAX];
+};
+
+enum weight_kind {
+    WEIGHT_NONE,
+    WEIGHT_PLAIN,  /* [N][K] of f32, f16 or bf16 */
+    WEIGHT_GPTQ,   /* i32 [K*bits/32][N]: fields LSB first down K. zeros i32 [G][N*bits/32] along N,
+                      stored as z-1 when zero_plus_one. scales [G][N] */
+    WEIGHT_AWQ,    /* i32 [K][N/8]: nibble i of word c is column 8c+{0,2,4,6,1,3,5,7}[i]; zeros
+                      i32 [G][N/8] alike. scales [G][N]. 4 bits */
+    WEIGHT_PACKED, /* compressed-tensors pack-quantized: i32 [N][K*bits/32], field = q + 2^(bits-1);
+                      zeros i32 [N*bits/32][G] along N (same offset), or NULL. scales [N][G] */
+    WEIGHT_INT8,   /* compressed-tensors int-quantized: i8 [N][K]; zeros i8 [N] or NULL;
+                      scales [N] */
+};
+
+/* y[n] = sum over k of W[n][k] * x[k] + bias[n]; W[n][k] = scale[n][g(k)] * (q[n][k] - z[n][g(k)])
+ * with g(k) = group_index ? group_index[k] : k / group. */
+struct weight {
+    const char *name; /* module name, for messages */
+    enum weight_kind kind;
+    u32 n, k;              /* output and input features */
+    u32 bits;              /* 4 or 8; 0 for WEIGHT_PLAIN */
+    u32 group;             /* input features a group; k when there is one group a row */
+    u32 groups;            /* ceil(k / group) */
+    bool zero_plus_one;    /* GPTQ v1: stored zero is z - 1, taken modulo 2^bits */
+    bool int8_activations; /* W8A8: inputs are quantised per token to int8, symmetric,
+                              scale = absmax / 127, round to nearest even */
+    enum dtype type, scale_type, bias_type;
+    const void *data, *zeros, *scales, *bias; /* zeros NULL: symmetric, z = 2^(bits-1) */
+    const i32 *group_index;                   /* [k], each in [0, groups); NULL: k / group */
+};
+
+#endif

@@ -1,0 +1,108 @@
+/* The device seam: what the engine asks of a backend (CPU now, CUDA next, a fake in tests).
+ *
+ * The engine owns the decisions (which sequence, which tokens, which pages); the device owns the
+ * weights, the KV pages' bytes, the sampling state of each slot, and the arithmetic. One step is in
+ * flight at a time. Everything handed over in device_submit must stay unchanged until the step is
+ * polled. Same request, same bits: a row's result may depend on nothing but that row's tokens,
+ * positions and sampling; never on other rows, chunking or thread count.
+ */
+#ifndef ZIGCUDA_DEVICE_H
+#define ZIGCUDA_DEVICE_H
+
+#include "config/limits.h"
+#include "core/base/arena.h"
+#include "core/model/model.h"
+
+/* How a sequence's next token is chosen. Order of operations: logprobs are taken from the raw
+ * logits; then min_tokens mask and logit_bias; repetition, frequency, presence penalties;
+ * temperature; top_k; typical_p; top_p; min_p; draw. */
+struct sampling {
+    float temperature;                         /* 0: greedy; ties go to the lowest id */
+    u32 top_k;                                 /* 0: off; ties with the k-th stay */
+    float top_p, min_p, typical_p;             /* 1, 0, 1: off */
+    float repetition_penalty;                  /* 1: off; over prompt and output */
+    float presence_penalty, frequency_penalty; /* 0: off; over output */
+    u64 seed;                                  /* Philox key; the counter is the position */
+    u32 min_tokens; /* before this many outputs the stop ids are masked */
+    u32 n_stop;
+    u32 stop[LIMIT_STOP_IDS];
+    u32 n_bias;
+    u32 bias_id[LIMIT_LOGIT_BIAS];
+    float bias[LIMIT_LOGIT_BIAS];
+    bool logprobs;
+    u32 top_logprobs; /* 0..LIMIT_LOGPROBS */
+};
+
+/* One sequence's share of a step. */
+struct step_row {
+    u32 slot;  /* sequence slot, < device limits.slots */
+    u32 first; /* its tokens are step.tokens[first .. first + n) */
+    u32 n;
+    u32 pos;          /* position of the first of them */
+    bool rope_long;   /* rotate by model.rope_long */
+    bool sample;      /* the last of them yields a new token */
+    u32 outputs;      /* tokens this sequence has produced before this step */
+    const u32 *pages; /* page table: position p lies in pages[p / LIMIT_PAGE_TOKENS] */
+    const struct sampling *sampling;
+    float *logits; /* NULL, or [n][vocab]: receives the raw logits of every token */
+};
+
+struct step {
+    u32 n_rows, n_tokens;
+    const struct step_row *rows;
+    const u32 *tokens; /* [n_tokens] */
+};
+
+struct top_logprob {
+    u32 id;
+    float logprob;
+};
+
+struct step_result { /* one a sampled row, in row order */
+    u32 slot, token;
+    float logprob; /* of the raw logits; only when asked for */
+    u32 n_top;
+    struct top_logprob top[LIMIT_LOGPROBS]; /* best first; ties: lowest id first */
+};
+
+struct device_limits {
+    u32 slots;       /* sequences at once */
+    u32 pages;       /* KV pages of LIMIT_PAGE_TOKENS positions, all layers */
+    u32 step_tokens; /* tokens of one step */
+    u32 context;     /* positions of one sequence */
+};
+
+struct device;
+
+struct device_ops {
+    const char *name;
+    /* Adds the needs to the plan; nothing is taken yet. */
+    enum err (*plan)(struct device *d, struct plan *p, struct err_text *e);
+    /* Takes memory from the arena (host places) or the card, prepares the weights. `progress` may
+     * be NULL; it is called with done and total bytes. */
+    enum err (*load)(struct device *d, struct arena *host,
+                     void (*progress)(void *arg, size_t done, size_t total), void *arg,
+                     struct err_text *e);
+    /* A slot starts a new sequence: its sampling state is cleared and the prompt is counted. */
+    void (*slot_begin)(struct device *d, u32 slot, const u32 *prompt, u32 n);
+    /* Starts one step; it is an error to submit while one is in flight. */
+    enum err (*submit)(struct device *d, const struct step *s, struct err_text *e);
+    /* 1: finished, results in *out (as many as rows with `sample`); 0: still running; when `wait`
+     * is true it blocks until finished. A lost device sets *err. */
+    int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
+                struct err_text *e);
+    /* A descriptor that is readable when a step has finished, for epoll. */
+    int (*fd)(struct device *d);
+    /* One line for `zigcuda info`: what computes, and why. */
+    void (*describe)(struct device *d, char *out, size_t cap);
+    void (*close)(struct device *d);
+};
+
+/* A backend embeds this first in its own struct. */
+struct device {
+    const struct device_ops *ops;
+    const struct model *model;
+    struct device_limits limits;
+};
+
+#endif

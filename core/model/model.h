@@ -1,0 +1,85 @@
+/* A model folder, read and checked: hyper-parameters, families as flags, and views of every weight
+ * inside the mapped files. Everything here lives in the boot arena and is read-only after boot.
+ *
+ * model_open reads config.json (transformers 4 and 5 forms), generation_config.json and the
+ * safetensors headers, and refuses whatever it would not compute exactly, with a sentence that
+ * names file, key and value. It maps the weight files but touches no weight byte.
+ */
+#ifndef ZIGCUDA_MODEL_H
+#define ZIGCUDA_MODEL_H
+
+#include "config/limits.h"
+#include "core/base/arena.h"
+#include "core/base/weight.h"
+
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU };
+
+/* Rotary embedding: x'[i] = x[i] cos(p f_i) - x[i+d/2] sin(p f_i), and so on (half split), for the
+ * first `dims` of a head; cos and sin are multiplied by `scale` (attention factor). */
+struct rope {
+    u32 dims;          /* rotated dimensions d; 0: none */
+    float scale;       /* 1 unless yarn or longrope */
+    const float *freq; /* [d/2] angle per position, scaling already in it */
+};
+
+enum { ROPE_FULL, ROPE_LOCAL, ROPE_SETS };
+
+struct layer {
+    u32 rope;   /* index into model.rope, or ROPE_SETS: this layer does not rotate */
+    u32 window; /* keys seen: i - window < j <= i; 0: all */
+    const struct tensor *norm_attention, *norm_mlp; /* before attention, before MLP: [hidden] */
+    const struct tensor *norm_after_attention, *norm_after_mlp; /* gemma 2/3, else NULL */
+    const struct tensor *norm_q, *norm_k; /* qwen3, gemma3: [head_dim], else NULL */
+    struct weight qkv[3]; /* q, k, v; or one fused matrix of rows Q,K,V with n_qkv = 1 */
+    struct weight o;
+    struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
+    struct weight down;
+};
+
+struct model {
+    struct str dir, name;  /* folder; its last path component */
+    struct str model_type; /* "llama" */
+    u32 layers_n, hidden, intermediate, heads, kv_heads, head_dim, vocab;
+    u32 context;          /* max_position_embeddings */
+    u32 n_qkv, n_gate_up; /* 3 or 1; 2 or 1 */
+    enum activation activation;
+    float norm_eps;
+    bool norm_plus_one; /* gemma: multiply by (1 + w) */
+    bool qk_norm;
+    float embed_scale;     /* gemma: sqrt(hidden) rounded to the weight type; else 1 */
+    float attention_scale; /* head_dim^-0.5 unless the config says otherwise */
+    float attention_softcap, logit_softcap; /* 0: none */
+
+    struct rope rope[ROPE_SETS];
+    struct rope rope_long[ROPE_SETS]; /* longrope: for sequences longer than rope_long_from */
+    u32 rope_long_from;   /* 0: no long form. A sequence whose prompt + output can pass this
+                             many positions is rotated by rope_long from its first token on */
+    struct layer *layers; /* [layers_n] */
+    struct weight embed;  /* WEIGHT_PLAIN [vocab][hidden] */
+    struct weight head;   /* [vocab][hidden]; same view as embed when tied */
+    bool tied;
+    const struct tensor *norm_final;
+
+    u32 eos[LIMIT_STOP_IDS], n_eos; /* union of generation_config, config and tokenizer_config */
+    i64 bos;                        /* -1: none */
+    /* defaults of generation_config.json; negative: not given */
+    float gen_temperature, gen_top_p, gen_min_p, gen_repetition_penalty;
+    i32 gen_top_k;
+
+    struct str quant;  /* "gptq 4-bit group 128", "bf16" ... for people */
+    size_t file_bytes; /* mapped weight files */
+    u32 files_n;
+    struct str *files; /* [files_n] whole mapped files, for madvise */
+};
+
+/* Opens and checks `dir`. Keeps what stays in `keep`; `scratch` is free again afterwards. */
+MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *dir,
+                         struct model **out, struct err_text *e);
+
+/* A model of a known shape ("llama-3.1-8b", "llama-3.2-1b", "qwen3-4b", "100m") whose weights are
+ * `bits`-bit GPTQ group 128 (bits 4 or 8; 16: bf16) filled from `seed` in memory taken from
+ * `keep`, head and embedding in bf16, or in GPTQ 4-bit when head_bits is 4. For benchmarks. */
+MUST enum err model_shape(struct arena *keep, const char *shape, u32 bits, u32 head_bits, u64 seed,
+                          struct model **out, struct err_text *e);
+
+#endif

@@ -1,0 +1,115 @@
+/* What the CPU backend computes with: one kernel set per instruction set, chosen at boot from the
+ * CPU's features. Compute only: no allocation, no I/O, no threads. The scalar set is the reference
+ * that the others are held against (tests/ops).
+ *
+ * Same request, same bits. Within one set every output element is summed in one order, whatever the
+ * number of rows m, the split over threads or the chunking. Threads split a matrix by output
+ * features in multiples of `tile_n`, so a thread never shares a sum.
+ *
+ * Activations are row-major f32 [m][k]. A set with activation_bits 8 first quantises each row in
+ * blocks of ACT_BLOCK (scale = absmax / 127, round to nearest even) and computes exact integer dot
+ * products inside a block.
+ */
+#ifndef ZIGCUDA_KERNELS_H
+#define ZIGCUDA_KERNELS_H
+
+#include "core/base/base.h"
+#include "core/base/weight.h"
+
+/* A weight matrix as a kernel set wants it. Made by ops->pack from a struct weight; opaque to
+ * everyone else. Points into the model file where the stored layout is used in place. */
+struct packed {
+    const struct weight *w;
+    const void *data, *scales, *zeros;
+    const u32 *order; /* act-order: column k of the packed matrix is input feature order[k] */
+    u32 kind;         /* private to the kernels */
+    u32 n, k, group;
+    u64 extra[4]; /* private to the kernels */
+};
+
+/* Input rows prepared once and used by several matrices of the same k. */
+struct activations {
+    const float *x; /* [m][k] */
+    u32 m, k;
+    u32 x_stride;    /* floats between rows */
+    void *quantized; /* act_bytes(m, k) bytes, 64-byte aligned; NULL for f32 sets */
+};
+
+struct linear_ops {
+    u32 activation_bits; /* 32 or 8 */
+    u32 tile_n;          /* threads split n in multiples of this */
+    /* Own memory that this matrix needs (0: used in place), and making it: `part` of `parts` runs
+     * in parallel on different threads; parts write disjoint memory. */
+    size_t (*pack_bytes)(const struct weight *w);
+    void (*pack)(const struct weight *w, void *memory, struct packed *out, u32 part, u32 parts);
+    /* Prepares rows [m0, m1) of a. */
+    size_t (*act_bytes)(u32 m, u32 k);
+    void (*act_prepare)(struct activations *a, u32 m0, u32 m1);
+    /* y[i][j] = sum_k W[j][k] x[i][k] + bias[j] for i < m and n0 <= j < n1; y_stride floats between
+     * rows; n0 is a multiple of tile_n, n1 too unless it is w->n. `scratch` is per thread,
+     * scratch_bytes(k) bytes, 64-byte aligned. */
+    size_t (*scratch_bytes)(u32 k);
+    void (*matmul)(const struct packed *w, const struct activations *a, float *y, u32 y_stride,
+                   u32 n0, u32 n1, void *scratch);
+    /* Row j of the (unpacked) matrix as f32: y[k]. Embedding lookup. */
+    void (*row)(const struct packed *w, u32 j, float *y);
+};
+
+/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions,
+ * k and v: [page][kv_head][LIMIT_PAGE_TOKENS][head_dim], f16 or f32. */
+struct kv_layer {
+    void *k, *v;
+    enum dtype type; /* DTYPE_F16 or DTYPE_F32 */
+    u32 kv_heads, head_dim;
+};
+
+struct attention_args {
+    const float *q; /* [heads][head_dim] of one token */
+    float *out;     /* [heads][head_dim] */
+    const struct kv_layer *kv;
+    const u32 *pages; /* page table of the sequence */
+    u32 pos;          /* position of this token; keys 0..pos are there */
+    u32 window;       /* 0: all */
+    u32 heads;
+    float scale, softcap; /* softcap 0: none */
+};
+
+struct vector_ops {
+    /* y = x * rsqrt(mean(x^2) + eps) * (w or 1 + w); may be in place. w is any float type. */
+    void (*rmsnorm)(float *y, const float *x, const void *w, enum dtype w_type, u32 n, float eps,
+                    bool plus_one);
+    void (*add)(float *y, const float *x, u32 n); /* y += x */
+    /* cos and sin of one position: cs[dims/2] pairs (cos, sin), times scale. */
+    void (*rope_table)(float *cs, const float *freq, u32 dims, u32 pos, float scale);
+    void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim,
+                 u32 heads); /* [heads][head_dim] */
+    void (*kv_write)(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at);
+    /* One token, query heads [h0, h1), all keys it sees, in one fixed order. scratch: per thread,
+     * attention_scratch(pos + 1, heads) bytes. */
+    size_t (*attention_scratch)(u32 keys, u32 heads);
+    void (*attention)(const struct attention_args *a, u32 h0, u32 h1, void *scratch);
+    void (*gate)(float *y, const float *gate, const float *up, u32 n, int activation);
+    void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */
+    u32 (*argmax)(const float *x, u32 n);        /* ties: lowest index */
+};
+
+struct kernel_set {
+    const char *name;  /* "avx512-vnni" */
+    const char *needs; /* features, for `zigcuda info` */
+    const struct linear_ops *linear;
+    const struct vector_ops *vector;
+    bool (*supported)(void);
+};
+
+/* All sets of this build for this architecture, best first; the last is the scalar reference and
+ * always supported. NULL-terminated. */
+extern const struct kernel_set *const kernel_sets[];
+
+/* The set named `name` ("auto" or NULL: the first supported one whose activation_bits match:
+ * 0: any, 8 or 32). NULL when there is none. */
+const struct kernel_set *kernels_choose(const char *name, u32 activation_bits);
+
+/* CPU features as text, for `zigcuda info`. */
+void kernels_describe_cpu(char *out, size_t cap);
+
+#endif

@@ -1,0 +1,173 @@
+#include "core/base/json.h"
+#include "core/base/utf8.h"
+#include "tests/unit/unit.h"
+
+static bool parses(const char *text, size_t n)
+{
+    const struct json *v;
+    struct err_text e = {0};
+    size_t mark = unit_arena.used_bytes;
+    char *copy = arena_alloc(&unit_arena, n + 1, 1); /* exact size: reads past the end show up */
+    memcpy(copy, text, n);
+    bool ok = json_parse(&unit_arena, (struct str){copy, n}, "test", ERR_MODEL, &v, &e) == ERR_OK;
+    arena_reset(&unit_arena, mark);
+    return ok;
+}
+
+void json_accepts_and_rejects(void)
+{
+    static const char *const good[] = {
+        "{}",
+        "[]",
+        "0",
+        "-0",
+        "1e5",
+        "-1.5E-3",
+        "\"\"",
+        " [1 , 2 ] ",
+        "{\"a\":{\"b\":[null]}}",
+        "\"\\u00e9\\ud83d\\ude00\"",
+        "\"\xc3\xa9\"",
+        "true",
+        "false",
+        "null",
+        "\"\\\"\\\\\\/\"",
+    };
+    static const char *const bad[] = {
+        "",
+        " ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{\"a\" 1}",
+        "01",
+        "1.",
+        ".5",
+        "+1",
+        "-",
+        "1e",
+        "nul",
+        "truex",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\ud800\"",
+        "\"\\udc00\"",
+        "\"\n\"",
+        "\"abc",
+        "\"\\\"",
+        "[1 2]",
+        "1 2",
+        "{\"a\":1,\"a\":2}",
+        "\xff",
+        "\"\xff\"",
+        "\"\xed\xa0\x80\"",
+        "\"\xc0\x80\"",
+        "NaN",
+        "Infinity",
+        "'a'",
+        "[,1]",
+        "{\"a\"}",
+        "//",
+    };
+    for (size_t i = 0; i < COUNTOF(good); i++)
+        CHECK(parses(good[i], strlen(good[i])));
+    for (size_t i = 0; i < COUNTOF(bad); i++)
+        CHECK(!parses(bad[i], strlen(bad[i])));
+    char deep[200];
+    memset(deep, '[', 100);
+    memset(deep + 100, ']', 100);
+    CHECK(!parses(deep, 200));
+}
+
+void json_numbers_are_exact(void)
+{
+    const struct json *v;
+    struct err_text e = {0};
+    struct str text = STR("[18446744073709551615,18446744073709551616,-9223372036854775808,1.0,7]");
+    CHECK(json_parse(&unit_arena, text, "t", ERR_MODEL, &v, &e) == ERR_OK);
+    u64 u;
+    i64 i;
+    const struct json *c = v->child;
+    CHECK(json_u64(c, &u) && u == UINT64_MAX);
+    c = c->next;
+    CHECK(!json_u64(c, &u));
+    c = c->next;
+    CHECK(!json_u64(c, &u) && json_i64(c, &i) && i == INT64_MIN);
+    c = c->next;
+    CHECK(!json_u64(c, &u));
+    c = c->next;
+    CHECK(json_u64(c, &u) && u == 7);
+}
+
+void json_prefixes_never_crash(void)
+{
+    static const char text[] =
+        "{\"a\\u00e9\\ud83d\\ude00\":[1.5e3,true,{\"b\":\"\xf0\x9f\x98\x80\"}]}";
+    for (size_t n = 0; n < sizeof text - 1; n++)
+        CHECK(!parses(text, n));
+    CHECK(parses(text, sizeof text - 1));
+}
+
+/* Every string of 1 to 3 bytes and every 4-byte one with lead f0..f4, against the ranges of
+ * Unicode 15 table 3-7 written out. */
+static bool valid_reference(const u8 *b, size_t n)
+{
+    if (n == 1)
+        return b[0] < 0x80;
+    for (size_t i = 1; i < n; i++)
+        if ((b[i] & 0xc0) != 0x80)
+            return false;
+    u32 c;
+    if (n == 2) {
+        c = (b[0] & 0x1fu) << 6 | (b[1] & 0x3f);
+        return (b[0] & 0xe0) == 0xc0 && c >= 0x80;
+    }
+    if (n == 3) {
+        c = (b[0] & 0xfu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3f);
+        return (b[0] & 0xf0) == 0xe0 && c >= 0x800 && (c < 0xd800 || c > 0xdfff);
+    }
+    c = (b[0] & 7u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3f);
+    return (b[0] & 0xf8) == 0xf0 && c >= 0x10000 && c <= 0x10ffff;
+}
+
+void utf8_every_short_string(void)
+{
+    for (u32 v = 0; v < 1u << 24; v++) {
+        u8 b[3] = {(u8)(v >> 16), (u8)(v >> 8), (u8)v};
+        u32 cp = 0, n = utf8_decode((char *)b, 3, &cp), want = 0;
+        for (u32 k = 1; k <= 3 && !want; k++)
+            want = valid_reference(b, k) ? k : 0;
+        if (n != want)
+            CHECK(n == want);
+        char back[4];
+        if (n && (utf8_encode(cp, back) != n || memcmp(back, b, n) != 0))
+            CHECK(!"round trip");
+    }
+    for (u32 v = 0; v < 8u << 24; v += 7) { /* a seventh of the 4-byte ones */
+        u8 b[4] = {(u8)(0xf0 + (v >> 24)), (u8)(v >> 16), (u8)(v >> 8), (u8)v};
+        u32 cp, n = utf8_decode((char *)b, 4, &cp);
+        if ((n == 4) != valid_reference(b, 4))
+            CHECK(!"four bytes");
+    }
+}
+
+void arena_limits(void)
+{
+    static _Alignas(64) u8 memory[256];
+    memset(memory, 0, sizeof memory);
+    struct arena a = arena_over("small", memory, sizeof memory);
+    u8 *p = arena_alloc(&a, 3, 1);
+    u64 *q = ARENA_NEW(&a, u64, 4);
+    CHECK(p && q && (uintptr_t)q % 8 == 0);
+    q[0] = 7;
+    CHECK(!ARENA_NEW(&a, u64, SIZE_MAX / 4)); /* the product wraps */
+    CHECK(!arena_alloc(&a, 256, 1));
+    arena_reset(&a, 0);
+    u64 *again = arena_alloc(&a, 64, 8);
+    for (int i = 0; i < 8; i++)
+        CHECK(again[i] == 0);
+}

@@ -1,0 +1,54 @@
+#include "tests/unit/unit.h"
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} tests[] = {
+#define TEST(name) {#name, name},
+#include "tests/unit/tests.def"
+#undef TEST
+};
+
+struct arena unit_arena;
+static bool failed;
+
+void unit_failed(const char *file, int line, const char *what)
+{
+    printf("    %s:%d: %s\n", file, line, what);
+    failed = true;
+}
+
+bool unit_has_failed(void)
+{
+    return failed;
+}
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strncmp(name, argv[i], strlen(argv[i])) == 0)
+            return true;
+    return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+    u32 passed = 0, bad = 0;
+    struct err_text e = {0};
+    if (arena_open(&unit_arena, "unit", 256 * MIB, &e) != ERR_OK) {
+        fprintf(stderr, "%s\n", e.text);
+        return 1;
+    }
+    for (size_t i = 0; i < COUNTOF(tests); i++) {
+        if (!wanted(tests[i].name, argc, argv))
+            continue;
+        failed = false;
+        arena_reset(&unit_arena, 0);
+        tests[i].run();
+        printf("%s %s\n", failed ? "FAIL" : "ok  ", tests[i].name);
+        passed += !failed;
+        bad += failed;
+    }
+    printf("%u passed, %u failed\n", passed, bad);
+    return bad != 0;
+}

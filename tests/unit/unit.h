@@ -1,0 +1,30 @@
+/* Unit tests: a named table of functions in one binary. A test calls CHECK; the first failure
+ * prints where and ends that test. `unit NAME...` runs the tests whose names start so.
+ */
+#ifndef ZIGCUDA_UNIT_H
+#define ZIGCUDA_UNIT_H
+
+#include "core/base/arena.h"
+#include "core/base/base.h"
+#include "core/base/err.h"
+
+#include <stdio.h>
+
+void unit_failed(const char *file, int line, const char *what);
+bool unit_has_failed(void);
+extern struct arena unit_arena; /* 256 MiB, emptied before each test */
+
+#define CHECK(cond)                                 \
+    do {                                            \
+        if (!(cond)) {                              \
+            unit_failed(__FILE__, __LINE__, #cond); \
+            return;                                 \
+        }                                           \
+    } while (0)
+
+/* One row a test: TEST(function). */
+#define TEST(name) void name(void);
+#include "tests/unit/tests.def"
+#undef TEST
+
+#endif

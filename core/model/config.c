@@ -26,13 +26,12 @@ static const struct family {
     bool tied;
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
     bool qkv_bias;                         /* always */
-    bool qk_norm, fused, gemma, local_rope, nope;
+    bool qk_norm, fused, local_rope, nope;
+    bool gemma;      /* scaled embedding, norms of 1 + w, tanh-GELU */
+    bool post_norms; /* norms behind attention and MLP; query_pre_attn_scalar, softcaps */
+    const char *activation_key; /* NULL: hidden_act */
 } families[] = {
-    {.name = "llama",
-     .theta = 1e4,
-     .eps = 1e-6,
-     .attention_bias_key = true,
-     .mlp_bias_key = true},
+    {.name = "llama", .theta = 1e4, .eps = 1e-6, .attention_bias_key = true, .mlp_bias_key = true},
     {.name = "mistral",
      .kv_heads = 8,
      .theta = 1e4,
@@ -65,6 +64,13 @@ static const struct family {
      .mlp_bias_key = true,
      .nope = true},
     {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
+    {.name = "gemma",
+     .head_dim = 256,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .tied = true,
+     .attention_bias_key = true,
+     .gemma = true},
     {.name = "gemma2",
      .kv_heads = 4,
      .head_dim = 256,
@@ -77,7 +83,9 @@ static const struct family {
      .logit_softcap = 30,
      .tied = true,
      .attention_bias_key = true,
-     .gemma = true},
+     .gemma = true,
+     .post_norms = true,
+     .activation_key = "hidden_activation"},
     {.name = "gemma3_text",
      .kv_heads = 4,
      .head_dim = 256,
@@ -90,6 +98,8 @@ static const struct family {
      .attention_bias_key = true,
      .qk_norm = true,
      .gemma = true,
+     .post_norms = true,
+     .activation_key = "hidden_activation",
      .local_rope = true},
 };
 
@@ -100,7 +110,7 @@ static const struct family *find_family(const struct keys *k)
         if (str_is(type, families[i].name))
             return &families[i];
     keys_refuse(k, "model_type",
-                "llama, mistral, qwen2, qwen3, smollm3, phi3, gemma2 and gemma3_text are "
+                "llama, mistral, qwen2, qwen3, smollm3, phi3, gemma, gemma2 and gemma3_text are "
                 "supported");
     return NULL;
 }
@@ -112,12 +122,13 @@ static void read_head_dim(const struct keys *k, const struct family *f, struct m
     m->head_dim = keys_u32(k, "head_dim", f->head_dim, 2, LIMIT_HEAD_DIM);
     if (m->head_dim == 0) {
         if (m->hidden % m->heads)
-            keys_refuse(k, "num_attention_heads", "hidden_size %u is no multiple of it",
-                        m->hidden);
+            keys_refuse(k, "num_attention_heads", "hidden_size %u is no multiple of it", m->hidden);
         m->head_dim = MAX(m->hidden / m->heads, 2);
         if (m->head_dim > LIMIT_HEAD_DIM)
-            keys_refuse(k, "num_attention_heads", "heads of %u dimensions; at most %u are "
-                        "supported", m->head_dim, LIMIT_HEAD_DIM);
+            keys_refuse(k, "num_attention_heads",
+                        "heads of %u dimensions; at most %u are "
+                        "supported",
+                        m->head_dim, LIMIT_HEAD_DIM);
     }
     if (m->head_dim % 2)
         keys_refuse(k, "head_dim", "%u dimensions; an even number is needed", m->head_dim);
@@ -146,11 +157,18 @@ static void read_activation(const struct keys *k, const struct family *f, struct
         const char *name;
         enum activation activation;
     } known[] = {
-        {"silu", ACT_SILU},      {"swish", ACT_SILU}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
+        {"silu", ACT_SILU},          {"swish", ACT_SILU}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
         {"gelu_new", ACT_GELU_TANH}, {"gelu", ACT_GELU},
     };
-    const char *key = f->gemma ? "hidden_activation" : "hidden_act";
+    const char *key = f->activation_key ? f->activation_key : "hidden_act";
+    bool first_gemma = f->gemma && !f->activation_key;
+    if (first_gemma && keys_get(k, "hidden_activation"))
+        key = "hidden_activation"; /* versions that know this key let it win */
     struct str name = keys_str(k, key, f->gemma ? "gelu_pytorch_tanh" : "silu");
+    if (first_gemma && str_is(name, "gelu"))
+        keys_refuse(k, key,
+                    "versions of transformers differ in what gemma makes of it; write "
+                    "hidden_activation \"gelu_pytorch_tanh\", which it was trained with");
     for (size_t i = 0; i < COUNTOF(known); i++)
         if (str_is(name, known[i].name)) {
             m->activation = known[i].activation;
@@ -178,18 +196,18 @@ static void read_arithmetic(const struct keys *k, const struct family *f, struct
     m->n_gate_up = f->fused ? 1 : 2;
     m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
     double scalar = m->head_dim;
-    if (f->gemma) {
+    if (f->post_norms) {
         scalar = keys_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
         m->attention_softcap = read_softcap(k, "attn_logit_softcapping", f->attention_softcap);
         m->logit_softcap = read_softcap(k, "final_logit_softcapping", f->logit_softcap);
-        if (keys_bool(k, "use_bidirectional_attention", false))
-            keys_refuse(k, "use_bidirectional_attention", "not supported");
     }
+    if (f->gemma && keys_bool(k, "use_bidirectional_attention", false))
+        keys_refuse(k, "use_bidirectional_attention", "not supported");
     m->attention_scale = (float)(1 / sqrt(scalar));
     m->tied = keys_bool(k, "tie_word_embeddings", f->tied);
     c->tied_said = keys_get(k, "tie_word_embeddings") != NULL;
     c->fused = f->fused;
-    c->post_norms = f->gemma;
+    c->post_norms = f->post_norms;
     bool bias = keys_bool(k, "attention_bias", false), mlp_bias = keys_bool(k, "mlp_bias", false);
     if (bias && !f->attention_bias_key && !f->qkv_bias)
         keys_refuse(k, "attention_bias", "%s has none", f->name);
@@ -319,8 +337,8 @@ static enum err read_rope(struct arena *keep, const struct keys *k, const struct
                              .head_dim = m->head_dim,
                              .context = m->context,
                              .phi3 = f->fused};
-    s.original = keys_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1,
-                          LIMIT_CONTEXT);
+    s.original =
+        keys_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
     struct keys full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
     if (nested_rope(&full)) {
         if (!f->local_rope) {
@@ -456,6 +474,7 @@ enum err config_parse(struct arena *keep, struct arena *scratch, struct str text
                       struct model *m, struct config *c, struct err_text *e)
 {
     struct config_arg arg = {keep, m, c};
+    ASSERT(keep != scratch);
     *c = (struct config){0};
     return with_keys(scratch, text, path, read_config_arg, &arg, e);
 }

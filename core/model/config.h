@@ -1,9 +1,9 @@
 /* config.json and generation_config.json -> struct model, without its weights.
  *
- * Families: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma2, gemma3_text, in the forms that
- * transformers 4 and 5 write. A key that is missing takes the default of the transformers class;
- * the five that give the shape must be there. Whatever changes the arithmetic and is not computed
- * exactly is refused with file, key and value. Sizes are bounded by config/limits.h.
+ * Families: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma, gemma2, gemma3_text, in the forms
+ * that transformers 4 and 5 write. A key that is missing takes the default of the transformers
+ * class; the five that give the shape must be there. Whatever changes the arithmetic and is not
+ * computed exactly is refused with file, key and value. Sizes are bounded by config/limits.h.
  */
 #ifndef ZIGCUDA_CONFIG_H
 #define ZIGCUDA_CONFIG_H
@@ -15,7 +15,7 @@
 struct config {
     bool qkv_bias, o_bias, mlp_bias;
     bool fused;      /* qkv_proj and gate_up_proj */
-    bool post_norms; /* gemma: norms behind attention and MLP too */
+    bool post_norms; /* gemma 2 and 3: norms behind attention and MLP too */
     bool tied_said;  /* tie_word_embeddings is in the file */
     struct quant quant;
 };
@@ -23,8 +23,7 @@ struct config {
 /* Fills m from the text of config.json. Tables and layers live in `keep`; `scratch` is as before
  * when this returns. `path` names the file in messages. */
 MUST enum err config_parse(struct arena *keep, struct arena *scratch, struct str text,
-                           const char *path, struct model *m, struct config *c,
-                           struct err_text *e);
+                           const char *path, struct model *m, struct config *c, struct err_text *e);
 
 /* Adds generation_config.json: end ids and sampling defaults. After config_parse. */
 MUST enum err config_generation_parse(struct arena *scratch, struct str text, const char *path,

@@ -145,8 +145,10 @@ static enum err open_shards(struct opening *o, const char *path)
         if (i && str_eq(sorted[i]->text, sorted[i - 1]->text))
             continue;
         if (o->m->files_n == LIMIT_SHARDS)
-            return err_set(o->e, ERR_MODEL, "%s: more than %d files (LIMIT_SHARDS in "
-                           "config/limits.h)", path, LIMIT_SHARDS);
+            return err_set(o->e, ERR_MODEL,
+                           "%s: more than %d files (LIMIT_SHARDS in "
+                           "config/limits.h)",
+                           path, LIMIT_SHARDS);
         TRY(add_file(o, sorted[i]->text));
     }
     TRY(tensors_sort(&o->tensors, o->e));
@@ -194,12 +196,12 @@ static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct la
 {
     struct place_name s;
     u32 hidden = o->m->hidden, head_dim = o->m->head_dim;
-    bool gemma = o->config.post_norms;
+    bool post = o->config.post_norms;
     TRY(bind_vector(b, format(&s, "model.layers.%u.input_layernorm.weight", i), hidden,
                     &l->norm_attention));
     TRY(bind_vector(b, format(&s, "model.layers.%u.post_attention_layernorm.weight", i), hidden,
-                    gemma ? &l->norm_after_attention : &l->norm_mlp));
-    if (gemma) {
+                    post ? &l->norm_after_attention : &l->norm_mlp));
+    if (post) {
         TRY(bind_vector(b, format(&s, "model.layers.%u.pre_feedforward_layernorm.weight", i),
                         hidden, &l->norm_mlp));
         TRY(bind_vector(b, format(&s, "model.layers.%u.post_feedforward_layernorm.weight", i),
@@ -344,11 +346,11 @@ static enum err name_model(struct opening *o)
 {
     char real[PATH_MAX], quant[64];
     const char *path = realpath(o->dir, real) ? real : o->dir, *slash = strrchr(path, '/');
-    o->m->dir = arena_str(o->keep, str_of(o->dir));
+    o->m->dir = str_of(o->dir);
     o->m->name = arena_str(o->keep, str_of(slash && slash[1] ? slash + 1 : path));
     quant_describe(&o->config.quant, o->m->layers[0].o.type, quant, sizeof quant);
     o->m->quant = arena_str(o->keep, str_of(quant));
-    if (!o->m->dir.p || !o->m->name.p || !o->m->quant.p)
+    if (!o->m->name.p || !o->m->quant.p)
         return arena_full(o->keep, o->dir, o->e);
     return ERR_OK;
 }
@@ -360,8 +362,7 @@ static enum err open_folder(struct opening *o)
     TRY(read_quant_config(o, "quant_config.json"));
     TRY(read_optional(o, "generation_config.json", LIMIT_CONFIG_FILE_BYTES,
                       config_generation_parse));
-    TRY(read_optional(o, "tokenizer_config.json", LIMIT_CONFIG_FILE_BYTES,
-                      config_tokenizer_parse));
+    TRY(read_optional(o, "tokenizer_config.json", LIMIT_CONFIG_FILE_BYTES, config_tokenizer_parse));
     TRY(open_weights(o));
     TRY(bind_model(o));
     return name_model(o);
@@ -371,9 +372,12 @@ enum err model_open(struct arena *keep, struct arena *scratch, const char *dir, 
                     struct err_text *e)
 {
     size_t mark = scratch->used_bytes;
-    struct opening o = {.dir = dir, .keep = keep, .scratch = scratch, .e = e};
+    struct str clean = arena_str(keep, str_of(dir));
+    struct opening o = {.dir = clean.p, .keep = keep, .scratch = scratch, .e = e};
+    while (clean.n > 1 && clean.p[clean.n - 1] == '/') /* "models/x/" is named "models/x" */
+        ((char *)clean.p)[--clean.n] = 0;
     o.m = ARENA_NEW(keep, struct model, 1);
-    enum err r = o.m ? open_folder(&o) : arena_full(keep, dir, e);
+    enum err r = o.m && clean.p ? open_folder(&o) : arena_full(keep, dir, e);
     arena_reset(scratch, mark);
     *out = r == ERR_OK ? o.m : NULL;
     return r;

@@ -47,8 +47,10 @@ static void check_dynamic(const struct keys *k)
         return;
     for (const struct json *rule = dynamic.object->child; rule; rule = rule->next)
         if (!str_starts(rule->key, STR("-:")))
-            keys_refuse(k, "dynamic", "its rule \"%.*s\" overrides settings of single modules, "
-                        "which is not supported", STR_ARG(rule->key));
+            keys_refuse(k, "dynamic",
+                        "its rule \"%.*s\" overrides settings of single modules, "
+                        "which is not supported",
+                        STR_ARG(rule->key));
 }
 
 /* The first of several spellings that is there; "" when none. */
@@ -76,8 +78,9 @@ static void read_gptq(const struct keys *k, struct quant *q)
         if (str_is(format, "gptq_v2"))
             q->zero_plus_one = false;
         else if (!str_is(format, "gptq"))
-            keys_refuse(k, formats[i], "the layouts gptq and gptq_v2 are supported; save the "
-                                       "model in one of them");
+            keys_refuse(k, formats[i],
+                        "the layouts gptq and gptq_v2 are supported; save the "
+                        "model in one of them");
     }
     if (keys_get(k, "checkpoint_format") && keys_get(k, "format") &&
         !str_eq(keys_str(k, "checkpoint_format", ""), keys_str(k, "format", "")))
@@ -139,17 +142,17 @@ static void read_ct_weights(const struct keys *k, struct quant *q)
     if (q->method == QUANT_PACKED && strategy_is(k, "group"))
         q->group = read_group(k, "group_size");
     else if (!strategy_is(k, "channel"))
-        keys_refuse(k, "strategy", q->method == QUANT_PACKED ? "channel and group are supported"
-                                                             : "channel is supported");
+        keys_refuse(k, "strategy",
+                    q->method == QUANT_PACKED ? "channel and group are supported"
+                                              : "channel is supported");
     const struct json *order = keys_get(k, "actorder");
     q->act_order_said = true;
     if (!order || order->type == JSON_FALSE || str_is(order->text, "weight") ||
         str_is(order->text, "static"))
         return;
     q->act_order = true;
-    if (q->method != QUANT_PACKED ||
-        (order->type != JSON_TRUE && !str_is(order->text, "group") &&
-         !str_is(order->text, "dynamic")))
+    if (q->method != QUANT_PACKED || (order->type != JSON_TRUE && !str_is(order->text, "group") &&
+                                      !str_is(order->text, "dynamic")))
         keys_refuse(k, "actorder", "group and weight are supported, for pack-quantized weights");
 }
 
@@ -292,16 +295,15 @@ static enum err want(struct binder *b, const char *module, const char *suffix, i
     if (!(types >> t->type & 1))
         return err_set(b->e, ERR_MODEL, "%s: tensor \"%s\" has dtype %s; %s expected", t->file,
                        name, dtype_name(t->type),
-                       types & F32      ? "f32, f16 or bf16 is"
-                       : types & INT32  ? "i32 is"
-                       : types & INT64  ? "i64 is"
-                                        : "i8 is");
+                       types & F32     ? "f32, f16 or bf16 is"
+                       : types & INT32 ? "i32 is"
+                       : types & INT64 ? "i64 is"
+                                       : "i8 is");
     if (!same_shape(t, rank, shape)) {
         shape_text(is, sizeof is, t->rank, t->shape);
         shape_text(should, sizeof should, rank, shape);
-        return err_set(b->e, ERR_MODEL,
-                       "%s: tensor \"%s\" has shape %s; config.json asks for %s", t->file, name,
-                       is, should);
+        return err_set(b->e, ERR_MODEL, "%s: tensor \"%s\" has shape %s; config.json asks for %s",
+                       t->file, name, is, should);
     }
     *out = t;
     return ERR_OK;

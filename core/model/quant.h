@@ -24,7 +24,8 @@ struct quant {
     bool int8_activations; /* W8A8 */
 };
 
-/* Reads a quantization_config object, or the root of a quantize_config.json. Refusals stick in k. */
+/* Reads a quantization_config object, or the root of a quantize_config.json. Refusals stick in k.
+ */
 void quant_read(const struct keys *k, struct quant *q);
 
 /* "gptq 4-bit group 128" into out, for people. */

@@ -11,32 +11,43 @@ static const struct {
     u32 bits;
     enum dtype type;
 } dtypes[] = {
-    {"F32", 32, DTYPE_F32},          {"F16", 16, DTYPE_F16},
-    {"BF16", 16, DTYPE_BF16},        {"I8", 8, DTYPE_I8},
-    {"U8", 8, DTYPE_U8},             {"I32", 32, DTYPE_I32},
-    {"I64", 64, DTYPE_I64},          {"F64", 64, DTYPE_OTHER},
-    {"BOOL", 8, DTYPE_OTHER},        {"I16", 16, DTYPE_OTHER},
-    {"U16", 16, DTYPE_OTHER},        {"U32", 32, DTYPE_OTHER},
-    {"U64", 64, DTYPE_OTHER},        {"C64", 64, DTYPE_OTHER},
-    {"F4", 4, DTYPE_OTHER},          {"F6_E2M3", 6, DTYPE_OTHER},
-    {"F6_E3M2", 6, DTYPE_OTHER},     {"F8_E5M2", 8, DTYPE_OTHER},
-    {"F8_E4M3", 8, DTYPE_OTHER},     {"F8_E8M0", 8, DTYPE_OTHER},
-    {"F8_E4M3FNUZ", 8, DTYPE_OTHER}, {"F8_E5M2FNUZ", 8, DTYPE_OTHER},
+    {"F32", 32, DTYPE_F32},
+    {"F16", 16, DTYPE_F16},
+    {"BF16", 16, DTYPE_BF16},
+    {"I8", 8, DTYPE_I8},
+    {"U8", 8, DTYPE_U8},
+    {"I32", 32, DTYPE_I32},
+    {"I64", 64, DTYPE_I64},
+    {"F64", 64, DTYPE_OTHER},
+    {"BOOL", 8, DTYPE_OTHER},
+    {"I16", 16, DTYPE_OTHER},
+    {"U16", 16, DTYPE_OTHER},
+    {"U32", 32, DTYPE_OTHER},
+    {"U64", 64, DTYPE_OTHER},
+    {"C64", 64, DTYPE_OTHER},
+    {"F4", 4, DTYPE_OTHER},
+    {"F6_E2M3", 6, DTYPE_OTHER},
+    {"F6_E3M2", 6, DTYPE_OTHER},
+    {"F8_E5M2", 8, DTYPE_OTHER},
+    {"F8_E4M3", 8, DTYPE_OTHER},
+    {"F8_E8M0", 8, DTYPE_OTHER},
+    {"F8_E4M3FNUZ", 8, DTYPE_OTHER},
+    {"F8_E5M2FNUZ", 8, DTYPE_OTHER},
 };
 
 const char *dtype_name(enum dtype type)
 {
-    static const char *const names[] = {[DTYPE_NONE] = "none", [DTYPE_F32] = "f32",
-                                        [DTYPE_F16] = "f16",   [DTYPE_BF16] = "bf16",
-                                        [DTYPE_I8] = "i8",     [DTYPE_U8] = "u8",
-                                        [DTYPE_I32] = "i32",   [DTYPE_I64] = "i64",
-                                        [DTYPE_OTHER] = "another type"};
+    static const char *const names[] = {
+        [DTYPE_NONE] = "none", [DTYPE_F32] = "f32", [DTYPE_F16] = "f16",
+        [DTYPE_BF16] = "bf16", [DTYPE_I8] = "i8",   [DTYPE_U8] = "u8",
+        [DTYPE_I32] = "i32",   [DTYPE_I64] = "i64", [DTYPE_OTHER] = "another type"};
     return names[type];
 }
 
 enum err tensors_init(struct tensors *t, struct arena *keep, struct arena *scratch,
                       struct err_text *e)
 {
+    ASSERT(keep != scratch);
     *t = (struct tensors){.v = ARENA_NEW(scratch, struct tensor *, LIMIT_TENSORS),
                           .used = ARENA_NEW(scratch, bool, LIMIT_TENSORS),
                           .keep = keep};
@@ -51,8 +62,8 @@ struct header {
     struct err_text *e;
 };
 
-#define REFUSE(h, name, fmt, ...)                                                             \
-    err_set((h)->e, ERR_MODEL, "%s: tensor \"%.*s\": " fmt, (h)->path,                        \
+#define REFUSE(h, name, fmt, ...)                                      \
+    err_set((h)->e, ERR_MODEL, "%s: tensor \"%.*s\": " fmt, (h)->path, \
             (int)MIN((name).n, (size_t)200), (name).p __VA_OPT__(, ) __VA_ARGS__)
 
 static enum err parse_shape(const struct header *h, const struct json *v, struct tensor *t)

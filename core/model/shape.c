@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LLAMA3_ROPE(factor)                                                                   \
-    "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor ","  \
-    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                       \
+#define LLAMA3_ROPE(factor)                                                                     \
+    "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor "," \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                         \
     "\"original_max_position_embeddings\":8192},"
 
 /* From the published config.json of each model; 100m is this project's own. */
@@ -29,16 +29,14 @@ static const struct {
      "\"num_hidden_layers\":16,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
      "\"vocab_size\":128256,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-5," LLAMA3_ROPE(
          "32.0") "\"tie_word_embeddings\":true}"},
-    {"qwen3-4b",
-     "{\"model_type\":\"qwen3\",\"hidden_size\":2560,\"intermediate_size\":9728,"
-     "\"num_hidden_layers\":36,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
-     "\"head_dim\":128,\"vocab_size\":151936,\"max_position_embeddings\":40960,"
-     "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":true}"},
-    {"100m",
-     "{\"model_type\":\"llama\",\"hidden_size\":768,\"intermediate_size\":2048,"
-     "\"num_hidden_layers\":12,\"num_attention_heads\":12,\"num_key_value_heads\":4,"
-     "\"vocab_size\":32000,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,"
-     "\"rope_theta\":10000.0,\"tie_word_embeddings\":true}"},
+    {"qwen3-4b", "{\"model_type\":\"qwen3\",\"hidden_size\":2560,\"intermediate_size\":9728,"
+                 "\"num_hidden_layers\":36,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
+                 "\"head_dim\":128,\"vocab_size\":151936,\"max_position_embeddings\":40960,"
+                 "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":true}"},
+    {"100m", "{\"model_type\":\"llama\",\"hidden_size\":768,\"intermediate_size\":2048,"
+             "\"num_hidden_layers\":12,\"num_attention_heads\":12,\"num_key_value_heads\":4,"
+             "\"vocab_size\":32000,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,"
+             "\"rope_theta\":10000.0,\"tie_word_embeddings\":true}"},
 };
 
 enum { HUGE_PAGE_BYTES = 2 << 20, GROUP = 128 };
@@ -126,7 +124,8 @@ static void carve_linear(struct carver *c, const char *name, u32 n, u32 k, u32 b
     w->zero_plus_one = true;
     w->data = carve(c, (size_t)n * k * bits / 8, ~(u64)0, 0);
     w->scale_type = DTYPE_BF16;
-    w->scales = carve_bf16(c, (size_t)n * w->groups, rms / sqrt((exp2(2.0 * bits) - 1) / 12), false);
+    w->scales =
+        carve_bf16(c, (size_t)n * w->groups, rms / sqrt((exp2(2.0 * bits) - 1) / 12), false);
 }
 
 static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)

@@ -1,0 +1,375 @@
+#include "core/model/config.h"
+#include "tests/unit/unit.h"
+
+#include <math.h>
+
+/* A config.json of a small model: `more` is put behind the keys that give the shape. */
+static const char *config_text(const char *type, const char *more)
+{
+    char *text = arena_alloc(&unit_arena, 4096, 1);
+    snprintf(text, 4096,
+             "{\"model_type\":\"%s\",\"hidden_size\":64,\"intermediate_size\":128,"
+             "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":300,"
+             "\"max_position_embeddings\":256%s%s}",
+             type, *more ? "," : "", more);
+    return text;
+}
+
+/* A part of the unit arena, since scratch must be another arena than the one for what stays. */
+static struct arena *scratch(void)
+{
+    static struct arena a;
+    a = arena_over("scratch", arena_alloc(&unit_arena, 256 * KIB, 16), 256 * KIB);
+    return &a;
+}
+
+static enum err parse(const char *text, struct model *m, struct config *c, struct err_text *e)
+{
+    *m = (struct model){0};
+    *e = (struct err_text){0};
+    return config_parse(&unit_arena, scratch(), str_of(text), "dir/config.json", m, c, e);
+}
+
+static bool opens(const char *type, const char *more, struct model *m, struct config *c)
+{
+    struct err_text e;
+    enum err r = parse(config_text(type, more), m, c, &e);
+    if (r != ERR_OK)
+        printf("    %s\n", e.text);
+    return r == ERR_OK;
+}
+
+#define KV "\"num_key_value_heads\":2"
+
+void config_class_defaults(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("llama", "", &m, &c));
+    CHECK(m.kv_heads == 4 && m.head_dim == 16 && m.norm_eps == 1e-6f && !m.tied && !c.tied_said);
+    CHECK(m.activation == ACT_SILU && m.rope[0].dims == 16 && m.rope[0].scale == 1);
+    CHECK(m.embed_scale == 1 && m.attention_scale == 0.25f && m.layers[3].window == 0);
+    CHECK(!c.qkv_bias && !c.o_bias && !c.mlp_bias && m.bos == -1 && m.n_eos == 0);
+    CHECK(opens("mistral", KV, &m, &c));
+    CHECK(m.layers[0].window == 4096 && m.layers[3].window == 4096);
+    CHECK(opens("mistral", KV ",\"sliding_window\":null", &m, &c) && m.layers[0].window == 0);
+    CHECK(opens("qwen2", KV, &m, &c));
+    CHECK(c.qkv_bias && !c.o_bias && m.layers[3].window == 0);
+    CHECK(opens("qwen3", KV, &m, &c));
+    CHECK(m.head_dim == 128 && m.qk_norm && !c.qkv_bias);
+    CHECK(opens("smollm3", KV, &m, &c));
+    CHECK(m.tied && m.layers[2].rope == ROPE_FULL && m.layers[3].rope == ROPE_SETS);
+    CHECK(opens("phi3", KV, &m, &c));
+    CHECK(c.fused && m.n_qkv == 1 && m.n_gate_up == 1 && m.norm_eps == 1e-5f);
+    CHECK(opens("gemma2", KV, &m, &c));
+    CHECK(m.head_dim == 256 && m.tied && m.norm_plus_one && m.embed_scale == 8);
+    CHECK(m.activation == ACT_GELU_TANH && m.attention_softcap == 50 && m.logit_softcap == 30);
+    CHECK(m.layers[0].window == 4096 && m.layers[1].window == 0 && c.post_norms);
+    CHECK(m.attention_scale == 1.0f / 16);
+    CHECK(opens("gemma3_text", KV ",\"sliding_window_pattern\":3", &m, &c));
+    CHECK(m.attention_softcap == 0 && m.logit_softcap == 0 && m.qk_norm);
+    CHECK(m.layers[1].rope == ROPE_LOCAL && m.layers[1].window == 4096);
+    CHECK(m.layers[2].rope == ROPE_FULL && m.layers[2].window == 0);
+    CHECK(m.rope[ROPE_FULL].freq[1] < m.rope[ROPE_LOCAL].freq[1]); /* theta 1e6 and 1e4 */
+    CHECK(opens("gemma", KV, &m, &c) && !c.post_norms && m.embed_scale == 8);
+}
+
+void config_keys_are_honoured(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("llama",
+                "\"attention_bias\":true,\"mlp_bias\":true,\"head_dim\":32,"
+                "\"hidden_act\":\"gelu\",\"eos_token_id\":[2,7,2],\"bos_token_id\":1,"
+                "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-5",
+                &m, &c));
+    CHECK(c.qkv_bias && c.o_bias && c.mlp_bias && m.head_dim == 32 && m.activation == ACT_GELU);
+    CHECK(m.n_eos == 2 && m.eos[1] == 7 && m.bos == 1 && m.tied && c.tied_said);
+    CHECK(opens("qwen2",
+                KV ",\"use_sliding_window\":true,\"sliding_window\":9,"
+                   "\"max_window_layers\":2",
+                &m, &c));
+    CHECK(m.layers[1].window == 0 && m.layers[2].window == 9);
+    CHECK(opens("qwen3",
+                KV ",\"use_sliding_window\":true,\"sliding_window\":9,\"layer_types\":["
+                   "\"sliding_attention\",\"full_attention\",\"full_attention\","
+                   "\"sliding_attention\"]",
+                &m, &c));
+    CHECK(m.layers[0].window == 9 && m.layers[1].window == 0 && m.layers[3].window == 9);
+    CHECK(opens("smollm3",
+                KV ",\"no_rope_layers\":[0,1,1,0],\"use_sliding_window\":true,"
+                   "\"sliding_window\":5",
+                &m, &c));
+    CHECK(m.layers[0].rope == ROPE_SETS && m.layers[1].rope == ROPE_FULL);
+    CHECK(m.layers[0].window == 5 && m.layers[1].window == 0);
+    CHECK(opens("phi3", KV ",\"sliding_window\":11,\"partial_rotary_factor\":0.75", &m, &c));
+    CHECK(m.layers[2].window == 11 && m.rope[0].dims == 12);
+    CHECK(opens("gemma2",
+                KV ",\"query_pre_attn_scalar\":64,\"attn_logit_softcapping\":null,"
+                   "\"final_logit_softcapping\":20.5",
+                &m, &c));
+    CHECK(m.attention_scale == 0.125f && m.attention_softcap == 0 && m.logit_softcap == 20.5f);
+}
+
+static bool same_rope(const struct rope *a, const struct rope *b)
+{
+    return a->dims == b->dims && a->scale == b->scale &&
+           memcmp(a->freq, b->freq, a->dims / 2 * sizeof *a->freq) == 0;
+}
+
+void config_both_transformers_forms(void)
+{
+    struct model v4, v5;
+    struct config c;
+    CHECK(opens("llama",
+                "\"torch_dtype\":\"float16\",\"rope_theta\":5e5,\"rope_scaling\":{"
+                "\"type\":\"linear\",\"factor\":4}",
+                &v4, &c));
+    CHECK(opens("llama",
+                "\"dtype\":\"float16\",\"rope_parameters\":{\"rope_theta\":500000,"
+                "\"rope_type\":\"linear\",\"factor\":4.0}",
+                &v5, &c));
+    CHECK(same_rope(&v4.rope[0], &v5.rope[0]) && v4.rope[0].freq[0] == 0.25f);
+    CHECK(opens("gemma3_text",
+                KV ",\"rope_theta\":2e6,\"rope_local_base_freq\":3e4,"
+                   "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}",
+                &v4, &c));
+    CHECK(opens("gemma3_text",
+                KV ",\"rope_parameters\":{\"full_attention\":{\"rope_theta\":2e6,"
+                   "\"rope_type\":\"linear\",\"factor\":8},\"sliding_attention\":{"
+                   "\"rope_theta\":3e4,\"rope_type\":\"default\"}}",
+                &v5, &c));
+    CHECK(same_rope(&v4.rope[0], &v5.rope[0]) && same_rope(&v4.rope[1], &v5.rope[1]));
+    CHECK(v4.rope[0].freq[0] == 0.125f && v4.rope[1].freq[0] == 1);
+    /* null in place of an object, as transformers 4 writes it */
+    CHECK(opens("llama", "\"rope_scaling\":null,\"rope_parameters\":null", &v4, &c));
+}
+
+static bool near(const struct rope *r, u32 dims, const u32 *at, const double *want, u32 n)
+{
+    if (r->dims != dims)
+        return false;
+    for (u32 i = 0; i < n; i++)
+        if (!(fabs(r->freq[at ? at[i] : i] - want[i]) <= 4e-7 * want[i])) {
+            printf("    frequency %u is %.9g, %.9g expected\n", at ? at[i] : i,
+                   (double)r->freq[at ? at[i] : i], want[i]);
+            return false;
+        }
+    return true;
+}
+
+/* Tables computed in double precision by a few lines of Python from the formulas of the papers. */
+void rope_tables(void)
+{
+    struct model m;
+    struct config c;
+    static const double plain[] = {1,    0.316227766,   0.1,   0.0316227766,
+                                   0.01, 0.00316227766, 0.001, 0.000316227766};
+    CHECK(opens("llama", "", &m, &c) && near(&m.rope[0], 16, NULL, plain, 8));
+    CHECK(m.rope_long_from == 0 && same_rope(&m.rope[0], &m.rope_long[0]));
+
+    static const double stretched[] = {0.25,   0.0790569415,   0.025,   0.00790569415,
+                                       0.0025, 0.000790569415, 0.00025, 7.90569415e-05};
+    CHECK(opens("llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}", &m, &c));
+    CHECK(near(&m.rope[0], 16, NULL, stretched, 8));
+
+    static const u32 at3[] = {0, 10, 13, 14, 15, 16, 17, 18, 31};
+    static const double llama3[] = {1,
+                                    0.0165604401,
+                                    0.00483942135,
+                                    0.00321144599,
+                                    0.00129054793,
+                                    0.000429556797,
+                                    9.7082878e-05,
+                                    1.94616382e-05,
+                                    9.41830673e-08};
+    CHECK(opens("llama",
+                "\"head_dim\":64,\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":"
+                "\"llama3\",\"factor\":32.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4,"
+                "\"original_max_position_embeddings\":8192}",
+                &m, &c));
+    CHECK(near(&m.rope[0], 64, at3, llama3, 9) && m.rope[0].scale == 1);
+}
+
+void rope_yarn_and_longrope(void)
+{
+    struct model m;
+    struct config c;
+    static const u32 at_yarn[] = {0, 20, 24, 30, 36, 40, 41, 63};
+    static const double yarn[] = {1,
+                                  0.0133352143,
+                                  0.00537532149,
+                                  0.00106436098,
+                                  0.000179841156,
+                                  4.44569853e-05,
+                                  3.58253143e-05,
+                                  3.1023444e-07};
+    CHECK(opens("qwen3",
+                KV ",\"rope_theta\":1000000,\"rope_scaling\":{\"rope_type\":\"yarn\","
+                   "\"factor\":4.0,\"original_max_position_embeddings\":32768}",
+                &m, &c));
+    CHECK(near(&m.rope[0], 128, at_yarn, yarn, 8) && m.rope[0].scale == 1.138629436f);
+
+    static const u32 at_soft[] = {0, 3, 6, 9, 12, 15};
+    static const double soft[] = {1,        0.177827941,   0.025771617, 0.000702926656,
+                                  0.000125, 2.22284926e-05};
+    CHECK(opens("llama",
+                "\"head_dim\":32,\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":8,"
+                "\"original_max_position_embeddings\":2048,\"beta_fast\":16,"
+                "\"beta_slow\":2,\"truncate\":false,\"mscale\":0.7,"
+                "\"mscale_all_dim\":1.3}",
+                &m, &c));
+    CHECK(near(&m.rope[0], 32, at_soft, soft, 6) && m.rope[0].scale == 0.901783987f);
+
+    static const double near_by[] = {
+        1, 0.195857699, 0.0386799069, 0.00769230769, 0.00153888192, 0.000309439256};
+    static const double far_off[] = {1,       0.107721735,    0.0116039721,
+                                     0.00125, 0.000134652168, 1.45049651e-05};
+    static const char longrope[] =
+        KV ",\"partial_rotary_factor\":0.75,\"original_max_position_embeddings\":128,"
+           "\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,1.1,1.2,1.3,1.4,1.5],"
+           "\"long_factor\":[1,2,4,8,16,32]}";
+    CHECK(opens("phi3", longrope, &m, &c));
+    CHECK(near(&m.rope[0], 12, NULL, near_by, 6) && near(&m.rope_long[0], 12, NULL, far_off, 6));
+    CHECK(m.rope_long_from == 128); /* context 256: sqrt(1 + ln 2 / ln 128) */
+    CHECK(m.rope[0].scale == sqrtf(1 + 1 / 7.0f) && m.rope_long[0].scale == m.rope[0].scale);
+}
+
+void config_refusals(void)
+{
+    static const struct {
+        const char *type, *more, *says; /* `says` stands in the message */
+    } cases[] = {
+        {"gpt2", "", "model_type is \"gpt2\": llama, mistral"},
+        {"gemma3", "\"text_config\":{}", "model_type is \"gemma3\""},
+        {"llama", "\"hidden_act\":\"relu\"", "hidden_act is \"relu\""},
+        {"llama", "\"hidden_act\":3", "hidden_act is 3: a string"},
+        {"gemma", "\"hidden_act\":\"gelu\"", "hidden_act is \"gelu\": versions"},
+        {"llama", "\"num_key_value_heads\":3", "num_key_value_heads is 3"},
+        {"llama", "\"num_key_value_heads\":0", "num_key_value_heads is 0: an integer from 1"},
+        {"llama", "\"head_dim\":15", "head_dim is 15"},
+        {"llama", "\"head_dim\":1024", "head_dim is 1024: an integer from 2 to 512"},
+        {"llama", "\"rms_norm_eps\":-1", "rms_norm_eps is -1"},
+        {"llama", "\"rms_norm_eps\":\"x\"", "rms_norm_eps is \"x\""},
+        {"llama", "\"attention_bias\":1", "attention_bias is 1: true or false"},
+        {"llama", "\"sliding_window\":8", "sliding_window is 8: llama has none"},
+        {"llama", "\"partial_rotary_factor\":0.5", "partial_rotary_factor"},
+        {"llama", "\"eos_token_id\":300", "eos_token_id is 300"},
+        {"llama", "\"eos_token_id\":[1,-1]", "eos_token_id is an array"},
+        {"llama", "\"bos_token_id\":1.0", "bos_token_id is 1.0"},
+        {"llama", "\"rope_theta\":0", "rope_theta is 0"},
+        {"llama", "\"rope_scaling\":[1]", "rope_scaling is an array: an object"},
+        {"llama", "\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}",
+         "rope_scaling.rope_type is \"dynamic\": default, linear"},
+        {"llama", "\"rope_scaling\":{\"type\":\"mrope\"}", "rope_scaling.type is \"mrope\""},
+        {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", "rope_scaling.factor is missing"},
+        {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", "factor is 0"},
+        {"llama", "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}", "low_freq_factor"},
+        {"llama",
+         "\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+         "\"high_freq_factor\":4}",
+         "rope_parameters.high_freq_factor is 4"},
+        {"llama", "\"rope_parameters\":{\"full_attention\":{}}", "one set for all layers"},
+        {"phi3", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}", "phi3 has the types"},
+        {"phi3", "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}",
+         "short_factor is an array: a list of 8"},
+        {"mistral", KV ",\"attention_bias\":true", "attention_bias is true: mistral has none"},
+        {"mistral", KV ",\"sliding_window\":0", "sliding_window is 0"},
+        {"mistral",
+         KV ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\","
+            "\"full_attention\"]",
+         "layer_types is an array: mistral cannot"},
+        {"qwen2", KV ",\"layer_types\":[\"full_attention\"]", "a list of 4 names"},
+        {"qwen2",
+         KV ",\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\","
+            "\"full_attention\"]",
+         "layer 0 slides"},
+        {"qwen3",
+         KV ",\"layer_types\":[\"chunked_attention\",\"full_attention\",\"full_attention\","
+            "\"full_attention\"]",
+         "are supported"},
+        {"qwen2", KV ",\"mlp_bias\":true", "mlp_bias is true: qwen2 has none"},
+        {"smollm3", KV ",\"no_rope_layers\":[1,2,1,1]", "0 and 1 only"},
+        {"smollm3", KV ",\"no_rope_layers\":[1,1]", "a list of 4 numbers"},
+        {"gemma2", KV ",\"use_bidirectional_attention\":true", "use_bidirectional_attention"},
+        {"gemma2", KV ",\"attn_logit_softcapping\":0", "attn_logit_softcapping is 0"},
+        {"llama", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}",
+         "quantization_config.quant_method is \"bitsandbytes\""},
+    };
+    for (size_t i = 0; i < COUNTOF(cases); i++) {
+        struct model m;
+        struct config c;
+        struct err_text e;
+        bool refused = parse(config_text(cases[i].type, cases[i].more), &m, &c, &e) == ERR_MODEL;
+        if (!refused || !strstr(e.text, cases[i].says))
+            printf("    case %zu (%s): %s\n", i, cases[i].says, e.text);
+        CHECK(refused && strstr(e.text, cases[i].says) && strstr(e.text, "dir/config.json: "));
+    }
+}
+
+void config_shape_refusals(void)
+{
+    static const char *const keys[] = {"hidden_size",       "intermediate_size",
+                                       "num_hidden_layers", "num_attention_heads",
+                                       "vocab_size",        "max_position_embeddings"};
+    static const char *const values[] = {
+        "0",    "-4",   "64.0", "1e2",      "\"64\"",
+        "true", "null", "[]",   "99999999", "18446744073709551680"};
+    for (size_t i = 0; i < COUNTOF(keys); i++)
+        for (size_t j = 0; j < COUNTOF(values); j++) {
+            char text[1024];
+            size_t n = (size_t)snprintf(text, sizeof text, "{\"model_type\":\"llama\"");
+            for (size_t k = 0; k < COUNTOF(keys); k++)
+                n += (size_t)snprintf(text + n, sizeof text - n, ",\"%s\":%s", keys[k],
+                                      k == i ? values[j] : "4");
+            snprintf(text + n, sizeof text - n, "}");
+            struct model m;
+            struct config c;
+            struct err_text e;
+            CHECK(parse(text, &m, &c, &e) == ERR_MODEL && strstr(e.text, keys[i]));
+        }
+}
+
+void config_refuses_every_truncation(void)
+{
+    const char *text = config_text("gemma3_text", KV
+                                   ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},"
+                                   "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+                                   "\"group_size\":32}");
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse(text, &m, &c, &e) == ERR_OK);
+    for (size_t n = 0; n < strlen(text); n++) {
+        size_t mark = unit_arena.used_bytes;
+        char *copy = arena_alloc(&unit_arena, n, 1);
+        memcpy(copy, text, n);
+        e = (struct err_text){0};
+        CHECK(config_parse(&unit_arena, scratch(), (struct str){copy, n}, "t", &m, &c, &e) ==
+              ERR_MODEL);
+        arena_reset(&unit_arena, mark);
+    }
+}
+
+void config_generation(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e = {0};
+    CHECK(opens("llama", "\"eos_token_id\":2", &m, &c));
+    CHECK(config_generation_parse(scratch(),
+                                  STR("{\"eos_token_id\":[2,9],\"temperature\":0.6,\"top_k\":20,"
+                                      "\"top_p\":0.9,\"bos_token_id\":4,\"do_sample\":true}"),
+                                  "g", &m, &e) == ERR_OK);
+    CHECK(m.n_eos == 2 && m.eos[1] == 9 && m.bos == 4 && m.gen_temperature == 0.6f);
+    CHECK(m.gen_top_k == 20 && m.gen_top_p == 0.9f && m.gen_min_p < 0);
+    CHECK(
+        config_tokenizer_parse(scratch(),
+                               STR("{\"eos_token\":{\"content\":\"</s>\"},\"added_tokens_decoder"
+                                   "\":{\"11\":{\"content\":\"</s>\"},\"3\":{\"content\":\"x\"}}}"),
+                               "t", &m, &e) == ERR_OK);
+    CHECK(m.n_eos == 3 && m.eos[2] == 11);
+    CHECK(config_generation_parse(scratch(), STR("{\"temperature\":-1}"), "gen.json", &m, &e) ==
+          ERR_MODEL);
+    CHECK(strstr(e.text, "gen.json: temperature is -1"));
+}

@@ -1,5 +1,7 @@
 #include "tests/unit/unit.h"
 
+#include <sys/mman.h>
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -21,6 +23,21 @@ void unit_failed(const char *file, int line, const char *what)
 bool unit_has_failed(void)
 {
     return failed;
+}
+
+struct str unit_guarded(struct str s)
+{
+    enum { BYTES = 16 << 20, GUARD = 64 << 10 };
+    static char *end;
+    if (!end) {
+        char *p = mmap(NULL, BYTES + GUARD, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ASSERT(p != MAP_FAILED && mprotect(p + BYTES, GUARD, PROT_NONE) == 0);
+        end = p + BYTES;
+    }
+    ASSERT(s.n <= BYTES);
+    memmove(end - s.n, s.p, s.n);
+    return (struct str){end - s.n, s.n};
 }
 
 static bool wanted(const char *name, int argc, char **argv)

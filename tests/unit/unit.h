@@ -14,6 +14,10 @@ void unit_failed(const char *file, int line, const char *what);
 bool unit_has_failed(void);
 extern struct arena unit_arena; /* 256 MiB, emptied before each test */
 
+/* A copy of s that ends where readable memory ends: reading past it is a crash. At most 16 MiB; the
+ * next call overwrites it. */
+struct str unit_guarded(struct str s);
+
 #define CHECK(cond)                                 \
     do {                                            \
         if (!(cond)) {                              \

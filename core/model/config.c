@@ -340,11 +340,15 @@ static enum err read_rope(struct arena *keep, const struct keys *k, const struct
     s.original =
         keys_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
     struct keys full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
-    if (nested_rope(&full)) {
-        if (!f->local_rope) {
-            keys_refuse(k, "rope_parameters", "%s has one set for all layers", f->name);
-            return k->e->code;
-        }
+    bool nested = nested_rope(&full), v4 = keys_get(k, "rope_scaling") != NULL;
+    if (nested && !f->local_rope)
+        return keys_refuse(k, "rope_parameters", "%s has one set for all layers", f->name);
+    if (f->local_rope && keys_get(k, "rope_parameters") && (v4 || !nested))
+        return keys_refuse(k, "rope_parameters",
+                           "%s needs full_attention and sliding_attention in it, or rope_scaling "
+                           "in its place",
+                           f->name);
+    if (nested) {
         local = keys_in(&full, "sliding_attention");
         full = keys_in(&full, "full_attention");
     }

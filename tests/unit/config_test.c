@@ -270,6 +270,8 @@ void config_refusals(void)
          "\"high_freq_factor\":4}",
          "rope_parameters.high_freq_factor is 4"},
         {"llama", "\"rope_parameters\":{\"full_attention\":{}}", "one set for all layers"},
+        {"gemma3_text", KV ",\"rope_parameters\":{\"rope_type\":\"default\"}",
+         "gemma3_text needs full_attention"},
         {"phi3", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}", "phi3 has the types"},
         {"phi3", "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}",
          "short_factor is an array: a list of 8"},

@@ -181,6 +181,33 @@ static enum err add_tensors(struct tensors *t, const struct header *h, const str
     return check_cover(h, t->v + first, t->n - first);
 }
 
+static enum err refuse_count(const char *path, struct err_text *e)
+{
+    return err_set(e, ERR_MODEL, "%s: more than %u tensors (LIMIT_TENSORS in config/limits.h)",
+                   path, LIMIT_TENSORS);
+}
+
+/* True when more than `max` objects open directly inside the outer one. A look before the tree is
+ * built, so that a bloated header is refused at the cost of reading as many entries. */
+static bool too_many(struct str header, u32 max)
+{
+    u32 depth = 0, n = 0;
+    bool quoted = false;
+    for (const char *p = header.p, *end = p + header.n; p < end; p++) {
+        if (quoted && *p == '\\')
+            p++;
+        else if (*p == '"')
+            quoted = !quoted;
+        else if (!quoted && (*p == '{' || *p == '['))
+            n += ++depth == 2;
+        else if (!quoted && (*p == '}' || *p == ']'))
+            depth--;
+        if (n > max)
+            return true;
+    }
+    return false;
+}
+
 enum err safetensors_parse(struct tensors *t, struct arena *scratch, struct str file,
                            const char *path, struct err_text *e)
 {
@@ -197,16 +224,18 @@ enum err safetensors_parse(struct tensors *t, struct arena *scratch, struct str 
         return err_set(e, ERR_MODEL, "%s: header length %llu is longer than the file (%zu bytes)",
                        path, (unsigned long long)n, file.n);
     struct header h = {path, {file.p + 8 + n, file.n - 8 - (size_t)n}, e};
+    struct str text = {file.p + 8, (size_t)n};
+    if (too_many(text, LIMIT_TENSORS - t->n + 1)) /* one more is __metadata__ */
+        return refuse_count(path, e);
     size_t mark = scratch->used_bytes;
     const struct json *root;
-    enum err r =
-        json_parse(scratch, (struct str){file.p + 8, (size_t)n}, path, ERR_MODEL, &root, e);
+    enum err r = json_parse(scratch, text, path, ERR_MODEL, &root, e);
     if (r == ERR_OK && root->type != JSON_OBJECT)
         r = err_set(e, ERR_MODEL, "%s: the header is %s, an object is expected", path,
                     json_type_name(root));
-    if (r == ERR_OK && root->n > LIMIT_TENSORS - t->n)
-        r = err_set(e, ERR_MODEL, "%s: more than %u tensors (LIMIT_TENSORS in config/limits.h)",
-                    path, LIMIT_TENSORS);
+    u32 metadata = r == ERR_OK && json_get(root, "__metadata__") != NULL;
+    if (r == ERR_OK && root->n - metadata > LIMIT_TENSORS - t->n)
+        r = refuse_count(path, e);
     if (r == ERR_OK)
         r = add_tensors(t, &h, root);
     arena_reset(scratch, mark);

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 {
     u32 passed = 0, bad = 0;
     struct err_text e = {0};
-    if (arena_open(&unit_arena, "unit", 256 * MIB, &e) != ERR_OK) {
+    if (arena_open(&unit_arena, "unit", 256 * MIB, false, &e) != ERR_OK) {
         fprintf(stderr, "%s\n", e.text);
         return 1;
     }

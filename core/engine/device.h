@@ -95,6 +95,9 @@ struct device_ops {
     int (*fd)(struct device *d);
     /* One line for `zigcuda info`: what computes, and why. */
     void (*describe)(struct device *d, char *out, size_t cap);
+    /* Bytes a second at which all the device's compute reads its weights and does nothing else:
+     * the roof of decode, for benchmarks. Blocks; no step may be in flight. */
+    double (*read_bandwidth)(struct device *d);
     void (*close)(struct device *d);
 };
 

@@ -244,7 +244,8 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
     s->salt = m->rope_long_from && r->n_prompt + max_tokens > m->rope_long_from;
-    s->stream = decode_start(g->tokenizer, !r->special_text);
+    if (g->tokenizer)
+        s->stream = decode_start(g->tokenizer, !r->special_text);
     copy_stops(s, r, m);
     insert_in_order(g, s);
     *id = s->id;
@@ -338,11 +339,11 @@ static void token_out(struct engine *g, struct seq *s, const struct step_result 
     memcpy(g->text, s->held, n);
     if (is_stop_id(s, result->token))
         finish = FINISH_STOP;
-    else
+    else if (g->tokenizer)
         n += decode_push(&s->stream, result->token, g->text + n, TEXT_CAP - n);
     if (finish == FINISH_NONE && s->outputs >= s->max_tokens)
         finish = FINISH_LENGTH;
-    if (finish != FINISH_NONE)
+    if (finish != FINISH_NONE && g->tokenizer)
         n += decode_end(&s->stream, g->text + n, TEXT_CAP - n);
     if (s->n_stop && s->outputs >= s->sampling.min_tokens) {
         u32 stop = (u32)find_stop(s, g->text, n);
@@ -361,7 +362,8 @@ static void text_left(struct engine *g, struct seq *s, enum finish finish)
 {
     u32 n = s->held_n;
     memcpy(g->text, s->held, n);
-    n += decode_end(&s->stream, g->text + n, TEXT_CAP - n);
+    if (g->tokenizer)
+        n += decode_end(&s->stream, g->text + n, TEXT_CAP - n);
     deliver(g, s, NULL, (struct str){g->text, n}, finish);
 }
 

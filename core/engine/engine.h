@@ -69,6 +69,7 @@ struct engine_stats {
 struct engine;
 
 void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p);
+/* `t` may be NULL: events then carry no text. */
 MUST enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *t,
                           const struct engine_config *c, struct clock clock,
                           engine_on_event *on_event, void *arg, struct engine **out,

@@ -72,8 +72,8 @@ make_venv() {
     ! cmp -s tests/requirements.txt build/venv/requirements.txt || return 0
     echo "configure: making build/venv"
     rm -rf build/venv
-    if /usr/bin/python3 -m venv build/venv &&
-        build/venv/bin/pip -q --disable-pip-version-check install -r tests/requirements.txt; then
+    pip="build/venv/bin/pip -q --disable-pip-version-check"
+    if /usr/bin/python3 -m venv build/venv && $pip install --no-deps -r tests/requirements.txt; then
         cp tests/requirements.txt build/venv/
     else
         echo "configure: no build/venv (see above): the tests that need it are going to say so" >&2

@@ -28,8 +28,8 @@ install_packages() {
     command -v apt-get >/dev/null || die "--with-deps needs apt-get; install yourself:" $packages
     want=''
     for p in $packages; do
-        case $(dpkg-query -W -f '${db:Status-Status} ' "$p" 2>/dev/null) in
-        *installed*) ;;
+        case " $(dpkg-query -W -f '${db:Status-Status} ' "$p" 2>/dev/null)" in
+        *" installed "*) ;;
         *) want="$want $p" ;;
         esac
     done

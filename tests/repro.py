@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """`ninja repro`: two builds of one tree, in two folders of different depth, give the same bytes.
-Copies what git tracks and what it does not ignore (so that changes take part) with the history that
-`zigcuda version` shows, builds both and compares the binaries."""
+Each copy has the files as they are now (changes take part) and the history that `zigcuda version`
+shows."""
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import tree
 
 
 def run(command, where):
@@ -19,19 +19,14 @@ def run(command, where):
 
 
 def copy(to):
-    if os.path.exists(os.path.join(ROOT, ".git")):
-        run(["git", "clone", "-q", "--shared", "--no-checkout", ROOT, to], ROOT)
-        names = run(["git", "ls-files", "-z", "-co", "--exclude-standard"], ROOT).split(b"\0")
-    else:
-        names = [os.path.relpath(os.path.join(d, f), ROOT).encode()
-                 for d, _, files in os.walk(ROOT) for f in files]
-        names = [n for n in names if not n.startswith(b"build/")]
-    for name in filter(None, names):
-        source, target = os.path.join(ROOT.encode(), name), os.path.join(to.encode(), name)
-        if os.path.exists(source):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copy2(source, target)
-    if os.path.exists(os.path.join(to, ".git")):
+    has_git = tree.git("rev-parse", "HEAD") is not None
+    if has_git:
+        run(["git", "clone", "-q", "--shared", "--no-checkout", tree.ROOT, to], tree.ROOT)
+    for name in tree.files():
+        target = os.path.join(to, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(os.path.join(tree.ROOT, name), target)
+    if has_git:
         run(["git", "reset", "-q"], to)
 
 

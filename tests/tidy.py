@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+import tree
+
 LINES_MAX, COLUMNS_MAX = 900, 100
 LIMITS = "config/limits.h"
 
@@ -37,15 +39,6 @@ ALLOCATES = ("malloc calloc realloc reallocarray free aligned_alloc memalign pos
              "strndup asprintf vasprintf getline getdelim fopen fdopen freopen opendir fdopendir "
              "scandir open_memstream popen glob getaddrinfo realpath atexit").split()
 HOMES = re.compile(r"/(home|root|Users|work|tmp)/[\w.]")
-
-
-def own_files():
-    if os.path.exists(".git"):
-        command = ["git", "ls-files", "-co", "--exclude-standard"]
-        names = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
-        return sorted(n for n in names.splitlines() if os.path.isfile(n))
-    return sorted(os.path.relpath(os.path.join(d, f)) for d, _, files in os.walk(".")
-                  for f in files if not d.startswith(("./build", "./.git")))
 
 
 def bare(text):
@@ -177,9 +170,9 @@ def main():
     parser.add_argument("--objects", default="build")
     parser.add_argument("--nm", default="nm")
     args = parser.parse_args()
-    os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    os.chdir(tree.ROOT)
     texts = {}
-    for name in own_files():
+    for name in tree.files():
         with open(name, "rb") as f:
             data = f.read()
         try:

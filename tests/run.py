@@ -2,7 +2,7 @@
 """The one test runner: `ninja test` and `ninja asan` call it; so may you, with names of
 tests/run.list behind it:
 
-    tests/run.py [--objects=build] [--arch=x86_64] [--exec=] [--sanitized] [-v] [NAME...]
+    tests/run.py [--objects=build] [--where=x86_64] [--exec=] [-v] [NAME...]
 
 Each line of tests/run.list is a program or script. What it prints decides what is counted: a line
 that begins with "ok ", "FAIL " or "skip " is one test; one that prints none of these counts as one
@@ -43,11 +43,11 @@ class Entry:
         return None
 
 
-def read_list(place):
+def read_list(where):
     with open("tests/run.list") as f:
         lines = [(n, l.strip()) for n, l in enumerate(f, 1)]
     entries = [Entry(l, n) for n, l in lines if l and not l.startswith("#")]
-    return [e for e in entries if place in e.where]
+    return [e for e in entries if where in e.where]
 
 
 def run(entry, args):
@@ -57,10 +57,11 @@ def run(entry, args):
         text = f"needs {missing}, which is not here: ./configure --with-deps installs it\n"
         in_ci = os.environ.get("CI") == "true"
         return (0, 1, 0, 0.0, text) if in_ci else (0, 0, 1, 0.0, text)
+    arch = "aarch64" if args.where == "aarch64" else "x86_64"
     values = {"o": args.objects, "exec": args.exec, "python": sys.executable,
-              "venv": VENV_PYTHON, "arch": args.arch}
+              "venv": VENV_PYTHON, "arch": arch}
     command = string.Template(entry.command).substitute(values)
-    env = dict(os.environ, LC_ALL="C.UTF-8", ZIGCUDA_OBJECTS=args.objects, ZIGCUDA_ARCH=args.arch,
+    env = dict(os.environ, LC_ALL="C.UTF-8", ZIGCUDA_OBJECTS=args.objects, ZIGCUDA_ARCH=arch,
                ZIGCUDA=f"{args.exec} {args.objects}/zigcuda".strip())
     start = time.monotonic()
     p = subprocess.Popen(command, shell=True, env=env, stdin=subprocess.DEVNULL,
@@ -98,15 +99,14 @@ def report(entry, result, verbose):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--objects", default="build")
-    parser.add_argument("--arch", default="x86_64")
+    parser.add_argument("--where", default="x86_64")
     parser.add_argument("--exec", default="")
-    parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 1, 4))
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     os.chdir(ROOT)
-    entries = read_list("asan" if args.sanitized else args.arch)
+    entries = read_list(args.where)
     unknown = set(args.names) - {e.name for e in entries}
     if unknown:
         sys.exit(f"tests/run.list has no such test here: {' '.join(sorted(unknown))}")

@@ -10,8 +10,8 @@
 #define LIMIT_SCRATCH_ARENA_BYTES ((size_t)4 << 30) /* JSON trees and other boot-time work */
 
 /* --- JSON ---------------------------------------------------------------------------------- */
-#define LIMIT_JSON_DEPTH 64           /* nesting of any JSON text */
-#define LIMIT_JSON_NODES (8u << 20)   /* values in one text */
+#define LIMIT_JSON_DEPTH 64         /* nesting of any JSON text */
+#define LIMIT_JSON_NODES (8u << 20) /* values in one text */
 
 /* --- model folder -------------------------------------------------------------------------- */
 #define LIMIT_PATH_BYTES 4096
@@ -30,21 +30,21 @@
 #define LIMIT_STOP_IDS 16        /* end-of-sequence ids of a model */
 
 /* --- tokenizer and template ----------------------------------------------------------------- */
-#define LIMIT_TOKEN_BYTES 4096           /* one vocabulary entry */
+#define LIMIT_TOKEN_BYTES 4096 /* one vocabulary entry */
 #define LIMIT_MERGES (2u << 20)
 #define LIMIT_ADDED_TOKENS 8192
 #define LIMIT_TEMPLATE_BYTES ((size_t)256 << 10)
-#define LIMIT_TEMPLATE_STEPS 4000000u    /* evaluated nodes of one rendering */
-#define LIMIT_TEMPLATE_DEPTH 64          /* nested blocks, expressions and macro calls */
+#define LIMIT_TEMPLATE_STEPS 4000000u /* evaluated nodes of one rendering */
+#define LIMIT_TEMPLATE_DEPTH 64       /* nested blocks, expressions and macro calls */
 
 /* --- requests ------------------------------------------------------------------------------- */
-#define LIMIT_SLOTS 256         /* sequences in one batch */
-#define LIMIT_STEP_TOKENS 8192  /* tokens of one step */
-#define LIMIT_LOGPROBS 20       /* alternatives reported a token */
-#define LIMIT_LOGIT_BIAS 300    /* entries of one request */
+#define LIMIT_SLOTS 256        /* sequences in one batch */
+#define LIMIT_STEP_TOKENS 8192 /* tokens of one step */
+#define LIMIT_LOGPROBS 20      /* alternatives reported a token */
+#define LIMIT_LOGIT_BIAS 300   /* entries of one request */
 #define LIMIT_STOP_STRINGS 4
 #define LIMIT_STOP_STRING_BYTES 256
-#define LIMIT_THREADS 256       /* CPU worker threads */
-#define LIMIT_PAGE_TOKENS 16    /* KV positions a page; fixed, so that bits do not depend on it */
+#define LIMIT_THREADS 256    /* CPU worker threads */
+#define LIMIT_PAGE_TOKENS 16 /* KV positions a page; fixed, so that bits do not depend on it */
 
 #endif

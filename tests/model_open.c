@@ -16,10 +16,15 @@ static double now_ms(void)
 static enum err open_one(struct arena *keep, struct arena *scratch, const char *arg,
                          struct model **m, struct err_text *e)
 {
-    char name[64];
-    u32 bits, head_bits;
-    if (sscanf(arg, "--shape=%63[^,],%u,%u", name, &bits, &head_bits) == 3)
+    static const char flag[] = "--shape=";
+    if (strncmp(arg, flag, strlen(flag)) == 0) {
+        char name[64], *rest;
+        const char *comma = strchr(arg, ',');
+        snprintf(name, sizeof name, "%.*s", comma ? (int)(comma - arg - 8) : 63, arg + 8);
+        u32 bits = comma ? (u32)strtoul(comma + 1, &rest, 10) : 0;
+        u32 head_bits = comma && *rest == ',' ? (u32)strtoul(rest + 1, NULL, 10) : 0;
         return model_shape(keep, scratch, name, bits, head_bits, 1, m, e);
+    }
     return model_open(keep, scratch, arg, m, e);
 }
 
@@ -30,8 +35,8 @@ int main(int argc, char **argv)
         struct arena keep, scratch;
         struct err_text e = {0};
         struct model *m;
-        if (arena_open(&keep, "boot", LIMIT_BOOT_ARENA_BYTES, &e) != ERR_OK ||
-            arena_open(&scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, &e) != ERR_OK) {
+        if (arena_open(&keep, "boot", LIMIT_BOOT_ARENA_BYTES, false, &e) != ERR_OK ||
+            arena_open(&scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, false, &e) != ERR_OK) {
             fprintf(stderr, "%s\n", e.text);
             return EXIT_SYSTEM;
         }

@@ -6,10 +6,12 @@
 
 static bool sealed;
 
-enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, struct err_text *e)
+enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool take,
+                    struct err_text *e)
 {
+    ASSERT(!sealed);
     void *base = mmap(NULL, cap_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                      MAP_PRIVATE | MAP_ANONYMOUS | (take ? MAP_POPULATE : MAP_NORESERVE), -1, 0);
     if (base == MAP_FAILED)
         return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the %s arena", cap_bytes,
                              name);
@@ -24,7 +26,7 @@ struct arena arena_over(const char *name, void *base, size_t cap_bytes)
 
 void *arena_alloc(struct arena *a, size_t bytes, size_t align)
 {
-    ASSERT(!sealed);
+    ASSERT(!a->sealed);
     ASSERT(align != 0 && (align & (align - 1)) == 0);
     size_t at = (size_t)(-(uintptr_t)(a->base + a->used_bytes) & (align - 1));
     if (at > a->cap_bytes - a->used_bytes)
@@ -94,6 +96,11 @@ size_t plan_total(const struct plan *p, enum place place)
         if (p->rows[i].place == place)
             total += ROUND_UP(p->rows[i].bytes, (size_t)64);
     return total;
+}
+
+void arena_seal(struct arena *a)
+{
+    a->sealed = true;
 }
 
 void memory_seal(void)

@@ -4,8 +4,9 @@
  * trees) into a scratch arena, both reserved as address space and touched as needed. (2) Every
  * module adds its needs to the plan, which is printed as a table, checked against what the box
  * has, and taken in one mapping a place. (3) memory_seal(): scratch is unmapped, and from then on
- * an arena_alloc is an assertion failure. Whoever holds an arena owns its memory; single pieces
- * are never freed.
+ * no arena can be opened and a sealed one gives nothing; both are assertion failures. Work space of
+ * requests is an arena_over() planned memory, which is reset instead. Whoever holds an arena owns
+ * its memory; single pieces are never freed.
  */
 #ifndef ZIGCUDA_ARENA_H
 #define ZIGCUDA_ARENA_H
@@ -17,15 +18,18 @@ struct arena {
     const char *name; /* for messages: "boot", "scratch", "host" */
     u8 *base;
     size_t cap_bytes, used_bytes, peak_bytes;
+    bool sealed;
 };
 
-/* Maps cap_bytes of zeroed address space (pages are taken when first touched). */
-MUST enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, struct err_text *e);
+/* Maps cap_bytes of zeroed address space; pages are taken when first touched, or all at once when
+ * `take`: then too little memory shows here. */
+MUST enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool take,
+                         struct err_text *e);
 
 /* An arena over memory somebody else owns; the memory must be zeroed. */
 struct arena arena_over(const char *name, void *base, size_t cap_bytes);
 
-/* Zeroed memory, aligned (a power of two); NULL when the arena is full. Asserts after the seal. */
+/* Zeroed memory, aligned (a power of two); NULL when the arena is full. */
 void *arena_alloc(struct arena *a, size_t bytes, size_t align);
 
 /* n objects of a type, with the product checked; NULL when full. */
@@ -65,7 +69,10 @@ void plan_add(struct plan *p, enum place place, size_t bytes, const char *what, 
               const char *detail_fmt, ...) PRINTF_LIKE(6, 7);
 size_t plan_total(const struct plan *p, enum place place);
 
-/* From here on no arena gives memory. Idempotent. */
+/* From here on this arena gives no memory. */
+void arena_seal(struct arena *a);
+
+/* From here on no arena can be opened. */
 void memory_seal(void);
 bool memory_sealed(void);
 

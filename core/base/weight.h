@@ -67,7 +67,7 @@ struct weight {
     const void *data, *zeros, *scales; /* zeros NULL: every z is 2^(bits-1) (int8: 0), also when
                                           the file stores them, all alike */
     const void *bias;                  /* [n] of bias_type, or NULL */
-    const i32 *group_index;                   /* [k], each in [0, groups); NULL: k / group */
+    const i32 *group_index;            /* [k], each in [0, groups); NULL: k / group */
 };
 
 #endif

@@ -25,7 +25,7 @@ struct sampling {
     u64 seed;                                  /* Philox key; the counter is the position */
     u32 min_tokens; /* before this many outputs the stop ids are masked */
     u32 n_stop;
-    u32 stop[LIMIT_STOP_IDS];
+    u32 stop[2 * LIMIT_STOP_IDS]; /* the caller's and the model's */
     u32 n_bias;
     u32 bias_id[LIMIT_LOGIT_BIAS];
     float bias[LIMIT_LOGIT_BIAS];
@@ -95,6 +95,9 @@ struct device_ops {
     int (*fd)(struct device *d);
     /* One line for `zigcuda info`: what computes, and why. */
     void (*describe)(struct device *d, char *out, size_t cap);
+    /* Bytes a second at which all the device's compute reads its weights and does nothing else:
+     * the roof of decode, for benchmarks. Blocks; no step may be in flight. */
+    double (*read_bandwidth)(struct device *d);
     void (*close)(struct device *d);
 };
 

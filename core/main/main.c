@@ -1,11 +1,32 @@
-#include "core/base/err.h"
+#include "core/main/main.h"
 
 #include <stdio.h>
 
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"version", cmd_version, "print version and commit"},
+};
+
+static int usage(FILE *to, int code)
+{
+    fprintf(to, "usage: zigcuda COMMAND [options]\n\n");
+    for (size_t i = 0; i < COUNTOF(commands); i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
-    printf("zigcuda\n");
-    return EXIT_OK;
+    if (argc < 2)
+        return usage(stderr, EXIT_USAGE);
+    if (strcmp(argv[1], "--help") == 0)
+        return usage(stdout, EXIT_OK);
+    for (size_t i = 0; i < COUNTOF(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "zigcuda: there is no command '%s'; zigcuda --help lists them\n", argv[1]);
+    return EXIT_USAGE;
 }

@@ -6,11 +6,12 @@
 #include "core/model/quant.h"
 #include "core/model/safetensors.h"
 
-#include <limits.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct opening {
     const char *dir;
@@ -342,12 +343,28 @@ static enum err bind_model(struct opening *o)
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
+/* The folder's own name, also when it was given as "." or through a link. */
+static struct str folder_name(const char *dir, char *real, size_t cap)
+{
+    char link[64];
+    int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = fd < 0 ? -1 : readlink(link, real, cap - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n > 0) {
+        real[n] = 0;
+        dir = real;
+    }
+    const char *slash = strrchr(dir, '/');
+    return str_of(slash && slash[1] ? slash + 1 : dir);
+}
+
 static enum err name_model(struct opening *o)
 {
-    char real[PATH_MAX], quant[64];
-    const char *path = realpath(o->dir, real) ? real : o->dir, *slash = strrchr(path, '/');
+    char real[LIMIT_PATH_BYTES], quant[64];
     o->m->dir = str_of(o->dir);
-    o->m->name = arena_str(o->keep, str_of(slash && slash[1] ? slash + 1 : path));
+    o->m->name = arena_str(o->keep, folder_name(o->dir, real, sizeof real));
     quant_describe(&o->config.quant, o->m->layers[0].o.type, quant, sizeof quant);
     o->m->quant = arena_str(o->keep, str_of(quant));
     if (!o->m->name.p || !o->m->quant.p)

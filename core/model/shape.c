@@ -1,14 +1,11 @@
 /* Models of known shapes with random weights, for benchmarks: the config.json of the shape goes
  * through the same reader as a folder's, then one mapping is carved into weights and filled. */
-#include "core/base/file.h"
+#include "core/base/box.h"
 #include "core/model/config.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define LLAMA3_ROPE(factor)                                                                     \
     "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor "," \
@@ -163,23 +160,10 @@ static enum err carve_model(struct carver *c, struct model *m, u32 bits, u32 hea
     return ERR_OK;
 }
 
-/* MemAvailable of /proc/meminfo in bytes; SIZE_MAX where there is none. */
-static size_t available_bytes(void)
-{
-    char text[4096];
-    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[MAX(n, 0)] = 0;
-    const char *at = strstr(text, "MemAvailable:");
-    return at ? (size_t)strtoull(at + 13, NULL, 10) * KIB : SIZE_MAX;
-}
-
 static enum err map_region(struct carver *c, size_t bytes, const char *shape, struct err_text *e)
 {
-    size_t have = available_bytes();
-    if (bytes > have)
+    size_t have = box_available_bytes();
+    if (have && bytes > have)
         return err_set(e, ERR_MEMORY,
                        "shape %s needs %zu MiB for its weights and %zu MiB are available; take a "
                        "smaller shape or fewer bits",

@@ -7,7 +7,7 @@ static struct arena scratch;
 
 static struct arena *emptied(void)
 {
-    if (!scratch.base && arena_open(&scratch, "scratch", 64 * MIB, &(struct err_text){0}))
+    if (!scratch.base && arena_open(&scratch, "scratch", 64 * MIB, false, &(struct err_text){0}))
         return NULL;
     arena_reset(&scratch, 0);
     return &scratch;

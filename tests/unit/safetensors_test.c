@@ -19,7 +19,7 @@ static struct str parsed;    /* the copy of the file that was parsed, ending at 
 static enum err parse(struct str file, struct tensors *t, struct err_text *e)
 {
     *e = (struct err_text){0};
-    if (!scratch.base && arena_open(&scratch, "scratch", 256 * MIB, e) != ERR_OK)
+    if (!scratch.base && arena_open(&scratch, "scratch", 256 * MIB, false, e) != ERR_OK)
         return e->code;
     arena_reset(&scratch, 0);
     parsed = unit_guarded(file);

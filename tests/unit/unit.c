@@ -50,9 +50,10 @@ static bool wanted(const char *name, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a crash keeps the lines before it */
     u32 passed = 0, bad = 0;
     struct err_text e = {0};
-    if (arena_open(&unit_arena, "unit", 256 * MIB, &e) != ERR_OK) {
+    if (arena_open(&unit_arena, "unit", 256 * MIB, false, &e) != ERR_OK) {
         fprintf(stderr, "%s\n", e.text);
         return 1;
     }

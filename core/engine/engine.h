@@ -1,0 +1,96 @@
+/* Continuous batching over one device: requests wait in a bounded queue, get a slot and all the KV
+ * pages they can ever need, are prefilled in chunks, decode together, and leave.
+ *
+ * The caller drives it from one thread: engine_submit and engine_cancel at any time, then
+ * engine_step to start work and engine_poll to collect it; events come through one callback inside
+ * engine_poll. Because a request's pages are reserved when it is admitted, nothing is ever
+ * preempted or recomputed. Output text is handed out as whole characters, and never a byte that
+ * could still become part of a stop string.
+ *
+ * All memory (queue, prompts, page tables, text) is taken in engine_open from planned memory.
+ */
+#ifndef ZIGCUDA_ENGINE_H
+#define ZIGCUDA_ENGINE_H
+
+#include "core/base/clock.h"
+#include "core/engine/device.h"
+#include "core/engine/kv.h"
+#include "core/model/tokenizer.h"
+
+struct request {
+    const u32 *prompt; /* copied; at least one token */
+    u32 n_prompt;
+    u32 max_tokens;           /* 0: up to the context or the engine's default */
+    struct sampling sampling; /* its stop ids are added to the model's end-of-sequence ids */
+    bool ignore_eos;
+    bool special_text; /* special tokens in the output are written as text */
+    u32 n_stop;
+    struct str stop[LIMIT_STOP_STRINGS]; /* copied */
+    i32 priority;                        /* higher first; equal ones in order of arrival */
+    u64 deadline_ns;                     /* 0: none; on the engine's clock */
+    void *user;
+};
+
+enum finish {
+    FINISH_NONE,
+    FINISH_STOP,   /* an end-of-sequence id, a stop id or a stop string */
+    FINISH_LENGTH, /* max_tokens or the context */
+    FINISH_CANCELLED,
+    FINISH_DEADLINE,
+    FINISH_ERROR /* the device failed */
+};
+
+/* One token, or the end, or both. Valid during the callback. */
+struct event {
+    u64 id;
+    void *user;
+    bool has_token;
+    const struct step_result *result; /* token, logprobs; when has_token */
+    struct str text;                  /* new text, possibly empty */
+    enum finish finish;               /* FINISH_NONE: more to come */
+    u32 prompt_tokens, cached_tokens, output_tokens;
+};
+
+typedef void engine_on_event(void *arg, const struct event *event);
+
+struct engine_config {
+    u32 queue;          /* requests that may wait */
+    u32 max_tokens;     /* when a request gives none; 0: up to the context */
+    u32 prefill_beside; /* prefill tokens of a step in which others decode */
+    bool prefix_cache;
+};
+
+struct engine_stats {
+    u64 steps, prompt_tokens, cached_tokens, output_tokens, finished, cancelled;
+    u64 kv_lookups, kv_hits; /* pages */
+    u32 waiting, running, pages_free, pages;
+};
+
+struct engine;
+
+void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p);
+/* `t` may be NULL: events then carry no text. */
+MUST enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *t,
+                          const struct engine_config *c, struct clock clock,
+                          engine_on_event *on_event, void *arg, struct engine **out,
+                          struct err_text *e);
+
+/* Queues a request. ERR_REQUEST: it can never run (the text says why, with both numbers);
+ * ERR_BUSY: the queue is full. *id names it from now on. */
+MUST enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struct err_text *e);
+
+/* The request gets a FINISH_CANCELLED event in the next engine_poll and is not part of any step
+ * submitted after this call. Unknown ids are ignored. */
+void engine_cancel(struct engine *g, u64 id);
+
+/* Admits, plans and submits a step when none is in flight. True when a step is in flight. */
+bool engine_step(struct engine *g);
+
+/* Delivers events of a finished step (waits for it when `wait`). A device error ends every
+ * sequence with FINISH_ERROR and is returned. */
+MUST enum err engine_poll(struct engine *g, bool wait, struct err_text *e);
+
+bool engine_idle(const struct engine *g); /* nothing waits or runs */
+struct engine_stats engine_stats(const struct engine *g);
+
+#endif

@@ -1,0 +1,25 @@
+/* Which tokens go into the next step: a pure function of what is running and the budget, so that a
+ * schedule can be replayed from its inputs. It decides nothing about memory: a sequence is listed
+ * here only once its pages are there.
+ */
+#ifndef ZIGCUDA_SCHED_H
+#define ZIGCUDA_SCHED_H
+
+#include "core/base/base.h"
+
+struct sched_seq {
+    u32 left; /* tokens not computed yet; 1 for a sequence that decodes */
+    bool decodes;
+};
+
+struct sched_budget {
+    u32 step_tokens;    /* of one step, all sequences together */
+    u32 prefill_beside; /* prefill tokens when something decodes too: bounds the gap it sees */
+};
+
+/* seqs[n] stand in the order of service. take[i] becomes the number of tokens of seqs[i] in the
+ * next step (0: not this time). Decodes go first, one token each; then prompts in order, in chunks
+ * up to what is left of the budget. Returns the tokens of the step. */
+u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, u32 *take);
+
+#endif

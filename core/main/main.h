@@ -1,0 +1,11 @@
+/* The command line: one function a command, each in its cmd_*.c. argv[0] is the command's name;
+ * the result is the exit code (enum in core/base/err.h).
+ */
+#ifndef ZIGCUDA_MAIN_H
+#define ZIGCUDA_MAIN_H
+
+#include "core/base/err.h"
+
+int cmd_version(int argc, char **argv);
+
+#endif

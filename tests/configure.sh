@@ -1,0 +1,39 @@
+#!/bin/sh
+# ./configure in a copy of the tree: refuses what it does not know, and needs little of the machine.
+set -eu
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cp -r configure build.ninja config tests "$dir"
+cd "$dir"
+
+check() { # check NAME WANTED-STATUS WANTED-TEXT command...
+    name=$1 status=$2 text=$3
+    shift 3
+    got=0
+    "$@" >out 2>&1 || got=$?
+    if [ "$got" = "$status" ] && grep -q -e "$text" out; then
+        echo "ok   $name"
+    else
+        echo "FAIL $name: status $got, wanted $status and '$text' in:"
+        cat out
+    fi
+}
+
+bin=$dir/bin # a PATH without gcc, and without anything else that is not listed
+mkdir bin
+for tool in sh cat cut dirname echo ln mkdir python3 readelf ninja tr cp; do
+    ln -s "$(command -v $tool)" bin/$tool
+done
+
+check help 0 with-deps ./configure --help
+check unknown_option 1 "unknown option '--nonsense'" ./configure --nonsense
+check unknown_target 1 'x86_64 and aarch64' ./configure --target=sparc
+check wrong_sm 1 "'81' is none of" ./configure --sm=80,81
+check sm_is_recorded 0 'no GPU kernels yet' ./configure --sm=80,90
+check sm_in_config 0 'sm = 80,90' cat build/config.ninja
+check relative_prefix 1 absolute ./configure --prefix=here
+check sanitized_arm 1 sanitize ./configure --target=aarch64 --sanitize
+check missing_gcc_is_named 1 'apt-get install gcc' env PATH="$bin" ./configure
+ln -s "$(command -v gcc)" bin/gcc
+check bare_path 0 'release build for x86_64' env PATH="$bin" ./configure
+check no_musl_headers_of_arm 1 'with-deps --target=aarch64' ./configure --target=aarch64

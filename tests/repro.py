@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""`ninja repro`: two builds of one tree, in two folders of different depth, give the same bytes.
+Each copy has the files as they are now (changes take part) and the history that `zigcuda version`
+shows."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import tree
+
+
+def run(command, where):
+    done = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        sys.exit(f"FAIL reproducible: {' '.join(command)}\n{done.stdout.decode()}")
+    return done.stdout
+
+
+def copy(to):
+    has_git = tree.git("rev-parse", "HEAD") is not None
+    if has_git:
+        run(["git", "clone", "-q", "--shared", "--no-checkout", tree.ROOT, to], tree.ROOT)
+    for name in tree.files():
+        target = os.path.join(to, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(os.path.join(tree.ROOT, name), target)
+    if has_git:
+        run(["git", "reset", "-q"], to)
+
+
+def build(where):
+    copy(where)
+    run(["./configure"], where)
+    run(["ninja"], where)
+    with open(os.path.join(where, "build/zigcuda"), "rb") as f:
+        return f.read()
+
+
+with tempfile.TemporaryDirectory() as top:
+    one = build(os.path.join(top, "a"))
+    two = build(os.path.join(top, "a/rather/deep/folder/b"))
+print("ok   reproducible" if one == two else "FAIL reproducible: the two binaries differ")
+print(f"{int(one == two)} passed, {int(one != two)} failed, 0 skipped")
+sys.exit(one != two)

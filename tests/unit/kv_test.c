@@ -1,0 +1,99 @@
+#include "core/engine/kv.h"
+#include "core/engine/sched.h"
+#include "tests/unit/unit.h"
+
+enum { PAGE = LIMIT_PAGE_TOKENS };
+
+static struct kv fresh(u32 pages)
+{
+    struct kv kv = {0};
+    struct err_text e = {0};
+    if (kv_open(&kv, &unit_arena, pages, true, &e) != ERR_OK)
+        unit_failed(__FILE__, __LINE__, e.text);
+    return kv;
+}
+
+void kv_finds_prefixes(void)
+{
+    struct kv kv = fresh(8);
+    u32 tokens[4 * PAGE], pages[4], got[4];
+    for (u32 i = 0; i < COUNTOF(tokens); i++)
+        tokens[i] = i;
+    CHECK(kv_take(&kv, 3, pages));
+    u32 parent = KV_NO_PAGE;
+    for (u32 i = 0; i < 3; i++)
+        parent = pages[i] = kv_commit(&kv, pages[i], parent, 0, tokens + i * PAGE);
+    CHECK(kv_match(&kv, 0, tokens, 4 * PAGE, got, 4) == 3);
+    CHECK(memcmp(got, pages, sizeof *got * 3) == 0);
+    CHECK(kv_match(&kv, 1, tokens, 4 * PAGE, got, 4) == 0); /* another salt */
+    kv_release(&kv, got, 3);
+    kv_release(&kv, pages, 3);
+    CHECK(kv_available(&kv) == 8 && kv_consistent(&kv));
+    tokens[PAGE] = 999; /* the second block differs */
+    CHECK(kv_match(&kv, 0, tokens, 3 * PAGE - 1, got, 4) == 1);
+    kv_release(&kv, got, 1);
+    /* the same block computed twice becomes one page */
+    u32 twin[1];
+    tokens[PAGE] = PAGE;
+    CHECK(kv_take(&kv, 1, twin));
+    CHECK(kv_commit(&kv, twin[0], KV_NO_PAGE, 0, tokens) == pages[0]);
+    CHECK(kv_available(&kv) == 7 && kv_consistent(&kv));
+}
+
+/* A model of the cache: many sequences with few distinct tokens, so that prefixes coincide. */
+void kv_random_walk(void)
+{
+    enum { PAGES = 24, SEQS = 8, BLOCKS = 6 };
+    struct kv kv = fresh(PAGES);
+    u64 seed = 88172645463325252u;
+    struct {
+        u32 n, committed, pages[BLOCKS], tokens[BLOCKS * PAGE];
+    } seqs[SEQS] = {0};
+    for (u32 round = 0; round < 20000; round++) {
+        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+        u32 k = (u32)(seed >> 20) % SEQS;
+        if (seqs[k].n && seqs[k].committed < seqs[k].n) {
+            u32 i = seqs[k].committed++;
+            seqs[k].pages[i] =
+                kv_commit(&kv, seqs[k].pages[i], i ? seqs[k].pages[i - 1] : KV_NO_PAGE, 0,
+                          seqs[k].tokens + i * PAGE);
+        } else if (seqs[k].n) {
+            kv_release(&kv, seqs[k].pages, seqs[k].n);
+            seqs[k].n = 0;
+        } else {
+            u32 n = 1 + (u32)(seed >> 40) % BLOCKS;
+            memset(seqs[k].tokens, 0, sizeof seqs[k].tokens);
+            for (u32 i = 0; i < n; i++)
+                seqs[k].tokens[i * PAGE] = (u32)(seed >> (8 + 2 * i)) & 1;
+            u32 found = kv_match(&kv, 0, seqs[k].tokens, n * PAGE, seqs[k].pages, n);
+            if (kv_take(&kv, n - found, seqs[k].pages + found)) {
+                seqs[k].n = n;
+                seqs[k].committed = found;
+            } else {
+                kv_release(&kv, seqs[k].pages, found);
+            }
+        }
+        if (!kv_consistent(&kv))
+            CHECK(!"consistent");
+    }
+    CHECK(kv.hits > 1000);
+    for (u32 k = 0; k < SEQS; k++)
+        kv_release(&kv, seqs[k].pages, seqs[k].n);
+    CHECK(kv_available(&kv) == PAGES && kv_consistent(&kv));
+}
+
+void sched_decodes_first(void)
+{
+    struct sched_seq seqs[] = {{100, false}, {1, true}, {30, false}, {1, true}};
+    u32 take[4];
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16}, take) == 18);
+    CHECK(take[0] == 16 && take[1] == 1 && take[2] == 0 && take[3] == 1);
+    seqs[1] = (struct sched_seq){10, false};
+    seqs[3] = (struct sched_seq){5, false};
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16}, take) == 64);
+    CHECK(take[0] == 64 && take[1] == 0);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){120, 16}, take) == 120);
+    CHECK(take[0] == 100 && take[1] == 10 && take[2] == 10 && take[3] == 0);
+    struct sched_seq decodes[] = {{1, true}, {1, true}};
+    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16}, take) == 1);
+}

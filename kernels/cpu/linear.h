@@ -6,8 +6,8 @@
 
 /* Formats: every weight kind, every scale and bias type. */
 extern const struct linear_ops linear_scalar;
-extern const struct linear_ops linear_avx2, linear_avx2_int8, linear_avx512, linear_avx512_vnni,
-    linear_amx;
+extern const struct linear_ops linear_avx2, linear_avx2_int8, linear_avx_vnni, linear_avx512,
+    linear_avx512_vnni, linear_amx;
 extern const struct linear_ops linear_neon, linear_neon_dotprod, linear_neon_i8mm;
 
 /* Row j of any stored matrix as f32. The `row` of every set. */

@@ -5,19 +5,41 @@
 
 #include <stdio.h>
 
-static bool always(void)
+/* SET(name, text, what it needs, vector kernels, feature), best first: the order of choice. A set
+ * is linear_<name>. */
+#if defined(__x86_64__)
+#define SETS(SET)                                                                             \
+    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI; int8 activations", NULL, avx512_vnni) \
+    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI; int8 activations", NULL, avx_vnni)         \
+    SET(avx2_int8, "avx2-int8", "AVX2, FMA, F16C; int8 activations", NULL, avx2)
+#else
+#define SETS(SET)
+#endif
+
+#define SUPPORTED(set, text, needs, vector, feature) \
+    static bool supported_##set(void)                \
+    {                                                \
+        struct cpu_features f;                       \
+        cpu_features_read(&f);                       \
+        return f.feature;                            \
+    }
+SETS(SUPPORTED)
+
+#define DEFINE(set, text, needs, vector, feature)                                   \
+    static const struct kernel_set set_##set = {text, needs, &linear_##set, vector, \
+                                                supported_##set};
+SETS(DEFINE)
+
+static bool supported_scalar(void)
 {
     return true;
 }
 
-static const struct kernel_set set_scalar = {
-    "scalar", "nothing: the reference", &linear_scalar, NULL, always,
-};
+static const struct kernel_set set_scalar = {"scalar", "nothing: the reference", &linear_scalar,
+                                             NULL, supported_scalar};
 
-const struct kernel_set *const kernel_sets[] = {
-    &set_scalar,
-    NULL,
-};
+#define ENTRY(set, text, needs, vector, feature) &set_##set,
+const struct kernel_set *const kernel_sets[] = {SETS(ENTRY) & set_scalar, NULL};
 
 const struct kernel_set *kernels_choose(const char *name, u32 activation_bits)
 {

@@ -21,8 +21,8 @@ enum { ROWS_MAX = 64 };
 
 /* One block of one tile. */
 struct block {
-    const u8 *words; /* rows of TILE_N words */
-    size_t row;      /* bytes between them */
+    const u8 *words;  /* rows of TILE_N words */
+    size_t row;       /* bytes between them */
     u32 index, k0, k; /* block number, first input feature, input features (a multiple of UNIT_K) */
     u32 bits;
     const float *scale; /* [TILE_N] */
@@ -70,10 +70,10 @@ static void frame_load_zeros(const struct packed *p, u32 tile, u32 group, u8 out
         memcpy(&low, from + (size_t)c * bits / 8, 16);
         if (bits == 4) {
             bytes16 even = low & 15, odd = low >> 4;
-            low = __builtin_shuffle(even, odd, (bytes16){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21,
-                                                         6, 22, 7, 23});
-            high = __builtin_shuffle(even, odd, (bytes16){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
-                                                          29, 14, 30, 15, 31});
+            low = __builtin_shuffle(
+                even, odd, (bytes16){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
+            high = __builtin_shuffle(
+                even, odd, (bytes16){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
         } else {
             memcpy(&high, from + c + 16, 16);
         }
@@ -114,8 +114,15 @@ static void frame_panel(const struct packed *p, const struct activations *a, u32
     memset(s->acc, 0, sizeof(float) * tiles * rows * TILE_N);
     for (u32 k0 = 0, index = 0; k0 < p->k; k0 += p->block, index++) {
         struct block b = {
-            .row = p->data_row, .index = index, .k0 = k0, .k = MIN(p->block, p->k - k0),
-            .bits = p->w->bits, .scale = s->scale, .zero = s->zero, .i0 = i0, .rows = rows,
+            .row = p->data_row,
+            .index = index,
+            .k0 = k0,
+            .k = MIN(p->block, p->k - k0),
+            .bits = p->w->bits,
+            .scale = s->scale,
+            .zero = s->zero,
+            .i0 = i0,
+            .rows = rows,
             .buffer = s->buffer,
         };
         for (u32 at = 0; at < tiles; at++) {

@@ -8,6 +8,18 @@
  * order 0 2 4 6 1 3 5 7, because masking a word of eight fields gives the even ones and then the
  * odd ones.
  */
+#include "kernels/cpu/simd.h"
+
+#if defined(SET_AVX2) && defined(__AVX2__)
+#define LINEAR_OPS linear_avx2_int8
+#elif defined(SET_AVX_VNNI) && defined(__AVXVNNI__)
+#define LINEAR_OPS linear_avx_vnni
+#elif defined(SET_AVX512_VNNI) && defined(__AVX512VNNI__)
+#define LINEAR_OPS linear_avx512_vnni
+#endif
+
+#ifdef LINEAR_OPS /* empty on other architectures */
+
 #include "kernels/cpu/linear_frame.h"
 #include "kernels/cpu/linear_plain.h"
 
@@ -325,3 +337,5 @@ const struct linear_ops LINEAR_OPS = {
     .matmul = matmul,
     .row = linear_row,
 };
+
+#endif

@@ -14,9 +14,9 @@
 enum {
     PLAIN_LANES = 16,
     PLAIN_VECTORS = PLAIN_LANES / VW,
-    PLAIN_ONE = 4,                       /* outputs at once for one row of activations */
+    PLAIN_ONE = 4,                           /* outputs at once for one row of activations */
     PLAIN_MANY = PLAIN_VECTORS == 1 ? 4 : 2, /* outputs, and rows of activations, at once */
-    PLAIN_CHUNK = 64                     /* rows of activations that stay in L2 */
+    PLAIN_CHUNK = 64                         /* rows of activations that stay in L2 */
 };
 
 INLINE vf plain_load(const u8 *p, size_t i, enum dtype type)

@@ -26,8 +26,8 @@ typedef __m512i vi;
 #define v_mul(a, b) _mm512_mul_ps(a, b)
 #define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define v_load_f16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
-#define v_load_bf16(p)                                                                             \
-    _mm512_castsi512_ps(_mm512_slli_epi32(                                                         \
+#define v_load_bf16(p)                     \
+    _mm512_castsi512_ps(_mm512_slli_epi32( \
         _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
 #define vi_load(p) _mm512_loadu_si512((const void *)(p))
 #define vi_store(p, v) _mm512_storeu_si512((void *)(p), v)
@@ -62,8 +62,8 @@ typedef __m256i vi;
 #define v_mul(a, b) _mm256_mul_ps(a, b)
 #define v_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define v_load_f16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
-#define v_load_bf16(p)                                                                             \
-    _mm256_castsi256_ps(_mm256_slli_epi32(                                                         \
+#define v_load_bf16(p)                     \
+    _mm256_castsi256_ps(_mm256_slli_epi32( \
         _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
 #define vi_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define vi_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
@@ -107,7 +107,7 @@ typedef int32x4_t vi;
 #define v_mul(a, b) vmulq_f32(a, b)
 #define v_fma(a, b, c) vfmaq_f32(c, a, b)
 #define v_load_f16(p) vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const u8 *)(p))))
-#define v_load_bf16(p)                                                                             \
+#define v_load_bf16(p) \
     vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8((const u8 *)(p))), 16))
 #define vi_load(p) vreinterpretq_s32_u8(vld1q_u8((const u8 *)(p)))
 #define vi_store(p, v) vst1q_u8((u8 *)(p), vreinterpretq_u8_s32(v))
@@ -124,7 +124,8 @@ static inline vi vi_load_u8(const void *p)
 #define vi_xor(a, b) veorq_s32(a, b)
 #define vi_add(a, b) vaddq_s32(a, b)
 #define vi_sub(a, b) vsubq_s32(a, b)
-#define vi_srl(a, n) vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-(int)(n))))
+#define vi_srl(a, n) \
+    vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-(int)(n))))
 #define vi_mul16(a, b) vmulq_s32(a, b)
 #define vi_to_f(a) vcvtq_f32_s32(a)
 #define vi_as_f(a) vreinterpretq_f32_s32(a)

@@ -7,8 +7,10 @@
  * features in multiples of `tile_n`, so a thread never shares a sum.
  *
  * Activations are row-major f32 [m][k]. A set with activation_bits 8 first quantises each row in
- * blocks of ACT_BLOCK (scale = absmax / 127, round to nearest even) and computes exact integer dot
- * products inside a block.
+ * blocks of at most ACT_BLOCK features that share a weight scale (scale = absmax / 127, round to
+ * nearest even) and computes exact integer dot products inside a block. Matrices with
+ * weight.int8_activations have their rows quantised as a whole, in every set. Plain matrices
+ * (f32, f16, bf16) take f32 activations in every set.
  */
 #ifndef ZIGCUDA_KERNELS_H
 #define ZIGCUDA_KERNELS_H
@@ -16,35 +18,44 @@
 #include "core/base/base.h"
 #include "core/base/weight.h"
 
-/* A weight matrix as a kernel set wants it. Made by ops->pack from a struct weight; opaque to
- * everyone else. Points into the model file where the stored layout is used in place. */
+enum { ACT_BLOCK = 128 };
+
+/* A weight matrix as a kernel set wants it, made by ops->pack. Only the kernels look inside. Points
+ * into the model file where the stored layout is used in place, else into the memory given to
+ * pack. A tile is tile_n output features; strides are in bytes. */
 struct packed {
     const struct weight *w;
-    const void *data, *scales, *zeros;
-    const u32 *order; /* act-order: column k of the packed matrix is input feature order[k] */
-    u32 kind;         /* private to the kernels */
-    u32 n, k, group;
-    u64 extra[4]; /* private to the kernels */
+    const u8 *data;   /* tile t, row r of fields: data + t * data_tile + r * data_row */
+    const u8 *scales; /* tile t, group g: scales + t * scales_tile + g * scales_row */
+    const u8 *zeros;  /* likewise; NULL: every zero is 2^(bits-1) */
+    size_t data_tile, data_row, scales_tile, scales_row, zeros_tile, zeros_row;
+    const u32 *order; /* act-order: packed input i is feature order[i]; NULL: i */
+    u32 k;            /* packed input features: w->k rounded up to whole words */
+    u32 group, block; /* packed input features a scale; and an activation scale */
+    bool plus_one;    /* stored zeros are z - 1 */
 };
 
 /* Input rows prepared once and used by several matrices of the same k. */
 struct activations {
     const float *x; /* [m][k] */
     u32 m, k;
-    u32 x_stride;    /* floats between rows */
-    void *quantized; /* act_bytes(m, k) bytes, 64-byte aligned; NULL for f32 sets */
+    u32 x_stride;   /* floats between rows */
+    void *prepared; /* act_bytes(m, k) bytes, 64-byte aligned; written by act_prepare */
 };
 
 struct linear_ops {
     u32 activation_bits; /* 32 or 8 */
     u32 tile_n;          /* threads split n in multiples of this */
     /* Own memory that this matrix needs (0: used in place), and making it: `part` of `parts` runs
-     * in parallel on different threads; parts write disjoint memory. */
+     * in parallel on different threads; parts write disjoint memory, part 0 also fills *out. `w`
+     * and `memory` (64-byte aligned) must outlive *out. */
     size_t (*pack_bytes)(const struct weight *w);
     void (*pack)(const struct weight *w, void *memory, struct packed *out, u32 part, u32 parts);
-    /* Prepares rows [m0, m1) of a. */
+    /* Prepares rows [m0, m1) of a for w. Needed before every matmul, unless the same rows were
+     * prepared for a matrix p with act_shared(p, w). */
     size_t (*act_bytes)(u32 m, u32 k);
-    void (*act_prepare)(struct activations *a, u32 m0, u32 m1);
+    void (*act_prepare)(struct activations *a, const struct packed *w, u32 m0, u32 m1);
+    bool (*act_shared)(const struct packed *p, const struct packed *w);
     /* y[i][j] = sum_k W[j][k] x[i][k] + bias[j] for i < m and n0 <= j < n1; y_stride floats between
      * rows; n0 is a multiple of tile_n, n1 too unless it is w->n. `scratch` is per thread,
      * scratch_bytes(k) bytes, 64-byte aligned. */
@@ -106,7 +117,7 @@ struct kernel_set {
 extern const struct kernel_set *const kernel_sets[];
 
 /* The set named `name` ("auto" or NULL: the first supported one whose activation_bits match:
- * 0: any, 8 or 32). NULL when there is none. */
+ * 0: any, 8 or 32). NULL when there is none: unknown name, or a set this CPU cannot run. */
 const struct kernel_set *kernels_choose(const char *name, u32 activation_bits);
 
 /* CPU features as text, for `zigcuda info`. */

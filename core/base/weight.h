@@ -50,14 +50,16 @@ struct weight {
     enum weight_kind kind;
     u32 n, k;              /* output and input features */
     u32 bits;              /* 4 or 8; 0 for WEIGHT_PLAIN */
-    u32 group;             /* input features a group; k when there is one group a row */
+    u32 group;             /* input features a group, a multiple of 8; or k: one group a row */
     u32 groups;            /* ceil(k / group) */
     bool zero_plus_one;    /* GPTQ v1: stored zero is z - 1, taken modulo 2^bits */
     bool int8_activations; /* W8A8: inputs are quantised per token to int8, symmetric,
                               scale = absmax / 127, round to nearest even */
     enum dtype type, scale_type, bias_type;
     const void *data, *zeros, *scales, *bias; /* zeros NULL: symmetric, z = 2^(bits-1) */
-    const i32 *group_index;                   /* [k], each in [0, groups); NULL: k / group */
+    /* Act-order: the group of each k; every group has `group` members, the last one the rest.
+     * NULL: k / group. core/model refuses any other. */
+    const i32 *group_index; /* [k] */
 };
 
 #endif

@@ -1,6 +1,12 @@
 /* Tensors and weight matrices as they lie in a model file: views, never copies. core/model fills
  * them, drivers and kernels read them. The formats are described with each kind; sources: the
  * AutoGPTQ, AutoAWQ and compressed-tensors projects. K = input features, N = output features.
+ *
+ * What a reader may assume. Shapes were checked: every view has exactly the elements that n, k,
+ * bits and groups say. Alignment was not: writers before 2023 left tensors at any byte, so data,
+ * zeros, scales and bias are read by unaligned vector loads or memcpy, never through a typed
+ * pointer. group_index is aligned for i32 and every entry is in range. Values are not checked: a
+ * scale may be NaN or infinite. Bytes are little-endian.
  */
 #ifndef ZIGCUDA_WEIGHT_H
 #define ZIGCUDA_WEIGHT_H
@@ -23,6 +29,7 @@ enum { TENSOR_RANK_MAX = 8 };
 
 struct tensor {
     struct str name;
+    const char *file; /* path of the file it lies in, for messages */
     const void *data; /* inside the mapped file; aligned only as the writer left it */
     size_t bytes;
     enum dtype type;
@@ -37,8 +44,9 @@ enum weight_kind {
                       stored as z-1 when zero_plus_one. scales [G][N] */
     WEIGHT_AWQ,    /* i32 [K][N/8]: nibble i of word c is column 8c+{0,2,4,6,1,3,5,7}[i]; zeros
                       i32 [G][N/8] alike. scales [G][N]. 4 bits */
-    WEIGHT_PACKED, /* compressed-tensors pack-quantized: i32 [N][K*bits/32], field = q + 2^(bits-1);
-                      zeros i32 [N*bits/32][G] along N (same offset), or NULL. scales [N][G] */
+    WEIGHT_PACKED, /* compressed-tensors pack-quantized: i32 [N][ceil(K*bits/32)], field = q +
+                      2^(bits-1); zeros i32 [ceil(N*bits/32)][G] along N (same offset), or NULL.
+                      scales [N][G] */
     WEIGHT_INT8,   /* compressed-tensors int-quantized: i8 [N][K]; zeros i8 [N] or NULL;
                       scales [N] */
 };
@@ -56,7 +64,9 @@ struct weight {
     bool int8_activations; /* W8A8: inputs are quantised per token to int8, symmetric,
                               scale = absmax / 127, round to nearest even */
     enum dtype type, scale_type, bias_type;
-    const void *data, *zeros, *scales, *bias; /* zeros NULL: symmetric, z = 2^(bits-1) */
+    const void *data, *zeros, *scales; /* zeros NULL: every z is 2^(bits-1) (int8: 0), also when
+                                           the file stores them, all alike */
+    const void *bias;                  /* [n] of bias_type, or NULL */
     /* Act-order: the group of each k; every group has `group` members, the last one the rest.
      * NULL: k / group. core/model refuses any other. */
     const i32 *group_index; /* [k] */

@@ -3,7 +3,8 @@
  *
  * model_open reads config.json (transformers 4 and 5 forms), generation_config.json and the
  * safetensors headers, and refuses whatever it would not compute exactly, with a sentence that
- * names file, key and value. It maps the weight files but touches no weight byte.
+ * names file, key and value. It maps the weight files; of their data it reads only the quantized
+ * formats' zero points and group indices, to check them.
  */
 #ifndef ZIGCUDA_MODEL_H
 #define ZIGCUDA_MODEL_H
@@ -56,7 +57,7 @@ struct model {
                              many positions is rotated by rope_long from its first token on */
     struct layer *layers; /* [layers_n] */
     struct weight embed;  /* WEIGHT_PLAIN [vocab][hidden] */
-    struct weight head;   /* [vocab][hidden]; same view as embed when tied */
+    struct weight head;   /* [vocab][hidden]; when tied the same bytes as embed */
     bool tied;
     const struct tensor *norm_final;
 
@@ -67,19 +68,26 @@ struct model {
     i32 gen_top_k;
 
     struct str quant;  /* "gptq 4-bit group 128", "bf16" ... for people */
-    size_t file_bytes; /* mapped weight files */
+    size_t file_bytes; /* mapped weights, all regions together */
     u32 files_n;
     struct str *files; /* [files_n] whole mapped files, for madvise */
+    bool random;       /* model_shape: the one region in `files` is anonymous memory, no file */
 };
 
-/* Opens and checks `dir`. Keeps what stays in `keep`; `scratch` is free again afterwards. */
+/* Opens and checks `dir`. Keeps what stays in `keep`; `scratch` is free again afterwards. The
+ * weight files stay mapped for the life of the process, also when the folder is refused. */
 MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *dir,
                          struct model **out, struct err_text *e);
 
 /* A model of a known shape ("llama-3.1-8b", "llama-3.2-1b", "qwen3-4b", "100m") whose weights are
- * `bits`-bit GPTQ group 128 (bits 4 or 8; 16: bf16) filled from `seed` in memory taken from
- * `keep`, head and embedding in bf16, or in GPTQ 4-bit when head_bits is 4. For benchmarks. */
-MUST enum err model_shape(struct arena *keep, const char *shape, u32 bits, u32 head_bits, u64 seed,
-                          struct model **out, struct err_text *e);
+ * `bits`-bit symmetric GPTQ group 128 (bits 4 or 8; 16: bf16), filled from `seed`; embedding in
+ * bf16; head in head_bits (16: bf16, tied to the embedding where the shape ties it; 4 or 8: GPTQ
+ * of its own). Activations stay of order 1. For benchmarks.
+ *
+ * The weights lie in one anonymous mapping of their own (huge pages advised), which is
+ * out->files[0] and lives as long as the process: it belongs into the plan as PLACE_HOST. More
+ * than the machine has available is refused before anything is taken. */
+MUST enum err model_shape(struct arena *keep, struct arena *scratch, const char *shape, u32 bits,
+                          u32 head_bits, u64 seed, struct model **out, struct err_text *e);
 
 #endif

@@ -1,0 +1,41 @@
+/* config.json and generation_config.json -> struct model, without its weights.
+ *
+ * Families: llama, mistral, qwen2, qwen3, smollm3, phi3, gemma2, gemma3_text, in the forms that
+ * transformers 4 and 5 write. A key that is missing takes the default of the transformers class;
+ * the five that give the shape must be there. Whatever changes the arithmetic and is not computed
+ * exactly is refused with file, key and value. Sizes are bounded by config/limits.h.
+ */
+#ifndef ZIGCUDA_CONFIG_H
+#define ZIGCUDA_CONFIG_H
+
+#include "core/model/model.h"
+#include "core/model/quant.h"
+
+/* What the weights must be like, beside the shapes in struct model. */
+struct config {
+    bool qkv_bias, o_bias, mlp_bias;
+    bool fused;      /* qkv_proj and gate_up_proj */
+    bool post_norms; /* gemma: norms behind attention and MLP too */
+    bool tied_said;  /* tie_word_embeddings is in the file */
+    struct quant quant;
+};
+
+/* Fills m from the text of config.json. Tables and layers live in `keep`; `scratch` is as before
+ * when this returns. `path` names the file in messages. */
+MUST enum err config_parse(struct arena *keep, struct arena *scratch, struct str text,
+                           const char *path, struct model *m, struct config *c,
+                           struct err_text *e);
+
+/* Adds generation_config.json: end ids and sampling defaults. After config_parse. */
+MUST enum err config_generation_parse(struct arena *scratch, struct str text, const char *path,
+                                      struct model *m, struct err_text *e);
+
+/* Adds the end token that tokenizer_config.json names, where its id stands there too. */
+MUST enum err config_tokenizer_parse(struct arena *scratch, struct str text, const char *path,
+                                     struct model *m, struct err_text *e);
+
+/* A separate quantize_config.json. */
+MUST enum err config_quant_parse(struct arena *scratch, struct str text, const char *path,
+                                 struct quant *q, struct err_text *e);
+
+#endif

@@ -1,0 +1,380 @@
+#include "core/model/model.h"
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/model/config.h"
+#include "core/model/quant.h"
+#include "core/model/safetensors.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct opening {
+    const char *dir;
+    struct arena *keep, *scratch;
+    struct model *m;
+    struct config config;
+    struct tensors tensors;
+    struct err_text *e;
+};
+
+/* --- small files ------------------------------------------------------------------------------ */
+
+static enum err read_text(struct opening *o, const char *path, struct str *text)
+{
+    return file_read(o->scratch, path, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, text, o->e);
+}
+
+static enum err read_main_config(struct opening *o)
+{
+    char path[LIMIT_PATH_BYTES];
+    struct str text;
+    TRY(file_path(path, o->dir, STR("config.json"), o->e));
+    TRY(read_text(o, path, &text));
+    return config_parse(o->keep, o->scratch, text, path, o->m, &o->config, o->e);
+}
+
+static enum err read_quant_config(struct opening *o, const char *name)
+{
+    char path[LIMIT_PATH_BYTES];
+    struct str text;
+    TRY(file_path(path, o->dir, str_of(name), o->e));
+    if (o->config.quant.method != QUANT_NONE || !file_exists(path))
+        return ERR_OK;
+    TRY(read_text(o, path, &text));
+    return config_quant_parse(o->scratch, text, path, &o->config.quant, o->e);
+}
+
+static enum err read_optional(struct opening *o, const char *name, size_t max_bytes,
+                              enum err (*parse)(struct arena *, struct str, const char *,
+                                                struct model *, struct err_text *))
+{
+    char path[LIMIT_PATH_BYTES];
+    struct str text;
+    TRY(file_path(path, o->dir, str_of(name), o->e));
+    if (!file_exists(path))
+        return ERR_OK;
+    TRY(file_read(o->scratch, path, max_bytes, ERR_MODEL, &text, o->e));
+    return parse(o->scratch, text, path, o->m, o->e);
+}
+
+/* --- weight files ----------------------------------------------------------------------------- */
+
+static enum err add_file(struct opening *o, struct str name)
+{
+    char path[LIMIT_PATH_BYTES];
+    TRY(file_path(path, o->dir, name, o->e));
+    struct str kept = arena_str(o->keep, str_of(path)), *file = &o->m->files[o->m->files_n];
+    if (!kept.p)
+        return arena_full(o->keep, path, o->e);
+    TRY(file_map(kept.p, ERR_MODEL, file, o->e));
+    o->m->files_n++;
+    o->m->file_bytes += file->n;
+    return safetensors_parse(&o->tensors, o->scratch, *file, kept.p, o->e);
+}
+
+/* A name inside the folder and nothing else: shard names are hostile. */
+static bool plain_name(struct str s)
+{
+    if (s.n == 0 || s.n > 200 || s.p[0] == '.' || !str_ends(s, STR(".safetensors")))
+        return false;
+    for (size_t i = 0; i < s.n; i++)
+        if ((u8)s.p[i] <= 0x20 || (u8)s.p[i] >= 0x7f || s.p[i] == '/' || s.p[i] == '\\')
+            return false;
+    return true;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const struct str *x = &(*(const struct json *const *)a)->text;
+    const struct str *y = &(*(const struct json *const *)b)->text;
+    int c = memcmp(x->p, y->p, MIN(x->n, y->n));
+    return c ? c : x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* The members of weight_map sorted by shard name, each name checked. */
+static enum err sort_map(struct opening *o, const char *path, const struct json *map,
+                         const struct json ***out)
+{
+    const struct json **v = ARENA_NEW(o->scratch, const struct json *, map->n);
+    u32 n = 0;
+    if (!v)
+        return arena_full(o->scratch, path, o->e);
+    for (const struct json *m = map->child; m; m = m->next) {
+        if (m->type != JSON_STRING || !plain_name(m->text))
+            return err_set(o->e, ERR_MODEL,
+                           "%s: weight_map sends \"%.*s\" to \"%.*s\", which is no name of a "
+                           ".safetensors file in this folder",
+                           path, STR_ARG(m->key), STR_ARG(m->text));
+        v[n++] = m;
+    }
+    qsort(v, n, sizeof *v, by_text);
+    *out = v;
+    return ERR_OK;
+}
+
+static enum err check_mapped(struct opening *o, const char *path, const struct json *map)
+{
+    for (const struct json *m = map->child; m; m = m->next) {
+        const struct tensor *t =
+            memchr(m->key.p, 0, m->key.n) ? NULL : tensors_find(&o->tensors, m->key.p);
+        if (!t || !str_eq(str_of(strrchr(t->file, '/') + 1), m->text))
+            return err_set(o->e, ERR_MODEL, "%s: weight_map: tensor \"%.*s\" is not in %.*s", path,
+                           STR_ARG(m->key), STR_ARG(m->text));
+    }
+    return ERR_OK;
+}
+
+static enum err open_shards(struct opening *o, const char *path)
+{
+    struct str text;
+    const struct json *root, *map, **sorted;
+    TRY(file_read(o->scratch, path, LIMIT_SAFETENSORS_HEADER_BYTES, ERR_MODEL, &text, o->e));
+    TRY(json_parse(o->scratch, text, path, ERR_MODEL, &root, o->e));
+    map = json_get(root, "weight_map");
+    if (!map || map->type != JSON_OBJECT || map->n == 0 || map->n > LIMIT_TENSORS)
+        return err_set(o->e, ERR_MODEL,
+                       "%s: weight_map must be an object with 1 to %u tensors (LIMIT_TENSORS in "
+                       "config/limits.h)",
+                       path, LIMIT_TENSORS);
+    TRY(sort_map(o, path, map, &sorted));
+    for (u32 i = 0; i < map->n; i++) {
+        if (i && str_eq(sorted[i]->text, sorted[i - 1]->text))
+            continue;
+        if (o->m->files_n == LIMIT_SHARDS)
+            return err_set(o->e, ERR_MODEL, "%s: more than %d files (LIMIT_SHARDS in "
+                           "config/limits.h)", path, LIMIT_SHARDS);
+        TRY(add_file(o, sorted[i]->text));
+    }
+    TRY(tensors_sort(&o->tensors, o->e));
+    return check_mapped(o, path, map);
+}
+
+static enum err open_weights(struct opening *o)
+{
+    char single[LIMIT_PATH_BYTES], index[LIMIT_PATH_BYTES];
+    TRY(file_path(single, o->dir, STR("model.safetensors"), o->e));
+    TRY(file_path(index, o->dir, STR("model.safetensors.index.json"), o->e));
+    TRY(tensors_init(&o->tensors, o->keep, o->scratch, o->e));
+    o->m->files = ARENA_NEW(o->keep, struct str, LIMIT_SHARDS);
+    if (!o->m->files)
+        return arena_full(o->keep, o->dir, o->e);
+    if (file_exists(single)) {
+        TRY(add_file(o, STR("model.safetensors")));
+        return tensors_sort(&o->tensors, o->e);
+    }
+    if (file_exists(index))
+        return open_shards(o, index);
+    return err_set(o->e, ERR_MODEL,
+                   "%s holds neither model.safetensors nor model.safetensors.index.json; weights "
+                   "in other files (.bin, .gguf) must be converted to safetensors first",
+                   o->dir);
+}
+
+/* --- binding ---------------------------------------------------------------------------------- */
+
+/* The dot-terminated prefix of one layer's tensors. */
+struct place_name {
+    char text[64];
+};
+
+PRINTF_LIKE(2, 3) static const char *format(struct place_name *name, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name->text, sizeof name->text, fmt, args);
+    va_end(args);
+    return name->text;
+}
+
+static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct layer *l)
+{
+    struct place_name s;
+    u32 hidden = o->m->hidden, head_dim = o->m->head_dim;
+    bool gemma = o->config.post_norms;
+    TRY(bind_vector(b, format(&s, "model.layers.%u.input_layernorm.weight", i), hidden,
+                    &l->norm_attention));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.post_attention_layernorm.weight", i), hidden,
+                    gemma ? &l->norm_after_attention : &l->norm_mlp));
+    if (gemma) {
+        TRY(bind_vector(b, format(&s, "model.layers.%u.pre_feedforward_layernorm.weight", i),
+                        hidden, &l->norm_mlp));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.post_feedforward_layernorm.weight", i),
+                        hidden, &l->norm_after_mlp));
+    }
+    if (o->m->qk_norm) {
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i), head_dim,
+                        &l->norm_q));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i), head_dim,
+                        &l->norm_k));
+    }
+    return ERR_OK;
+}
+
+static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struct layer *l)
+{
+    static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
+    struct place_name s;
+    u32 hidden = o->m->hidden, q = o->m->heads * o->m->head_dim;
+    u32 kv = o->m->kv_heads * o->m->head_dim;
+    if (o->config.fused)
+        TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.qkv_proj", i), q + 2 * kv, hidden,
+                        o->config.qkv_bias, &l->qkv[0]));
+    for (u32 j = 0; !o->config.fused && j < 3; j++)
+        TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, names[j]), j ? kv : q,
+                        hidden, o->config.qkv_bias, &l->qkv[j]));
+    return bind_linear(b, format(&s, "model.layers.%u.self_attn.o_proj", i), hidden, q,
+                       o->config.o_bias, &l->o);
+}
+
+static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, struct layer *l)
+{
+    struct place_name s;
+    u32 hidden = o->m->hidden, wide = o->m->intermediate;
+    bool bias = o->config.mlp_bias;
+    if (o->config.fused) {
+        TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.gate_up_proj", i), 2 * wide, hidden,
+                        bias, &l->gate_up[0]));
+    } else {
+        TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.gate_proj", i), wide, hidden, bias,
+                        &l->gate_up[0]));
+        TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.up_proj", i), wide, hidden, bias,
+                        &l->gate_up[1]));
+    }
+    return bind_linear(b, format(&s, "model.layers.%u.mlp.down_proj", i), hidden, wide, bias,
+                       &l->down);
+}
+
+static float round_f16(float x)
+{
+    int exponent;
+    float fraction = frexpf(x, &exponent); /* 11 significant bits; sqrt(hidden) is in range */
+    return ldexpf(rintf(ldexpf(fraction, 11)), exponent - 11);
+}
+
+static float round_bf16(float x)
+{
+    int exponent;
+    float fraction = frexpf(x, &exponent); /* 8 significant bits */
+    return ldexpf(rintf(ldexpf(fraction, 8)), exponent - 8);
+}
+
+static bool head_stored(const struct opening *o)
+{
+    static const char *const names[] = {"lm_head.weight", "lm_head.qweight",
+                                        "lm_head.weight_packed"};
+    for (size_t i = 0; i < COUNTOF(names); i++)
+        if (tensors_find(&o->tensors, names[i]))
+            return true;
+    return false;
+}
+
+/* The embedding is always plain: rows are looked up, not multiplied. The head shares it when the
+ * config ties them, and when the config does not say and the file has no head. */
+static enum err bind_ends(struct opening *o, struct binder *b)
+{
+    struct model *m = o->m;
+    static const struct quant plain = {0};
+    struct binder unquantized = *b;
+    unquantized.quant = &plain;
+    TRY(bind_linear(&unquantized, "model.embed_tokens", m->vocab, m->hidden, false, &m->embed));
+    if (m->embed_scale != 1 && m->embed.type == DTYPE_BF16)
+        m->embed_scale = round_bf16(m->embed_scale);
+    else if (m->embed_scale != 1 && m->embed.type == DTYPE_F16)
+        m->embed_scale = round_f16(m->embed_scale);
+    TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
+    if (!m->tied && !o->config.tied_said && !head_stored(o))
+        m->tied = true;
+    if (!m->tied)
+        return bind_linear(b, "lm_head", m->vocab, m->hidden, false, &m->head);
+    m->head = m->embed;
+    m->head.name = "lm_head";
+    tensors_take(&o->tensors, "lm_head.weight"); /* a copy of the embedding: not read */
+    return ERR_OK;
+}
+
+static bool all_zero(const struct tensor *t)
+{
+    for (size_t i = 0; i < t->bytes; i++)
+        if (((const u8 *)t->data)[i])
+            return false;
+    return true;
+}
+
+/* Tensors that nothing asked for. Tables that old versions saved are ignored, and so are biases
+ * that add nothing (some GPTQ writers store them everywhere). Any other tensor of the text model
+ * would mean that the config describes another model than the file. */
+static enum err check_leftovers(struct opening *o)
+{
+    for (u32 i = 0; i < o->tensors.n; i++) {
+        const struct tensor *t = o->tensors.v[i];
+        bool ours = str_starts(t->name, STR("model.")) || str_starts(t->name, STR("lm_head."));
+        if (o->tensors.used[i] || !ours || str_ends(t->name, STR("rotary_emb.inv_freq")) ||
+            str_ends(t->name, STR("rotary_emb.cos_cached")) ||
+            str_ends(t->name, STR("rotary_emb.sin_cached")) ||
+            (str_ends(t->name, STR(".bias")) && all_zero(t)))
+            continue;
+        return err_set(o->e, ERR_MODEL,
+                       "%s: tensor \"%.*s\" has no place in the %.*s model that config.json "
+                       "describes; leaving it out would change the results",
+                       t->file, STR_ARG(t->name), STR_ARG(o->m->model_type));
+    }
+    return ERR_OK;
+}
+
+static enum err bind_model(struct opening *o)
+{
+    struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, o->e};
+    TRY(bind_ends(o, &b));
+    for (u32 i = 0; i < o->m->layers_n; i++) {
+        struct layer *l = &o->m->layers[i];
+        TRY(bind_norms(o, &b, i, l));
+        TRY(bind_attention(o, &b, i, l));
+        TRY(bind_mlp(o, &b, i, l));
+    }
+    return check_leftovers(o);
+}
+
+/* --- the folder ------------------------------------------------------------------------------- */
+
+static enum err name_model(struct opening *o)
+{
+    char real[PATH_MAX], quant[64];
+    const char *path = realpath(o->dir, real) ? real : o->dir, *slash = strrchr(path, '/');
+    o->m->dir = arena_str(o->keep, str_of(o->dir));
+    o->m->name = arena_str(o->keep, str_of(slash && slash[1] ? slash + 1 : path));
+    quant_describe(&o->config.quant, o->m->layers[0].o.type, quant, sizeof quant);
+    o->m->quant = arena_str(o->keep, str_of(quant));
+    if (!o->m->dir.p || !o->m->name.p || !o->m->quant.p)
+        return arena_full(o->keep, o->dir, o->e);
+    return ERR_OK;
+}
+
+static enum err open_folder(struct opening *o)
+{
+    TRY(read_main_config(o));
+    TRY(read_quant_config(o, "quantize_config.json"));
+    TRY(read_quant_config(o, "quant_config.json"));
+    TRY(read_optional(o, "generation_config.json", LIMIT_CONFIG_FILE_BYTES,
+                      config_generation_parse));
+    TRY(read_optional(o, "tokenizer_config.json", LIMIT_CONFIG_FILE_BYTES,
+                      config_tokenizer_parse));
+    TRY(open_weights(o));
+    TRY(bind_model(o));
+    return name_model(o);
+}
+
+enum err model_open(struct arena *keep, struct arena *scratch, const char *dir, struct model **out,
+                    struct err_text *e)
+{
+    size_t mark = scratch->used_bytes;
+    struct opening o = {.dir = dir, .keep = keep, .scratch = scratch, .e = e};
+    o.m = ARENA_NEW(keep, struct model, 1);
+    enum err r = o.m ? open_folder(&o) : arena_full(keep, dir, e);
+    arena_reset(scratch, mark);
+    *out = r == ERR_OK ? o.m : NULL;
+    return r;
+}

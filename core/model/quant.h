@@ -1,0 +1,50 @@
+/* Quantized weights: what quantization_config says, and the views of one linear layer's tensors.
+ *
+ * Formats: GPTQ (config.json, quantize_config.json or quant_config.json; AutoGPTQ, GPTQModel),
+ * AWQ gemm (AutoAWQ), compressed-tensors pack-quantized and int-quantized. Whatever the methods
+ * leave to lists of module names (ignore, modules_to_not_convert, lm_head) is decided by which
+ * tensors are there. Everything else that would change a result is honoured or refused.
+ */
+#ifndef ZIGCUDA_QUANT_H
+#define ZIGCUDA_QUANT_H
+
+#include "core/model/keys.h"
+#include "core/model/safetensors.h"
+
+enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_PACKED, QUANT_INT8 };
+
+struct quant {
+    enum quant_method method;
+    u32 bits;
+    u32 group;             /* input features a group; 0: one group a row */
+    bool symmetric;        /* stored zeros, if any, must all be 2^(bits-1) */
+    bool zero_plus_one;    /* GPTQ v1 */
+    bool act_order;        /* rows may belong to groups out of order: desc_act, actorder group */
+    bool act_order_said;   /* false: whatever g_idx holds is taken */
+    bool int8_activations; /* W8A8 */
+};
+
+/* Reads a quantization_config object, or the root of a quantize_config.json. Refusals stick in k. */
+void quant_read(const struct keys *k, struct quant *q);
+
+/* "gptq 4-bit group 128" into out, for people. */
+void quant_describe(const struct quant *q, enum dtype plain, char *out, size_t cap);
+
+/* Where views come from and what errors are written to. */
+struct binder {
+    struct tensors *tensors;
+    struct arena *keep;
+    const struct quant *quant;
+    const char *dir;
+    struct err_text *e;
+};
+
+/* The float tensor `name` of shape [n]. */
+MUST enum err bind_vector(struct binder *b, const char *name, u32 n, const struct tensor **out);
+
+/* The linear layer `module` ("model.layers.0.mlp.up_proj") of n outputs and k inputs, plain or
+ * quantized by which of its tensors are there; with a bias when `bias`. */
+MUST enum err bind_linear(struct binder *b, const char *module, u32 n, u32 k, bool bias,
+                          struct weight *out);
+
+#endif

@@ -1,0 +1,262 @@
+/* Models of known shapes with random weights, for benchmarks: the config.json of the shape goes
+ * through the same reader as a folder's, then one mapping is carved into weights and filled. */
+#include "core/base/file.h"
+#include "core/model/config.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LLAMA3_ROPE(factor)                                                                   \
+    "\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor ","  \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                       \
+    "\"original_max_position_embeddings\":8192},"
+
+/* From the published config.json of each model; 100m is this project's own. */
+static const struct {
+    const char *name, *config;
+} shapes[] = {
+    {"llama-3.1-8b",
+     "{\"model_type\":\"llama\",\"hidden_size\":4096,\"intermediate_size\":14336,"
+     "\"num_hidden_layers\":32,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
+     "\"vocab_size\":128256,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-5," LLAMA3_ROPE(
+         "8.0") "\"tie_word_embeddings\":false}"},
+    {"llama-3.2-1b",
+     "{\"model_type\":\"llama\",\"hidden_size\":2048,\"intermediate_size\":8192,"
+     "\"num_hidden_layers\":16,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
+     "\"vocab_size\":128256,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-5," LLAMA3_ROPE(
+         "32.0") "\"tie_word_embeddings\":true}"},
+    {"qwen3-4b",
+     "{\"model_type\":\"qwen3\",\"hidden_size\":2560,\"intermediate_size\":9728,"
+     "\"num_hidden_layers\":36,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
+     "\"head_dim\":128,\"vocab_size\":151936,\"max_position_embeddings\":40960,"
+     "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":true}"},
+    {"100m",
+     "{\"model_type\":\"llama\",\"hidden_size\":768,\"intermediate_size\":2048,"
+     "\"num_hidden_layers\":12,\"num_attention_heads\":12,\"num_key_value_heads\":4,"
+     "\"vocab_size\":32000,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,"
+     "\"rope_theta\":10000.0,\"tie_word_embeddings\":true}"},
+};
+
+enum { HUGE_PAGE_BYTES = 2 << 20, GROUP = 128 };
+
+/* One walk over the model carves its weights out of the mapping. Walked once with base NULL to
+ * learn the size, then again to fill. */
+struct carver {
+    u8 *base;
+    size_t used;
+    u64 seed;
+    struct arena *keep;
+    struct err_text *e;
+};
+
+typedef u64 u64x8 __attribute__((vector_size(64)));
+
+/* Random 64-bit words, each `mask`ed and `set`: eight xorshift64 (Marsaglia 2003, 13/7/17) side by
+ * side, so that filling runs at the speed of memory. bytes is rounded up to 64. */
+static void fill(u8 *p, size_t bytes, u64 seed, u64 mask, u64 set)
+{
+    u64x8 x;
+    for (u32 i = 0; i < 8; i++) {
+        u64 z = seed + (i + 1) * 0x9e3779b97f4a7c15u; /* splitmix64: no lane starts at 0 */
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        x[i] = (z ^ z >> 31) | 1;
+    }
+    for (size_t at = 0; at < bytes; at += 64) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        u64x8 out = (x & mask) | set;
+        memcpy(p + at, &out, 64);
+    }
+}
+
+static void *carve(struct carver *c, size_t bytes, u64 mask, u64 set)
+{
+    u8 *p = c->base ? c->base + c->used : NULL;
+    if (p)
+        fill(p, bytes, c->seed++, mask, set);
+    c->used += ROUND_UP(bytes, (size_t)64);
+    return p;
+}
+
+/* bf16 numbers of absolute value [1, 2) * 2^e whose root mean square is about `rms`. */
+static void *carve_bf16(struct carver *c, size_t n, double rms, bool sign)
+{
+    int e = (int)lrint(log2(rms / 1.53)) + 127; /* 1.53: root mean square over [1, 2) */
+    u64 lanes = 0x0001000100010001u;
+    return carve(c, n * 2, lanes * (sign ? 0x807fu : 0x7fu), lanes * ((u64)e << 7));
+}
+
+static enum err carve_norm(struct carver *c, u32 n, const struct tensor **out)
+{
+    struct tensor *t = ARENA_NEW(c->keep, struct tensor, 1);
+    if (!t)
+        return arena_full(c->keep, "norm", c->e);
+    *t = (struct tensor){.name = STR("norm"), .file = "random weights", .type = DTYPE_BF16};
+    t->rank = 1;
+    t->shape[0] = n;
+    t->bytes = (size_t)n * 2;
+    t->data = carve(c, t->bytes, 0, 0x3f803f803f803f80u); /* ones */
+    *out = t;
+    return ERR_OK;
+}
+
+/* bits 16: bf16. Otherwise symmetric GPTQ, group 128; the words are uniform, so a field has mean
+ * -1/2 and variance (4^bits - 1) / 12 around the zero point. */
+static void carve_linear(struct carver *c, const char *name, u32 n, u32 k, u32 bits,
+                         struct weight *w)
+{
+    double rms = 1 / sqrt(k);
+    *w = (struct weight){.name = name, .n = n, .k = k, .group = k, .groups = 1};
+    if (bits == 16) {
+        w->kind = WEIGHT_PLAIN;
+        w->type = DTYPE_BF16;
+        w->data = carve_bf16(c, (size_t)n * k, rms, true);
+        return;
+    }
+    w->kind = WEIGHT_GPTQ;
+    w->bits = bits;
+    w->group = GROUP;
+    w->groups = k / GROUP;
+    w->zero_plus_one = true;
+    w->data = carve(c, (size_t)n * k * bits / 8, ~(u64)0, 0);
+    w->scale_type = DTYPE_BF16;
+    w->scales = carve_bf16(c, (size_t)n * w->groups, rms / sqrt((exp2(2.0 * bits) - 1) / 12), false);
+}
+
+static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
+{
+    static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"};
+    static const char *const mlp[] = {"gate_proj", "up_proj"};
+    u32 q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    TRY(carve_norm(c, m->hidden, &l->norm_attention));
+    TRY(carve_norm(c, m->hidden, &l->norm_mlp));
+    if (m->qk_norm) {
+        TRY(carve_norm(c, m->head_dim, &l->norm_q));
+        TRY(carve_norm(c, m->head_dim, &l->norm_k));
+    }
+    for (u32 j = 0; j < 3; j++)
+        carve_linear(c, qkv[j], j ? kv : q, m->hidden, bits, &l->qkv[j]);
+    carve_linear(c, "o_proj", m->hidden, q, bits, &l->o);
+    for (u32 j = 0; j < 2; j++)
+        carve_linear(c, mlp[j], m->intermediate, m->hidden, bits, &l->gate_up[j]);
+    carve_linear(c, "down_proj", m->hidden, m->intermediate, bits, &l->down);
+    return ERR_OK;
+}
+
+static enum err carve_model(struct carver *c, struct model *m, u32 bits, u32 head_bits)
+{
+    carve_linear(c, "embed_tokens", m->vocab, m->hidden, 16, &m->embed);
+    if (m->tied) {
+        m->head = m->embed;
+        m->head.name = "lm_head";
+    } else {
+        carve_linear(c, "lm_head", m->vocab, m->hidden, head_bits, &m->head);
+    }
+    TRY(carve_norm(c, m->hidden, &m->norm_final));
+    for (u32 i = 0; i < m->layers_n; i++)
+        TRY(carve_layer(c, m, bits, &m->layers[i]));
+    return ERR_OK;
+}
+
+/* MemAvailable of /proc/meminfo in bytes; SIZE_MAX where there is none. */
+static size_t available_bytes(void)
+{
+    char text[4096];
+    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[MAX(n, 0)] = 0;
+    const char *at = strstr(text, "MemAvailable:");
+    return at ? (size_t)strtoull(at + 13, NULL, 10) * KIB : SIZE_MAX;
+}
+
+static enum err map_region(struct carver *c, size_t bytes, const char *shape, struct err_text *e)
+{
+    size_t have = available_bytes();
+    if (bytes > have)
+        return err_set(e, ERR_MEMORY,
+                       "shape %s needs %zu MiB for its weights and %zu MiB are available; take a "
+                       "smaller shape or fewer bits",
+                       shape, bytes / MIB, have / MIB);
+    u8 *p = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the weights of shape %s",
+                             bytes, shape);
+    p += -(uintptr_t)p & (HUGE_PAGE_BYTES - 1);
+    madvise(p, bytes, MADV_HUGEPAGE); /* advice only: small pages are as good, but slower */
+    c->base = p;
+    c->used = 0;
+    return ERR_OK;
+}
+
+static enum err describe_shape(struct arena *keep, const char *shape, u32 bits, struct model *m,
+                               struct carver *c)
+{
+    char quant[64];
+    if (bits == 16)
+        snprintf(quant, sizeof quant, "bf16, random");
+    else
+        snprintf(quant, sizeof quant, "gptq %u-bit group %d, random", bits, GROUP);
+    m->quant = arena_str(keep, str_of(quant));
+    m->name = arena_str(keep, str_of(shape));
+    m->dir = STR("");
+    m->files = ARENA_NEW(keep, struct str, 1);
+    if (!m->quant.p || !m->name.p || !m->files)
+        return arena_full(keep, shape, c->e);
+    m->files_n = 1;
+    m->files[0] = (struct str){(const char *)c->base, c->used};
+    m->file_bytes = c->used;
+    m->random = true;
+    return ERR_OK;
+}
+
+static enum err find_shape(const char *name, struct str *config, struct err_text *e)
+{
+    for (size_t i = 0; i < COUNTOF(shapes); i++)
+        if (strcmp(name, shapes[i].name) == 0) {
+            *config = str_of(shapes[i].config);
+            return ERR_OK;
+        }
+    return err_set(e, ERR_USAGE,
+                   "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b and 100m are "
+                   "known",
+                   name);
+}
+
+static enum err check_bits(const char *what, u32 bits, struct err_text *e)
+{
+    if (bits == 4 || bits == 8 || bits == 16)
+        return ERR_OK;
+    return err_set(e, ERR_USAGE, "%s of %u bits: 4, 8 and 16 are possible", what, bits);
+}
+
+enum err model_shape(struct arena *keep, struct arena *scratch, const char *shape, u32 bits,
+                     u32 head_bits, u64 seed, struct model **out, struct err_text *e)
+{
+    struct str text;
+    struct config config;
+    struct carver c = {.seed = seed << 20, .keep = keep, .e = e};
+    struct model *m = ARENA_NEW(keep, struct model, 1);
+    *out = NULL;
+    if (!m)
+        return arena_full(keep, shape, e);
+    TRY(find_shape(shape, &text, e));
+    TRY(check_bits("weights", bits, e));
+    TRY(check_bits("head", head_bits, e));
+    TRY(config_parse(keep, scratch, text, shape, m, &config, e));
+    m->tied &= head_bits == 16;
+    TRY(carve_model(&c, m, bits, head_bits));
+    TRY(map_region(&c, c.used, shape, e));
+    TRY(carve_model(&c, m, bits, head_bits));
+    TRY(describe_shape(keep, shape, bits, m, &c));
+    *out = m;
+    return ERR_OK;
+}

@@ -15,6 +15,7 @@
 #ifndef ZIGCUDA_KERNELS_H
 #define ZIGCUDA_KERNELS_H
 
+#include "config/limits.h"
 #include "core/base/base.h"
 #include "core/base/weight.h"
 
@@ -66,43 +67,66 @@ struct linear_ops {
     void (*row)(const struct packed *w, u32 j, float *y);
 };
 
-/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions,
- * k and v: [page][kv_head][LIMIT_PAGE_TOKENS][head_dim], f16 or f32. */
+/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions, f16 or f32. Keys lie transposed, so
+ * that a vector holds one dimension of a page's keys and a score needs no sum across lanes:
+ *   k: [page][kv_head][dim][LIMIT_PAGE_TOKENS]    v: [page][kv_head][LIMIT_PAGE_TOKENS][dim]
+ * with dim = kv_dim(head_dim); what is past head_dim is zero in v and unread in k. */
 struct kv_layer {
     void *k, *v;
     enum dtype type; /* DTYPE_F16 or DTYPE_F32 */
     u32 kv_heads, head_dim;
 };
 
+static inline u32 kv_dim(u32 head_dim)
+{
+    return ROUND_UP(head_dim, 16u);
+}
+
+enum { ATTENTION_TOKENS = 16 }; /* consecutive query tokens of one attention call, at most */
+
+/* `tokens` query tokens of one sequence at positions pos, pos + 1, ...; keys up to their own
+ * position are in the pages. */
 struct attention_args {
-    const float *q; /* [heads][head_dim] of one token */
-    float *out;     /* [heads][head_dim] */
+    const float *q; /* [tokens][heads][head_dim], q_stride floats between tokens */
+    float *out;     /* the same, out_stride floats between tokens */
+    u32 q_stride, out_stride;
     const struct kv_layer *kv;
     const u32 *pages; /* page table of the sequence */
-    u32 pos;          /* position of this token; keys 0..pos are there */
-    u32 window;       /* 0: all */
-    u32 heads;
-    float scale, softcap; /* softcap 0: none */
+    u32 pos, tokens;
+    u32 window; /* keys seen: p - window < j <= p; 0: all */
+    u32 group;  /* query heads a KV head */
+    float scale, softcap; /* scores s -> softcap * tanh(s * scale / softcap); softcap 0: s * scale */
 };
 
+/* Memory of one attention call of `rows` = tokens * group query rows, 64-byte aligned. */
+static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
+{
+    return (size_t)ROUND_UP(rows, 8u) * (2 * kv_dim(head_dim) + 32) * sizeof(float);
+}
+
+/* Everything between the matrices. Each result element is computed in one fixed order, so rows may
+ * be cut into calls at will; rmsnorm and attention give the same bits for a row alone or in a block
+ * of rows. */
 struct vector_ops {
-    /* y = x * rsqrt(mean(x^2) + eps) * (w or 1 + w); may be in place. w is any float type. */
-    void (*rmsnorm)(float *y, const float *x, const void *w, enum dtype w_type, u32 n, float eps,
-                    bool plus_one);
-    void (*add)(float *y, const float *x, u32 n); /* y += x */
-    /* cos and sin of one position: cs[dims/2] pairs (cos, sin), times scale. */
-    void (*rope_table)(float *cs, const float *freq, u32 dims, u32 pos, float scale);
-    void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim,
-                 u32 heads); /* [heads][head_dim] */
-    void (*kv_write)(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at);
-    /* One token, query heads [h0, h1), all keys it sees, in one fixed order. scratch: per thread,
-     * attention_scratch(pos + 1, heads) bytes. */
-    size_t (*attention_scratch)(u32 keys, u32 heads);
-    void (*attention)(const struct attention_args *a, u32 h0, u32 h1, void *scratch);
-    void (*gate)(float *y, const float *gate, const float *up, u32 n, int activation);
+    /* y = x * rsqrt(mean(x^2) + eps) * w; y may be x. */
+    void (*rmsnorm)(float *y, const float *x, const float *w, u32 n, float eps);
+    void (*add)(float *y, const float *x, u32 n);  /* y += x */
+    void (*scale)(float *y, float factor, u32 n);  /* y *= factor */
+    /* Half-split rotation of x[heads][head_dim] by cs: cos[dims/2] then sin[dims/2]. */
+    void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads);
+    /* k[head_dim] and v[head_dim] into place `at` of `page`; f16 saturates at its largest value. */
+    void (*kv_write)(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at,
+                     u32 kv_head);
+    /* The query heads of one KV head. Keys and values at positions not seen are never used. */
+    void (*attention)(const struct attention_args *a, u32 kv_head, void *scratch);
+    /* gate = act(gate) * up */
+    void (*gate)(float *gate, const float *up, u32 n, enum activation act);
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */
-    u32 (*argmax)(const float *x, u32 n);        /* ties: lowest index */
 };
+
+/* The angles of one position for rope: cos then sin of pos * freq[i] (in f32), times scale. One
+ * function for all sets: it is not worth vectors. */
+void vector_rope_table(float *cs, const float *freq, u32 dims, u32 pos, float scale);
 
 struct kernel_set {
     const char *name;  /* "avx512-vnni" */

@@ -25,6 +25,8 @@ enum dtype {
     DTYPE_OTHER /* a valid safetensors type that no kernel takes */
 };
 
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU };
+
 enum { TENSOR_RANK_MAX = 8 };
 
 struct tensor {

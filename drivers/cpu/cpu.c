@@ -1,6 +1,7 @@
 #include "drivers/cpu/cpu.h"
 
 #include "drivers/cpu/forward.h"
+#include "kernels/cpu/half.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -30,7 +31,8 @@ static struct cpu_device *cpu_of(struct device *d)
     return (struct cpu_device *)(void *)d;
 }
 
-/* --- weights ------------------------------------------------------------------------------------ */
+/* --- weights ------------------------------------------------------------------------------------
+ */
 
 static size_t element_bytes(enum dtype type)
 {
@@ -51,8 +53,7 @@ static void list_matrix(struct cpu_device *c, const struct weight *w, struct pac
         const struct matrix *last = &c->matrices[c->n_matrices - 1];
         at = last->at + ROUND_UP(last->bytes, (size_t)64);
     }
-    c->matrices[c->n_matrices++] =
-        (struct matrix){w, packed, at, c->forward.linear->pack_bytes(w)};
+    c->matrices[c->n_matrices++] = (struct matrix){w, packed, at, c->forward.linear->pack_bytes(w)};
 }
 
 /* In the order in which a step uses them. */
@@ -118,40 +119,17 @@ static void load_job(void *arg, u32 worker)
             const struct weight *next = x[1].weight;
             advise(m, next->data, weight_bytes(next), MADV_WILLNEED);
         }
-        struct packed packed = {0};
         u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
-        c->forward.linear->pack(x->weight, memory, &packed, worker, c->pool.n);
+        c->forward.linear->pack(x->weight, memory, x->packed, worker, c->pool.n);
         if (!x->bytes)
             touch(x->weight, worker, c->pool.n);
         pool_barrier(&c->pool);
         if (worker != 0)
             continue;
-        *x->packed = packed;
         if (x->bytes)
             advise(m, x->weight->data, weight_bytes(x->weight), MADV_DONTNEED);
         atomic_fetch_add(&c->loaded_bytes, weight_bytes(x->weight));
     }
-}
-
-static float element(const struct tensor *t, size_t i)
-{
-    u16 half;
-    u32 bits;
-    float f;
-    _Float16 h;
-    if (t->type == DTYPE_F32) {
-        memcpy(&f, (const u8 *)t->data + 4 * i, 4);
-        return f;
-    }
-    memcpy(&half, (const u8 *)t->data + 2 * i, 2);
-    if (t->type == DTYPE_F16) {
-        memcpy(&h, &half, 2);
-        return (float)h;
-    }
-    ASSERT(t->type == DTYPE_BF16);
-    bits = (u32)half << 16;
-    memcpy(&f, &bits, 4);
-    return f;
 }
 
 /* A norm's weights as f32, with gemma's 1 added. */
@@ -161,7 +139,7 @@ static const float *load_norm(struct carve *c, const struct tensor *t, u32 n, bo
         return NULL;
     float *w = carve(c, n * sizeof *w);
     for (u32 i = 0; w && i < n; i++)
-        w[i] = element(t, i) + (plus_one ? 1 : 0);
+        w[i] = half_load(t->data, t->type, i) + (plus_one ? 1 : 0);
     return w;
 }
 
@@ -183,7 +161,8 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
     f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory -------------------------------------------------------------------------------------
+ */
 
 /* Keys or values of one layer. */
 static size_t kv_bytes(const struct forward *f)
@@ -206,7 +185,15 @@ static void layout_kv(struct forward *f, struct carve *c)
 }
 
 /* What the device takes, in this order, each piece page-aligned. */
-enum { PIECE_PACKED, PIECE_NORMS, PIECE_KV, PIECE_ACTIVATIONS, PIECE_SAMPLING, PIECE_STACKS, PIECES };
+enum {
+    PIECE_PACKED,
+    PIECE_NORMS,
+    PIECE_KV,
+    PIECE_ACTIVATIONS,
+    PIECE_SAMPLING,
+    PIECE_STACKS,
+    PIECES
+};
 
 static void layout_piece(struct cpu_device *c, u32 piece, struct carve *carver)
 {
@@ -240,8 +227,8 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     (void)e;
     plan_add(p, PLACE_FILE, d->model->file_bytes, "weights", "", "%u files, mapped",
              d->model->files_n);
-    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels",
-             "for %s", c->set->name);
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
+             c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "kv.pages",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv);
@@ -254,7 +241,8 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     return ERR_OK;
 }
 
-/* --- device_ops --------------------------------------------------------------------------------- */
+/* --- device_ops ---------------------------------------------------------------------------------
+ */
 
 static enum err cpu_load(struct device *d, struct arena *host,
                          void (*progress)(void *arg, size_t done, size_t total), void *arg,

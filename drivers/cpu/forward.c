@@ -1,6 +1,8 @@
 #include "drivers/cpu/forward.h"
 
-enum { FEW_ROWS = 4 }; /* up to so many rows each worker norms all of them: cheaper than a barrier */
+enum {
+    FEW_ROWS = 4
+}; /* up to so many rows each worker norms all of them: cheaper than a barrier */
 
 /* --- memory -------------------------------------------------------------------------------- */
 
@@ -70,13 +72,13 @@ void forward_layout(struct forward *f, struct carve *c)
     f->attention = carve_rows(c, f->tile, f->attention_stride);
     f->mlp = carve_rows(c, f->tile, f->mlp_stride);
     f->angles = carve_rows(c, f->tile, ROPE_SETS * f->rope_stride);
-    f->quantized = carve(c, act_bytes_max(f, f->tile));
+    f->prepared = carve(c, act_bytes_max(f, f->tile));
     layout_step(f, c);
     struct forward_worker *workers = carve(c, f->threads * sizeof *workers);
     for (u32 i = 0; i < f->threads; i++) {
         struct forward_worker w = {0};
         w.rows = carve_rows(c, FEW_ROWS, f->x_stride);
-        w.quantized = carve(c, act_bytes_max(f, FEW_ROWS));
+        w.prepared = carve(c, act_bytes_max(f, FEW_ROWS));
         w.scratch = carve(c, scratch_bytes_max(f));
         u32 rows = ATTENTION_TOKENS * (m->heads / m->kv_heads);
         w.attention = carve(c, attention_scratch_bytes(rows, m->head_dim));
@@ -110,7 +112,8 @@ void forward_layout_sampling(struct forward *f, struct carve *c)
     f->counts = counts;
 }
 
-/* --- cutting a step ---------------------------------------------------------------------------- */
+/* --- cutting a step ----------------------------------------------------------------------------
+ */
 
 static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_index, u32 from,
                           u32 to)
@@ -159,7 +162,8 @@ void forward_begin(struct forward *f, const struct step *step)
     }
 }
 
-/* --- the pass: everything below runs in the workers --------------------------------------------- */
+/* --- the pass: everything below runs in the workers ---------------------------------------------
+ */
 
 /* One worker at work on one tile. */
 struct pass {
@@ -186,69 +190,94 @@ static void barrier(const struct pass *p)
     pool_barrier(p->f->pool);
 }
 
-/* Makes m rows of k floats ready for matrices: normed by `norm` (NULL: as they are; else row i of
- * the result is x's row index[i], or i), then prepared for the kernel set. A few rows are done by
- * every worker for itself, many are shared out, with a barrier. */
-static struct activations prepare(const struct pass *p, const float *x, u32 stride, u32 m, u32 k,
-                                  const float *norm, const u32 *index)
+/* Input rows of one or more matrices. A few rows are normed and prepared by every worker for
+ * itself; many are shared out, with barriers. */
+struct input {
+    struct activations a;
+    const struct packed *ready_for;
+    bool few;
+};
+
+static struct range own_rows(const struct pass *p, const struct input *in)
+{
+    return in->few ? (struct range){0, in->a.m} : share(p, in->a.m, 1);
+}
+
+/* m rows of k floats, normed by `norm` (NULL: as they are; else row i of the result is x's row
+ * index[i], or i). */
+static struct input input_rows(const struct pass *p, const float *x, u32 stride, u32 m, u32 k,
+                               const float *norm, const u32 *index)
 {
     struct forward *f = p->f;
-    bool few = m <= FEW_ROWS;
-    struct range r = few ? (struct range){0, m} : share(p, m, 1);
-    struct activations a = {.x = x, .m = m, .k = k, .x_stride = stride};
-    a.quantized = few ? p->mine->quantized : f->quantized;
-    if (norm) {
-        float *h = few ? p->mine->rows : f->h;
-        for (u32 i = r.from; i < r.to; i++)
-            f->vector->rmsnorm(h + (size_t)i * f->x_stride,
-                               x + (size_t)(index ? index[i] : i) * stride, norm, k,
-                               f->model->norm_eps);
-        a.x = h;
-        a.x_stride = f->x_stride;
-    }
-    f->linear->act_prepare(&a, r.from, r.to);
-    if (!few)
+    struct input in = {.a = {.x = x, .m = m, .k = k, .x_stride = stride}, .few = m <= FEW_ROWS};
+    in.a.prepared = in.few ? p->mine->prepared : f->prepared;
+    if (!norm)
+        return in;
+    struct range r = own_rows(p, &in);
+    float *h = in.few ? p->mine->rows : f->h;
+    for (u32 i = r.from; i < r.to; i++)
+        f->vector->rmsnorm(h + (size_t)i * f->x_stride, x + (size_t)(index ? index[i] : i) * stride,
+                           norm, k, f->model->norm_eps);
+    in.a.x = h;
+    in.a.x_stride = f->x_stride;
+    return in;
+}
+
+/* Prepares the rows for w, unless they already are. */
+static void make_ready(const struct pass *p, struct input *in, const struct packed *w)
+{
+    const struct linear_ops *linear = p->f->linear;
+    if (in->ready_for && linear->act_shared(in->ready_for, w))
+        return;
+    if (!in->few && in->ready_for)
+        barrier(p); /* others may still read what is prepared now */
+    struct range r = own_rows(p, in);
+    linear->act_prepare(&in->a, w, r.from, r.to);
+    in->ready_for = w;
+    if (!in->few)
         barrier(p);
-    return a;
 }
 
 /* This worker's columns of y = W x: returned. */
-static struct range multiply(const struct pass *p, const struct packed *w,
-                             const struct activations *a, float *y, u32 y_stride)
+static struct range multiply(const struct pass *p, const struct packed *w, struct input *in,
+                             float *y, u32 y_stride)
 {
-    struct range r = share(p, w->n, p->f->linear->tile_n);
+    struct range r = share(p, w->w->n, p->f->linear->tile_n);
+    make_ready(p, in, w);
     if (r.from < r.to)
-        p->f->linear->matmul(w, a, y, y_stride, r.from, r.to, p->mine->scratch);
+        p->f->linear->matmul(w, &in->a, y, y_stride, r.from, r.to, p->mine->scratch);
     return r;
 }
 
 /* Several matrices of the same input, their outputs side by side in y, shared out as one. */
 static void multiply_group(const struct pass *p, const struct packed *w, u32 count,
-                           const struct activations *a, float *y, u32 y_stride)
+                           struct input *in, float *y, u32 y_stride)
 {
     u32 unit = p->f->linear->tile_n, units = 0, done = 0;
     for (u32 i = 0; i < count; i++)
-        units += CEIL_DIV(w[i].n, unit);
+        units += CEIL_DIV(w[i].w->n, unit);
     struct range r = share(p, units, 1);
     for (u32 i = 0; i < count; i++) {
-        u32 n = CEIL_DIV(w[i].n, unit);
+        u32 n = CEIL_DIV(w[i].w->n, unit);
         u32 from = MAX(r.from, done), to = MIN(r.to, done + n);
+        if (from < to || !in->few)
+            make_ready(p, in, &w[i]);
         if (from < to)
-            p->f->linear->matmul(&w[i], a, y, y_stride, (from - done) * unit,
-                                 MIN((to - done) * unit, w[i].n), p->mine->scratch);
+            p->f->linear->matmul(&w[i], &in->a, y, y_stride, (from - done) * unit,
+                                 MIN((to - done) * unit, w[i].w->n), p->mine->scratch);
         done += n;
-        y += w[i].n;
+        y += w[i].w->n;
     }
 }
 
-/* x += W a, through a norm where the family has one after the block. Ends with a barrier. */
-static void add_product(const struct pass *p, const struct packed *w, const struct activations *a,
+/* x += W in, through a norm where the family has one after the block. Ends with a barrier. */
+static void add_product(const struct pass *p, const struct packed *w, struct input *in,
                         const float *norm_after)
 {
     struct forward *f = p->f;
-    struct range r = multiply(p, w, a, f->y, f->x_stride);
+    struct range r = multiply(p, w, in, f->y, f->x_stride);
     if (!norm_after) {
-        for (u32 i = 0; i < a->m; i++) {
+        for (u32 i = 0; i < in->a.m; i++) {
             size_t at = (size_t)i * f->x_stride + r.from;
             f->vector->add(f->x + at, f->y + at, r.to - r.from);
         }
@@ -256,7 +285,7 @@ static void add_product(const struct pass *p, const struct packed *w, const stru
         return;
     }
     barrier(p);
-    r = share(p, a->m, 1);
+    r = share(p, in->a.m, 1);
     for (u32 i = r.from; i < r.to; i++) {
         float *y = f->y + (size_t)i * f->x_stride;
         f->vector->rmsnorm(y, y, norm_after, f->model->hidden, f->model->norm_eps);
@@ -369,8 +398,7 @@ static void gate(const struct pass *p, struct range r)
     const struct model *m = f->model;
     for (u32 i = 0; i < p->tile->n; i++) {
         float *row = f->mlp + (size_t)i * f->mlp_stride;
-        f->vector->gate(row + r.from, row + m->intermediate + r.from, r.to - r.from,
-                        m->activation);
+        f->vector->gate(row + r.from, row + m->intermediate + r.from, r.to - r.from, m->activation);
     }
 }
 
@@ -379,19 +407,18 @@ static void mlp(const struct pass *p, const struct forward_layer *l)
     struct forward *f = p->f;
     const struct model *m = f->model;
     u32 n = p->tile->n, inter = m->intermediate;
-    struct activations a =
-        prepare(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_MLP], NULL);
+    struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_MLP], NULL);
     if (m->n_gate_up == 2) { /* the same columns of both: no barrier before the gate */
-        multiply(p, &l->gate_up[0], &a, f->mlp, f->mlp_stride);
-        gate(p, multiply(p, &l->gate_up[1], &a, f->mlp + inter, f->mlp_stride));
+        multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride);
+        gate(p, multiply(p, &l->gate_up[1], &in, f->mlp + inter, f->mlp_stride));
     } else {
-        multiply(p, &l->gate_up[0], &a, f->mlp, f->mlp_stride);
+        multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride);
         barrier(p);
         gate(p, share(p, inter, 64));
     }
     barrier(p);
-    a = prepare(p, f->mlp, f->mlp_stride, n, inter, NULL, NULL);
-    add_product(p, &l->down, &a, l->norm[NORM_AFTER_MLP]);
+    in = input_rows(p, f->mlp, f->mlp_stride, n, inter, NULL, NULL);
+    add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP]);
 }
 
 static void layer_pass(const struct pass *p, u32 layer)
@@ -400,13 +427,12 @@ static void layer_pass(const struct pass *p, u32 layer)
     const struct model *m = f->model;
     const struct forward_layer *l = &f->layers[layer];
     u32 n = p->tile->n;
-    struct activations a =
-        prepare(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
-    multiply_group(p, l->qkv, m->n_qkv, &a, f->qkv, f->qkv_stride);
+    struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
+    multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
     barrier(p);
     attend(p, layer);
-    a = prepare(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
-    add_product(p, &l->o, &a, l->norm[NORM_AFTER_ATTENTION]);
+    in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
+    add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);
     mlp(p, l);
 }
 
@@ -434,9 +460,9 @@ static void head(const struct pass *p)
     const struct model *m = f->model;
     for (u32 done = 0; done < p->tile->wants; done += f->head_rows) {
         u32 first = p->tile->want + done, n = MIN(f->head_rows, p->tile->wants - done);
-        struct activations a = prepare(p, f->x, f->x_stride, n, m->hidden, f->norm_final,
-                                       f->want_index + first);
-        struct range r = multiply(p, f->head, &a, f->logits, f->logits_stride);
+        struct input in =
+            input_rows(p, f->x, f->x_stride, n, m->hidden, f->norm_final, f->want_index + first);
+        struct range r = multiply(p, f->head, &in, f->logits, f->logits_stride);
         for (u32 i = 0; m->logit_softcap > 0 && i < n; i++)
             f->vector->softcap(f->logits + (size_t)i * f->logits_stride + r.from, r.to - r.from,
                                m->logit_softcap);

@@ -52,7 +52,7 @@ struct forward_tile {
 /* What one worker has to itself. */
 struct forward_worker {
     float *rows;     /* a few normed rows */
-    void *quantized; /* and prepared ones */
+    void *prepared;  /* and what linear_ops makes of them */
     void *scratch;   /* of matmul */
     void *attention; /* of attention */
     struct sample_scratch sample;
@@ -77,18 +77,18 @@ struct forward {
 
     /* activations of a tile, shared by the workers; strides in floats */
     u32 x_stride, qkv_stride, attention_stride, mlp_stride, logits_stride, rope_stride;
-    float *x, *y, *h; /* [tile][hidden] residual, matrix result, normed */
-    float *qkv;       /* [tile][q heads, k heads, v heads][head_dim] */
-    float *attention; /* [tile][heads][head_dim] */
-    float *mlp;       /* [tile][gate, up][intermediate] */
-    void *quantized;  /* act_bytes(tile, largest k) */
-    float *angles;    /* [tile][ROPE_SETS] tables of rope */
-    float *logits;    /* [head_rows][vocab] */
+    float *x, *y, *h;               /* [tile][hidden] residual, matrix result, normed */
+    float *qkv;                     /* [tile][q heads, k heads, v heads][head_dim] */
+    float *attention;               /* [tile][heads][head_dim] */
+    float *mlp;                     /* [tile][gate, up][intermediate] */
+    void *prepared;                 /* act_bytes(tile, largest k) */
+    float *angles;                  /* [tile][ROPE_SETS] tables of rope */
+    float *logits;                  /* [head_rows][vocab] */
     struct forward_worker *workers; /* [threads] */
 
     /* the step in flight, cut up by forward_begin */
     const struct step *step;
-    u32 *token_row; /* [step_tokens] */
+    u32 *token_row;  /* [step_tokens] */
     u32 *want_index; /* [step_tokens] of each want: its token within the tile */
     struct forward_block *blocks;
     struct forward_want *wants;

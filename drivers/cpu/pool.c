@@ -24,7 +24,8 @@ static void relax(void)
 }
 
 /* Returns when *word is no longer `old`: spins, then sleeps, counted in *sleepers. Counter and word
- * are sequentially consistent, so that change_word sees every sleeper that could miss its change. */
+ * are sequentially consistent, so that change_word sees every sleeper that could miss its change.
+ */
 static void await_change(_Atomic u32 *word, u32 old, _Atomic u32 *sleepers)
 {
     for (u32 i = 0; i < SPINS; i++) {

@@ -58,7 +58,8 @@ void pool_start(struct pool *p, pool_job *job, void *arg);
 /* True once after each job has finished. timeout_ms: 0 asks, -1 waits for the end. */
 bool pool_done(struct pool *p, int timeout_ms);
 
-/* For jobs: returns when all workers have called it. What each wrote before is seen by all after. */
+/* For jobs: returns when all workers have called it. What each wrote before is seen by all after.
+ */
 void pool_barrier(struct pool *p);
 
 /* Ends and joins the workers. */

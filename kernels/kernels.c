@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/cpuid.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/vector.h"
 
 #include <stdio.h>
 
@@ -9,9 +10,9 @@
  * is linear_<name>. */
 #if defined(__x86_64__)
 #define SETS(SET)                                                                             \
-    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI; int8 activations", NULL, avx512_vnni) \
-    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI; int8 activations", NULL, avx_vnni)         \
-    SET(avx2_int8, "avx2-int8", "AVX2, FMA, F16C; int8 activations", NULL, avx2)
+    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI; int8 activations", vector_avx512, avx512_vnni) \
+    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI; int8 activations", vector_avx2, avx_vnni)         \
+    SET(avx2_int8, "avx2-int8", "AVX2, FMA, F16C; int8 activations", vector_avx2, avx2)
 #else
 #define SETS(SET)
 #endif
@@ -26,7 +27,7 @@
 SETS(SUPPORTED)
 
 #define DEFINE(set, text, needs, vector, feature)                                   \
-    static const struct kernel_set set_##set = {text, needs, &linear_##set, vector, \
+    static const struct kernel_set set_##set = {text, needs, &linear_##set, &vector, \
                                                 supported_##set};
 SETS(DEFINE)
 
@@ -36,7 +37,7 @@ static bool supported_scalar(void)
 }
 
 static const struct kernel_set set_scalar = {"scalar", "nothing: the reference", &linear_scalar,
-                                             NULL, supported_scalar};
+                                             &vector_scalar, supported_scalar};
 
 #define ENTRY(set, text, needs, vector, feature) &set_##set,
 const struct kernel_set *const kernel_sets[] = {SETS(ENTRY) & set_scalar, NULL};

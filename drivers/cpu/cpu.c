@@ -1,5 +1,6 @@
 #include "drivers/cpu/cpu.h"
 
+#include "core/base/clock.h"
 #include "drivers/cpu/forward.h"
 #include "kernels/cpu/half.h"
 
@@ -83,8 +84,9 @@ static size_t packed_bytes(const struct cpu_device *c)
     return last->at + last->bytes;
 }
 
-/* madvise over the whole pages of [p, p + n), only where they are a mapped file's: packed weights
- * are not read from there again, and if they were the kernel would fetch them anew. */
+/* madvise over the whole pages of [p, p + n), where they are the model's. Packed weights are not
+ * read from there again; if they were, the kernel would fetch a file's pages anew, while those of
+ * a random model are gone. */
 static void advise(const struct model *m, const void *p, size_t n, int advice)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -225,8 +227,8 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     const struct forward *f = &c->forward;
     const char *kv = f->kv_type == DTYPE_F16 ? "f16" : "f32";
     (void)e;
-    plan_add(p, PLACE_FILE, d->model->file_bytes, "weights", "", "%u files, mapped",
-             d->model->files_n);
+    plan_add(p, PLACE_FILE, d->model->file_bytes, "weights", "",
+             d->model->random ? "random, in memory" : "%u files, mapped", d->model->files_n);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
              c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
@@ -343,6 +345,56 @@ static void cpu_describe(struct device *d, char *out, size_t cap)
              features);
 }
 
+typedef u64 line __attribute__((vector_size(64), aligned(8), may_alias));
+
+static void read_lines(const u8 *p, size_t n)
+{
+    line sum[4] = {0};
+    for (size_t i = 0; i + 4 <= n; i += 4)
+        for (u32 j = 0; j < 4; j++)
+            sum[j] ^= *(const line *)(const void *)(p + (i + j) * sizeof(line));
+    sum[0] ^= sum[1] ^ sum[2] ^ sum[3];
+    u64 rest = sum[0][0] ^ sum[0][1] ^ sum[0][2] ^ sum[0][3] ^ sum[0][4] ^ sum[0][5] ^ sum[0][6] ^
+               sum[0][7];
+    __asm__ volatile("" ::"r"(rest)); /* somebody wants it */
+}
+
+static size_t stored_bytes(const struct matrix *x)
+{
+    return x->bytes ? x->bytes : weight_bytes(x->weight);
+}
+
+/* Reads every matrix once, from where the kernels read it. */
+static void read_job(void *arg, u32 worker)
+{
+    struct cpu_device *c = arg;
+    for (u32 i = 0; i < c->n_matrices; i++) {
+        const struct matrix *x = &c->matrices[i];
+        const u8 *p = x->bytes ? c->packed_memory + x->at : x->weight->data;
+        size_t lines = stored_bytes(x) / sizeof(line) / c->pool.n;
+        read_lines(p + lines * sizeof(line) * worker, lines);
+    }
+}
+
+static double cpu_read_bandwidth(struct device *d)
+{
+    struct cpu_device *c = cpu_of(d);
+    size_t bytes = 0;
+    for (u32 i = 0; i < c->n_matrices; i++)
+        bytes += stored_bytes(&c->matrices[i]);
+    struct clock clock = clock_system();
+    u64 best_ns = UINT64_MAX;
+    for (u32 i = 0; i < 3; i++) {
+        u64 start = clock_now_ns(&clock);
+        pool_start(&c->pool, read_job, c);
+        while (!pool_done(&c->pool, -1))
+            ;
+        u64 ns = clock_now_ns(&clock) - start;
+        best_ns = MIN(best_ns, MAX(ns, (u64)1));
+    }
+    return (double)bytes * 1e9 / (double)best_ns;
+}
+
 static void cpu_close(struct device *d)
 {
     struct cpu_device *c = cpu_of(d);
@@ -359,6 +411,7 @@ static const struct device_ops cpu_ops = {
     .poll = cpu_poll,
     .fd = cpu_fd,
     .describe = cpu_describe,
+    .read_bandwidth = cpu_read_bandwidth,
     .close = cpu_close,
 };
 

@@ -1,6 +1,7 @@
 /* The CPU backend: struct device over a pool of worker threads, the forward pass and one kernel
  * set. Weights are used in place in the mapped files; those that the kernel set wants in another
- * layout are packed once, in parallel, at load, and the file's pages are let go behind it.
+ * layout are packed once, in parallel, at load, and the file's pages are let go behind it (so a
+ * random model of model_shape serves one device only).
  *
  * All memory is declared in device_ops.plan and taken from the arena of device_ops.load; after load
  * nothing is allocated. The worker threads only compute: the thread that submits decides.

@@ -104,14 +104,14 @@ static int nth_cpu(u32 i)
     return -1;
 }
 
-static int start_worker(struct pool_worker *w, u8 *stack)
+static int start_worker(struct pool_worker *w)
 {
     pthread_attr_t attr;
     size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-    if (mprotect(stack, guard, PROT_NONE) != 0)
+    if (mprotect(w->stack, guard, PROT_NONE) != 0)
         return errno;
     pthread_attr_init(&attr);
-    pthread_attr_setstack(&attr, stack + guard, POOL_STACK_BYTES - guard);
+    pthread_attr_setstack(&attr, w->stack + guard, POOL_STACK_BYTES - guard);
     int error = pthread_create(&w->thread, &attr, worker_main, w);
     pthread_attr_destroy(&attr);
     return error;
@@ -130,7 +130,8 @@ enum err pool_open(struct pool *p, u32 threads, bool pin, void *stacks, struct e
     while (p->n < threads && error == 0) {
         struct pool_worker *w = &p->workers[p->n];
         *w = (struct pool_worker){.pool = p, .id = p->n, .cpu = pin ? nth_cpu(p->n) : -1};
-        error = start_worker(w, (u8 *)stacks + (size_t)p->n * POOL_STACK_BYTES);
+        w->stack = (u8 *)stacks + (size_t)p->n * POOL_STACK_BYTES;
+        error = start_worker(w);
         p->n += error == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -177,8 +178,10 @@ void pool_close(struct pool *p)
         pool_done(p, -1);
     p->closing = true;
     change_word(&p->jobs, atomic_load_explicit(&p->jobs, memory_order_relaxed) + 1, &p->idle);
-    for (u32 i = 0; i < p->n; i++)
+    for (u32 i = 0; i < p->n; i++) {
         pthread_join(p->workers[i].thread, NULL);
+        mprotect(p->workers[i].stack, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE);
+    }
     close(p->event);
     *p = (struct pool){.event = -1};
 }

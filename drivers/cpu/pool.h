@@ -27,6 +27,7 @@ struct pool_worker {
     pthread_t thread;
     u32 id;
     int cpu; /* to pin to, or -1 */
+    u8 *stack;
 };
 
 struct pool {
@@ -62,7 +63,7 @@ bool pool_done(struct pool *p, int timeout_ms);
  */
 void pool_barrier(struct pool *p);
 
-/* Ends and joins the workers. */
+/* Ends and joins the workers; their stacks are plain memory again. */
 void pool_close(struct pool *p);
 
 #endif

@@ -7,44 +7,56 @@
  * features in multiples of `tile_n`, so a thread never shares a sum.
  *
  * Activations are row-major f32 [m][k]. A set with activation_bits 8 first quantises each row in
- * blocks of ACT_BLOCK (scale = absmax / 127, round to nearest even) and computes exact integer dot
- * products inside a block.
+ * blocks of at most ACT_BLOCK features that share a weight scale (scale = absmax / 127, round to
+ * nearest even) and computes exact integer dot products inside a block. Matrices with
+ * weight.int8_activations have their rows quantised as a whole, in every set. Plain matrices
+ * (f32, f16, bf16) take f32 activations in every set.
  */
 #ifndef ZIGCUDA_KERNELS_H
 #define ZIGCUDA_KERNELS_H
 
+#include "config/limits.h"
 #include "core/base/base.h"
 #include "core/base/weight.h"
 
-/* A weight matrix as a kernel set wants it. Made by ops->pack from a struct weight; opaque to
- * everyone else. Points into the model file where the stored layout is used in place. */
+enum { ACT_BLOCK = 128 };
+
+/* A weight matrix as a kernel set wants it, made by ops->pack. Only the kernels look inside. Points
+ * into the model file where the stored layout is used in place, else into the memory given to
+ * pack. A tile is tile_n output features; strides are in bytes. */
 struct packed {
     const struct weight *w;
-    const void *data, *scales, *zeros;
-    const u32 *order; /* act-order: column k of the packed matrix is input feature order[k] */
-    u32 kind;         /* private to the kernels */
-    u32 n, k, group;
-    u64 extra[4]; /* private to the kernels */
+    const u8 *data;   /* tile t, row r of fields: data + t * data_tile + r * data_row */
+    const u8 *scales; /* tile t, group g: scales + t * scales_tile + g * scales_row */
+    const u8 *zeros;  /* likewise; NULL: every zero is 2^(bits-1) */
+    size_t data_tile, data_row, scales_tile, scales_row, zeros_tile, zeros_row;
+    const u32 *order; /* act-order: packed input i is feature order[i]; NULL: i */
+    u32 k;            /* packed input features: w->k rounded up to whole words */
+    u32 group, block; /* packed input features a scale; and an activation scale */
+    bool plus_one;    /* stored zeros are z - 1 */
 };
 
 /* Input rows prepared once and used by several matrices of the same k. */
 struct activations {
     const float *x; /* [m][k] */
     u32 m, k;
-    u32 x_stride;    /* floats between rows */
-    void *quantized; /* act_bytes(m, k) bytes, 64-byte aligned; NULL for f32 sets */
+    u32 x_stride;   /* floats between rows */
+    void *prepared; /* act_bytes(m, k) bytes, 64-byte aligned; written by act_prepare */
 };
 
 struct linear_ops {
     u32 activation_bits; /* 32 or 8 */
     u32 tile_n;          /* threads split n in multiples of this */
     /* Own memory that this matrix needs (0: used in place), and making it: `part` of `parts` runs
-     * in parallel on different threads; parts write disjoint memory. */
+     * in parallel on different threads; parts write disjoint memory, part 0 also fills *out. `w`
+     * and `memory` (64-byte aligned) must outlive *out. */
     size_t (*pack_bytes)(const struct weight *w);
     void (*pack)(const struct weight *w, void *memory, struct packed *out, u32 part, u32 parts);
-    /* Prepares rows [m0, m1) of a. */
+    /* Prepares rows [m0, m1) of a for w. Needed before every matmul, unless the same rows were
+     * prepared for a matrix p with act_shared(p, w). */
     size_t (*act_bytes)(u32 m, u32 k);
-    void (*act_prepare)(struct activations *a, u32 m0, u32 m1);
+    void (*act_prepare)(struct activations *a, const struct packed *w, u32 m0, u32 m1);
+    bool (*act_shared)(const struct packed *p, const struct packed *w);
     /* y[i][j] = sum_k W[j][k] x[i][k] + bias[j] for i < m and n0 <= j < n1; y_stride floats between
      * rows; n0 is a multiple of tile_n, n1 too unless it is w->n. `scratch` is per thread,
      * scratch_bytes(k) bytes, 64-byte aligned. */
@@ -55,43 +67,66 @@ struct linear_ops {
     void (*row)(const struct packed *w, u32 j, float *y);
 };
 
-/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions,
- * k and v: [page][kv_head][LIMIT_PAGE_TOKENS][head_dim], f16 or f32. */
+/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions, f16 or f32. Keys lie transposed, so
+ * that a vector holds one dimension of a page's keys and a score needs no sum across lanes:
+ *   k: [page][kv_head][dim][LIMIT_PAGE_TOKENS]    v: [page][kv_head][LIMIT_PAGE_TOKENS][dim]
+ * with dim = kv_dim(head_dim); what is past head_dim is zero in v and unread in k. */
 struct kv_layer {
     void *k, *v;
     enum dtype type; /* DTYPE_F16 or DTYPE_F32 */
     u32 kv_heads, head_dim;
 };
 
+static inline u32 kv_dim(u32 head_dim)
+{
+    return ROUND_UP(head_dim, 16u);
+}
+
+enum { ATTENTION_TOKENS = 16 }; /* consecutive query tokens of one attention call, at most */
+
+/* `tokens` query tokens of one sequence at positions pos, pos + 1, ...; keys up to their own
+ * position are in the pages. */
 struct attention_args {
-    const float *q; /* [heads][head_dim] of one token */
-    float *out;     /* [heads][head_dim] */
+    const float *q; /* [tokens][heads][head_dim], q_stride floats between tokens */
+    float *out;     /* the same, out_stride floats between tokens */
+    u32 q_stride, out_stride;
     const struct kv_layer *kv;
     const u32 *pages; /* page table of the sequence */
-    u32 pos;          /* position of this token; keys 0..pos are there */
-    u32 window;       /* 0: all */
-    u32 heads;
-    float scale, softcap; /* softcap 0: none */
+    u32 pos, tokens;
+    u32 window; /* keys seen: p - window < j <= p; 0: all */
+    u32 group;  /* query heads a KV head */
+    float scale, softcap; /* scores s -> softcap * tanh(s * scale / softcap); softcap 0: s * scale */
 };
 
+/* Memory of one attention call of `rows` = tokens * group query rows, 64-byte aligned. */
+static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
+{
+    return (size_t)ROUND_UP(rows, 8u) * (2 * kv_dim(head_dim) + 32) * sizeof(float);
+}
+
+/* Everything between the matrices. Each result element is computed in one fixed order, so rows may
+ * be cut into calls at will; rmsnorm and attention give the same bits for a row alone or in a block
+ * of rows. */
 struct vector_ops {
-    /* y = x * rsqrt(mean(x^2) + eps) * (w or 1 + w); may be in place. w is any float type. */
-    void (*rmsnorm)(float *y, const float *x, const void *w, enum dtype w_type, u32 n, float eps,
-                    bool plus_one);
-    void (*add)(float *y, const float *x, u32 n); /* y += x */
-    /* cos and sin of one position: cs[dims/2] pairs (cos, sin), times scale. */
-    void (*rope_table)(float *cs, const float *freq, u32 dims, u32 pos, float scale);
-    void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim,
-                 u32 heads); /* [heads][head_dim] */
-    void (*kv_write)(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at);
-    /* One token, query heads [h0, h1), all keys it sees, in one fixed order. scratch: per thread,
-     * attention_scratch(pos + 1, heads) bytes. */
-    size_t (*attention_scratch)(u32 keys, u32 heads);
-    void (*attention)(const struct attention_args *a, u32 h0, u32 h1, void *scratch);
-    void (*gate)(float *y, const float *gate, const float *up, u32 n, int activation);
+    /* y = x * rsqrt(mean(x^2) + eps) * w; y may be x. */
+    void (*rmsnorm)(float *y, const float *x, const float *w, u32 n, float eps);
+    void (*add)(float *y, const float *x, u32 n);  /* y += x */
+    void (*scale)(float *y, float factor, u32 n);  /* y *= factor */
+    /* Half-split rotation of x[heads][head_dim] by cs: cos[dims/2] then sin[dims/2]. */
+    void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads);
+    /* k[head_dim] and v[head_dim] into place `at` of `page`; f16 saturates at its largest value. */
+    void (*kv_write)(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at,
+                     u32 kv_head);
+    /* The query heads of one KV head. Keys and values at positions not seen are never used. */
+    void (*attention)(const struct attention_args *a, u32 kv_head, void *scratch);
+    /* gate = act(gate) * up */
+    void (*gate)(float *gate, const float *up, u32 n, enum activation act);
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */
-    u32 (*argmax)(const float *x, u32 n);        /* ties: lowest index */
 };
+
+/* The angles of one position for rope: cos then sin of pos * freq[i] (in f32), times scale. One
+ * function for all sets: it is not worth vectors. */
+void vector_rope_table(float *cs, const float *freq, u32 dims, u32 pos, float scale);
 
 struct kernel_set {
     const char *name;  /* "avx512-vnni" */
@@ -106,7 +141,7 @@ struct kernel_set {
 extern const struct kernel_set *const kernel_sets[];
 
 /* The set named `name` ("auto" or NULL: the first supported one whose activation_bits match:
- * 0: any, 8 or 32). NULL when there is none. */
+ * 0: any, 8 or 32). NULL when there is none: unknown name, or a set this CPU cannot run. */
 const struct kernel_set *kernels_choose(const char *name, u32 activation_bits);
 
 /* CPU features as text, for `zigcuda info`. */

@@ -25,6 +25,8 @@ enum dtype {
     DTYPE_OTHER /* a valid safetensors type that no kernel takes */
 };
 
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU };
+
 enum { TENSOR_RANK_MAX = 8 };
 
 struct tensor {
@@ -58,16 +60,18 @@ struct weight {
     enum weight_kind kind;
     u32 n, k;              /* output and input features */
     u32 bits;              /* 4 or 8; 0 for WEIGHT_PLAIN */
-    u32 group;             /* input features a group; k when there is one group a row */
+    u32 group;             /* input features a group, a multiple of 8; or k: one group a row */
     u32 groups;            /* ceil(k / group) */
     bool zero_plus_one;    /* GPTQ v1: stored zero is z - 1, taken modulo 2^bits */
     bool int8_activations; /* W8A8: inputs are quantised per token to int8, symmetric,
                               scale = absmax / 127, round to nearest even */
     enum dtype type, scale_type, bias_type;
     const void *data, *zeros, *scales; /* zeros NULL: every z is 2^(bits-1) (int8: 0), also when
-                                          the file stores them, all alike */
+                                           the file stores them, all alike */
     const void *bias;                  /* [n] of bias_type, or NULL */
-    const i32 *group_index;            /* [k], each in [0, groups); NULL: k / group */
+    /* Act-order: the group of each k; every group has `group` members, the last one the rest.
+     * NULL: k / group. core/model refuses any other. */
+    const i32 *group_index; /* [k] */
 };
 
 #endif

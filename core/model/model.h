@@ -13,8 +13,6 @@
 #include "core/base/arena.h"
 #include "core/base/weight.h"
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU };
-
 /* Rotary embedding: x'[i] = x[i] cos(p f_i) - x[i+d/2] sin(p f_i), and so on (half split), for the
  * first `dims` of a head; cos and sin are multiplied by `scale` (attention factor). */
 struct rope {

@@ -1,0 +1,450 @@
+#include "drivers/cpu/cpu.h"
+
+#include "core/base/clock.h"
+#include "drivers/cpu/forward.h"
+#include "kernels/cpu/half.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A matrix of the model and where its packed form goes. */
+struct matrix {
+    const struct weight *weight;
+    struct packed *packed;
+    size_t at, bytes; /* of its own memory in `packed_memory`; 0 bytes: used in place */
+};
+
+struct cpu_device {
+    struct device device; /* first */
+    struct forward forward;
+    struct pool pool;
+    const struct kernel_set *set;
+    bool pin;
+    struct matrix *matrices;
+    u32 n_matrices;
+    u8 *packed_memory;
+    _Atomic size_t loaded_bytes;
+};
+
+static struct cpu_device *cpu_of(struct device *d)
+{
+    return (struct cpu_device *)(void *)d;
+}
+
+/* --- weights ------------------------------------------------------------------------------------
+ */
+
+static size_t element_bytes(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : 2;
+}
+
+/* Bytes of a matrix in the file, near enough for progress. */
+static size_t weight_bytes(const struct weight *w)
+{
+    size_t bits = w->kind == WEIGHT_PLAIN ? 8 * element_bytes(w->type) : w->bits;
+    return (size_t)w->n * w->k * bits / 8;
+}
+
+static void list_matrix(struct cpu_device *c, const struct weight *w, struct packed *packed)
+{
+    size_t at = 0;
+    if (c->n_matrices) {
+        const struct matrix *last = &c->matrices[c->n_matrices - 1];
+        at = last->at + ROUND_UP(last->bytes, (size_t)64);
+    }
+    c->matrices[c->n_matrices++] = (struct matrix){w, packed, at, c->forward.linear->pack_bytes(w)};
+}
+
+/* In the order in which a step uses them. */
+static void list_matrices(struct cpu_device *c)
+{
+    struct forward *f = &c->forward;
+    const struct model *m = c->device.model;
+    list_matrix(c, &m->embed, &f->embed);
+    for (u32 i = 0; i < m->layers_n; i++) {
+        const struct layer *from = &m->layers[i];
+        struct forward_layer *to = &f->layers[i];
+        for (u32 j = 0; j < m->n_qkv; j++)
+            list_matrix(c, &from->qkv[j], &to->qkv[j]);
+        list_matrix(c, &from->o, &to->o);
+        for (u32 j = 0; j < m->n_gate_up; j++)
+            list_matrix(c, &from->gate_up[j], &to->gate_up[j]);
+        list_matrix(c, &from->down, &to->down);
+    }
+    f->head = m->tied ? &f->embed : &f->own_head;
+    if (!m->tied)
+        list_matrix(c, &m->head, &f->own_head);
+}
+
+static size_t packed_bytes(const struct cpu_device *c)
+{
+    const struct matrix *last = &c->matrices[c->n_matrices - 1];
+    return last->at + last->bytes;
+}
+
+/* madvise over the whole pages of [p, p + n), where they are the model's. Packed weights are not
+ * read from there again; if they were, the kernel would fetch a file's pages anew, while those of
+ * a random model are gone. */
+static void advise(const struct model *m, const void *p, size_t n, int advice)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (u32 i = 0; i < m->files_n; i++) {
+        const char *base = m->files[i].p, *at = p;
+        if (at < base || at + n > base + m->files[i].n)
+            continue;
+        size_t from = ROUND_UP((size_t)(at - base), page);
+        size_t to = (size_t)(at - base) + n;
+        to -= to % page;
+        if (from < to)
+            madvise((void *)(uintptr_t)(base + from), to - from, advice);
+    }
+}
+
+/* Reads one byte a page, so that the first step does not wait for the disk. */
+static void touch(const struct weight *w, u32 part, u32 parts)
+{
+    size_t bytes = weight_bytes(w), from = bytes / parts * part;
+    size_t to = part + 1 == parts ? bytes : bytes / parts * (part + 1);
+    for (size_t at = from; at < to; at += 4096)
+        (void)*((const volatile u8 *)w->data + at);
+}
+
+static void load_job(void *arg, u32 worker)
+{
+    struct cpu_device *c = arg;
+    const struct model *m = c->device.model;
+    for (u32 i = 0; i < c->n_matrices; i++) {
+        const struct matrix *x = &c->matrices[i];
+        if (worker == 0 && i + 1 < c->n_matrices) {
+            const struct weight *next = x[1].weight;
+            advise(m, next->data, weight_bytes(next), MADV_WILLNEED);
+        }
+        u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
+        c->forward.linear->pack(x->weight, memory, x->packed, worker, c->pool.n);
+        if (!x->bytes)
+            touch(x->weight, worker, c->pool.n);
+        pool_barrier(&c->pool);
+        if (worker != 0)
+            continue;
+        if (x->bytes)
+            advise(m, x->weight->data, weight_bytes(x->weight), MADV_DONTNEED);
+        atomic_fetch_add(&c->loaded_bytes, weight_bytes(x->weight));
+    }
+}
+
+/* A norm's weights as f32, with gemma's 1 added. */
+static const float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plus_one)
+{
+    if (!t)
+        return NULL;
+    float *w = carve(c, n * sizeof *w);
+    for (u32 i = 0; w && i < n; i++)
+        w[i] = half_load(t->data, t->type, i) + (plus_one ? 1 : 0);
+    return w;
+}
+
+static void layout_norms(struct cpu_device *c, struct carve *carver)
+{
+    struct forward *f = &c->forward;
+    const struct model *m = c->device.model;
+    bool one = m->norm_plus_one;
+    for (u32 i = 0; i < m->layers_n; i++) {
+        const struct layer *l = &m->layers[i];
+        const float **norm = f->layers[i].norm;
+        norm[NORM_ATTENTION] = load_norm(carver, l->norm_attention, m->hidden, one);
+        norm[NORM_MLP] = load_norm(carver, l->norm_mlp, m->hidden, one);
+        norm[NORM_AFTER_ATTENTION] = load_norm(carver, l->norm_after_attention, m->hidden, one);
+        norm[NORM_AFTER_MLP] = load_norm(carver, l->norm_after_mlp, m->hidden, one);
+        norm[NORM_Q] = load_norm(carver, l->norm_q, m->head_dim, one);
+        norm[NORM_K] = load_norm(carver, l->norm_k, m->head_dim, one);
+    }
+    f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
+}
+
+/* --- memory -------------------------------------------------------------------------------------
+ */
+
+/* Keys or values of one layer. */
+static size_t kv_bytes(const struct forward *f)
+{
+    const struct model *m = f->model;
+    return (size_t)f->limits.pages * m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) *
+           element_bytes(f->kv_type);
+}
+
+static void layout_kv(struct forward *f, struct carve *c)
+{
+    for (u32 i = 0; i < f->model->layers_n; i++) {
+        struct kv_layer *kv = &f->layers[i].kv;
+        kv->type = f->kv_type;
+        kv->kv_heads = f->model->kv_heads;
+        kv->head_dim = f->model->head_dim;
+        kv->k = carve(c, kv_bytes(f));
+        kv->v = carve(c, kv_bytes(f));
+    }
+}
+
+/* What the device takes, in this order, each piece page-aligned. */
+enum {
+    PIECE_PACKED,
+    PIECE_NORMS,
+    PIECE_KV,
+    PIECE_ACTIVATIONS,
+    PIECE_SAMPLING,
+    PIECE_STACKS,
+    PIECES
+};
+
+static void layout_piece(struct cpu_device *c, u32 piece, struct carve *carver)
+{
+    struct forward *f = &c->forward;
+    if (piece == PIECE_PACKED)
+        c->packed_memory = carve(carver, packed_bytes(c));
+    else if (piece == PIECE_NORMS)
+        layout_norms(c, carver);
+    else if (piece == PIECE_KV)
+        layout_kv(f, carver);
+    else if (piece == PIECE_ACTIVATIONS)
+        forward_layout(f, carver);
+    else if (piece == PIECE_SAMPLING)
+        forward_layout_sampling(f, carver);
+    else
+        carve(carver, f->threads * POOL_STACK_BYTES);
+}
+
+static size_t piece_bytes(struct cpu_device *c, u32 piece)
+{
+    struct carve count = {0};
+    layout_piece(c, piece, &count);
+    return ROUND_UP(count.bytes, (size_t)4096);
+}
+
+static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
+{
+    struct cpu_device *c = cpu_of(d);
+    const struct forward *f = &c->forward;
+    const char *kv = f->kv_type == DTYPE_F16 ? "f16" : "f32";
+    (void)e;
+    plan_add(p, PLACE_FILE, d->model->file_bytes, "weights", "",
+             d->model->random ? "random, in memory" : "%u files, mapped", d->model->files_n);
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
+             c->set->name);
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "kv.pages",
+             "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv);
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "",
+             "tiles of %u tokens, steps of %u", f->tile, d->limits.step_tokens);
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_SAMPLING), "logits and sampling", "engine.slots",
+             "%u slots, %u rows of logits", d->limits.slots, f->head_rows);
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_STACKS), "worker stacks", "cpu.threads",
+             "%u threads", f->threads);
+    return ERR_OK;
+}
+
+/* --- device_ops ---------------------------------------------------------------------------------
+ */
+
+static enum err cpu_load(struct device *d, struct arena *host,
+                         void (*progress)(void *arg, size_t done, size_t total), void *arg,
+                         struct err_text *e)
+{
+    struct cpu_device *c = cpu_of(d);
+    u8 *memory = NULL;
+    for (u32 piece = 0; piece < PIECES; piece++) {
+        size_t bytes = piece_bytes(c, piece);
+        memory = arena_alloc(host, bytes, 4096);
+        if (!memory)
+            return arena_full(host, "the CPU backend", e);
+        if (piece == PIECE_PACKED || piece == PIECE_KV)
+            madvise(memory, bytes, MADV_HUGEPAGE); /* fewer TLB misses; a wish, not a need */
+        layout_piece(c, piece, &(struct carve){.base = memory});
+    }
+    TRY(pool_open(&c->pool, c->forward.threads, c->pin, memory, e)); /* stacks come last */
+    size_t total = 0;
+    for (u32 i = 0; i < c->n_matrices; i++)
+        total += weight_bytes(c->matrices[i].weight);
+    pool_start(&c->pool, load_job, c);
+    while (!pool_done(&c->pool, 50))
+        if (progress)
+            progress(arg, atomic_load(&c->loaded_bytes), total);
+    if (progress)
+        progress(arg, total, total);
+    return ERR_OK;
+}
+
+static void cpu_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+{
+    struct forward *f = &cpu_of(d)->forward;
+    ASSERT(slot < d->limits.slots);
+    struct sample_counts *s = &f->counts[slot];
+    memset(s->output, 0, d->model->vocab * sizeof *s->output);
+    memset(s->prompt, 0, d->model->vocab * sizeof *s->prompt);
+    for (u32 i = 0; i < n; i++)
+        s->prompt[prompt[i]] = 1;
+}
+
+/* A step that the engine should not have built is a bug, not an error. */
+static void check_step(const struct device *d, const struct step *s)
+{
+    u32 tokens = 0, samples = 0;
+    ASSERT(s->n_tokens <= d->limits.step_tokens);
+    for (u32 i = 0; i < s->n_rows; i++) {
+        const struct step_row *row = &s->rows[i];
+        ASSERT(row->first == tokens && row->n > 0 && row->n <= s->n_tokens - tokens);
+        ASSERT(row->slot < d->limits.slots && row->pos + row->n <= d->limits.context);
+        for (u32 p = row->pos / LIMIT_PAGE_TOKENS; p <= (row->pos + row->n - 1) / LIMIT_PAGE_TOKENS;
+             p++)
+            ASSERT(row->pages[p] < d->limits.pages);
+        tokens += row->n;
+        samples += row->sample;
+    }
+    ASSERT(tokens == s->n_tokens && samples <= d->limits.slots);
+    for (u32 i = 0; i < tokens; i++)
+        ASSERT(s->tokens[i] < d->model->vocab);
+}
+
+static enum err cpu_submit(struct device *d, const struct step *s, struct err_text *e)
+{
+    struct cpu_device *c = cpu_of(d);
+    (void)e;
+    check_step(d, s);
+    forward_begin(&c->forward, s);
+    pool_start(&c->pool, forward_run, &c->forward);
+    return ERR_OK;
+}
+
+static int cpu_poll(struct device *d, bool wait, const struct step_result **out, u32 *n,
+                    enum err *err, struct err_text *e)
+{
+    struct cpu_device *c = cpu_of(d);
+    (void)e;
+    *err = ERR_OK;
+    if (!pool_done(&c->pool, wait ? -1 : 0))
+        return 0;
+    *out = c->forward.results;
+    *n = c->forward.n_results;
+    return 1;
+}
+
+static int cpu_fd(struct device *d)
+{
+    return cpu_of(d)->pool.event;
+}
+
+static void cpu_describe(struct device *d, char *out, size_t cap)
+{
+    const struct cpu_device *c = cpu_of(d);
+    const struct forward *f = &c->forward;
+    char features[256];
+    kernels_describe_cpu(features, sizeof features);
+    snprintf(out, cap, "%s kernels (need %s), %u-bit activations, %s KV, %u threads%s; CPU: %s",
+             c->set->name, c->set->needs, f->linear->activation_bits,
+             f->kv_type == DTYPE_F16 ? "f16" : "f32", f->threads, c->pin ? ", pinned" : "",
+             features);
+}
+
+typedef u64 line __attribute__((vector_size(64), aligned(8), may_alias));
+
+static void read_lines(const u8 *p, size_t n)
+{
+    line sum[4] = {0};
+    for (size_t i = 0; i + 4 <= n; i += 4)
+        for (u32 j = 0; j < 4; j++)
+            sum[j] ^= *(const line *)(const void *)(p + (i + j) * sizeof(line));
+    sum[0] ^= sum[1] ^ sum[2] ^ sum[3];
+    u64 rest = sum[0][0] ^ sum[0][1] ^ sum[0][2] ^ sum[0][3] ^ sum[0][4] ^ sum[0][5] ^ sum[0][6] ^
+               sum[0][7];
+    __asm__ volatile("" ::"r"(rest)); /* somebody wants it */
+}
+
+static size_t stored_bytes(const struct matrix *x)
+{
+    return x->bytes ? x->bytes : weight_bytes(x->weight);
+}
+
+/* Reads every matrix once, from where the kernels read it. */
+static void read_job(void *arg, u32 worker)
+{
+    struct cpu_device *c = arg;
+    for (u32 i = 0; i < c->n_matrices; i++) {
+        const struct matrix *x = &c->matrices[i];
+        const u8 *p = x->bytes ? c->packed_memory + x->at : x->weight->data;
+        size_t lines = stored_bytes(x) / sizeof(line) / c->pool.n;
+        read_lines(p + lines * sizeof(line) * worker, lines);
+    }
+}
+
+static double cpu_read_bandwidth(struct device *d)
+{
+    struct cpu_device *c = cpu_of(d);
+    size_t bytes = 0;
+    for (u32 i = 0; i < c->n_matrices; i++)
+        bytes += stored_bytes(&c->matrices[i]);
+    struct clock clock = clock_system();
+    u64 best_ns = UINT64_MAX;
+    for (u32 i = 0; i < 3; i++) {
+        u64 start = clock_now_ns(&clock);
+        pool_start(&c->pool, read_job, c);
+        while (!pool_done(&c->pool, -1))
+            ;
+        u64 ns = clock_now_ns(&clock) - start;
+        best_ns = MIN(best_ns, MAX(ns, (u64)1));
+    }
+    return (double)bytes * 1e9 / (double)best_ns;
+}
+
+static void cpu_close(struct device *d)
+{
+    struct cpu_device *c = cpu_of(d);
+    if (c->pool.n)
+        pool_close(&c->pool);
+}
+
+static const struct device_ops cpu_ops = {
+    .name = "cpu",
+    .plan = cpu_plan,
+    .load = cpu_load,
+    .slot_begin = cpu_slot_begin,
+    .submit = cpu_submit,
+    .poll = cpu_poll,
+    .fd = cpu_fd,
+    .describe = cpu_describe,
+    .read_bandwidth = cpu_read_bandwidth,
+    .close = cpu_close,
+};
+
+enum err cpu_open(struct arena *keep, const struct model *model, const struct device_limits *limits,
+                  const struct cpu_options *options, struct device **out, struct err_text *e)
+{
+    u32 threads = options->threads ? options->threads : MIN(pool_cpus(), (u32)LIMIT_THREADS);
+    if (threads > LIMIT_THREADS)
+        return err_set(e, ERR_CONFIG, "cpu.threads is %u; at most %u are supported", threads,
+                       LIMIT_THREADS);
+    ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
+    struct cpu_device *c = arena_alloc(keep, sizeof *c, _Alignof(struct cpu_device));
+    struct forward_layer *layers = ARENA_NEW(keep, struct forward_layer, model->layers_n);
+    struct matrix *matrices = ARENA_NEW(keep, struct matrix, 2 + 7 * (size_t)model->layers_n);
+    if (!c || !layers || !matrices)
+        return arena_full(keep, "the CPU backend", e);
+    c->device = (struct device){.ops = &cpu_ops, .model = model, .limits = *limits};
+    c->set = options->set;
+    c->pin = options->pin;
+    c->matrices = matrices;
+    c->forward = (struct forward){
+        .model = model,
+        .linear = options->set->linear,
+        .vector = options->set->vector,
+        .pool = &c->pool,
+        .limits = *limits,
+        .kv_type = options->kv_type,
+        .threads = threads,
+        .tile = MIN((u32)FORWARD_TILE, limits->step_tokens),
+        .head_rows = MIN((u32)FORWARD_HEAD_ROWS, MIN(limits->slots, limits->step_tokens)),
+        .layers = layers,
+    };
+    list_matrices(c);
+    *out = &c->device;
+    return ERR_OK;
+}

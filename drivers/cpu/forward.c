@@ -1,0 +1,486 @@
+#include "drivers/cpu/forward.h"
+
+enum {
+    FEW_ROWS = 4
+}; /* up to so many rows each worker norms all of them: cheaper than a barrier */
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+void *carve(struct carve *c, size_t bytes)
+{
+    size_t at = c->bytes;
+    c->bytes += ROUND_UP(bytes, (size_t)64);
+    return c->base ? c->base + at : NULL;
+}
+
+static float *carve_rows(struct carve *c, u32 rows, u32 stride)
+{
+    return carve(c, (size_t)rows * stride * sizeof(float));
+}
+
+/* Floats between rows: whole cache lines, and never a power of two, which would put a column's
+ * rows into the same few sets of the cache. */
+static u32 stride_of(u32 n)
+{
+    return ROUND_UP(n, 16u) + 16;
+}
+
+static size_t act_bytes_max(const struct forward *f, u32 rows)
+{
+    const struct model *m = f->model;
+    size_t a = f->linear->act_bytes(rows, m->hidden);
+    size_t b = f->linear->act_bytes(rows, m->heads * m->head_dim);
+    size_t c = f->linear->act_bytes(rows, m->intermediate);
+    return MAX(MAX(a, b), c);
+}
+
+static size_t scratch_bytes_max(const struct forward *f)
+{
+    const struct model *m = f->model;
+    size_t a = f->linear->scratch_bytes(m->hidden);
+    size_t b = f->linear->scratch_bytes(m->heads * m->head_dim);
+    size_t c = f->linear->scratch_bytes(m->intermediate);
+    return MAX(MAX(a, b), c);
+}
+
+static void layout_step(struct forward *f, struct carve *c)
+{
+    u32 tokens = f->limits.step_tokens;
+    f->token_row = carve(c, tokens * sizeof *f->token_row);
+    f->want_index = carve(c, tokens * sizeof *f->want_index);
+    f->blocks = carve(c, tokens * sizeof *f->blocks);
+    f->wants = carve(c, tokens * sizeof *f->wants);
+    f->tiles = carve(c, CEIL_DIV(tokens, f->tile) * sizeof *f->tiles);
+    f->results = carve(c, f->limits.slots * sizeof *f->results);
+}
+
+void forward_layout(struct forward *f, struct carve *c)
+{
+    const struct model *m = f->model;
+    u32 rope_dims = 0;
+    for (u32 i = 0; i < ROPE_SETS; i++)
+        rope_dims = MAX(rope_dims, MAX(m->rope[i].dims, m->rope_long[i].dims));
+    f->x_stride = stride_of(m->hidden);
+    f->qkv_stride = stride_of((m->heads + 2 * m->kv_heads) * m->head_dim);
+    f->attention_stride = stride_of(m->heads * m->head_dim);
+    f->mlp_stride = stride_of(2 * m->intermediate);
+    f->rope_stride = ROUND_UP(rope_dims, 16u);
+    f->x = carve_rows(c, f->tile, f->x_stride);
+    f->y = carve_rows(c, f->tile, f->x_stride);
+    f->h = carve_rows(c, f->tile, f->x_stride);
+    f->qkv = carve_rows(c, f->tile, f->qkv_stride);
+    f->attention = carve_rows(c, f->tile, f->attention_stride);
+    f->mlp = carve_rows(c, f->tile, f->mlp_stride);
+    f->angles = carve_rows(c, f->tile, ROPE_SETS * f->rope_stride);
+    f->prepared = carve(c, act_bytes_max(f, f->tile));
+    layout_step(f, c);
+    struct forward_worker *workers = carve(c, f->threads * sizeof *workers);
+    for (u32 i = 0; i < f->threads; i++) {
+        struct forward_worker w = {0};
+        w.rows = carve_rows(c, FEW_ROWS, f->x_stride);
+        w.prepared = carve(c, act_bytes_max(f, FEW_ROWS));
+        w.scratch = carve(c, scratch_bytes_max(f));
+        u32 rows = ATTENTION_TOKENS * (m->heads / m->kv_heads);
+        w.attention = carve(c, attention_scratch_bytes(rows, m->head_dim));
+        if (workers)
+            workers[i] = w;
+    }
+    f->workers = workers;
+}
+
+void forward_layout_sampling(struct forward *f, struct carve *c)
+{
+    u32 vocab = f->model->vocab;
+    f->logits_stride = ROUND_UP(vocab, 16u);
+    f->logits = carve_rows(c, f->head_rows, f->logits_stride);
+    for (u32 i = 0; i < f->threads; i++) {
+        struct sample_scratch s;
+        s.z = carve(c, vocab * sizeof *s.z);
+        s.key = carve(c, vocab * sizeof *s.key);
+        s.index = carve(c, vocab * sizeof *s.index);
+        if (f->workers)
+            f->workers[i].sample = s;
+    }
+    struct sample_counts *counts = carve(c, f->limits.slots * sizeof *counts);
+    for (u32 i = 0; i < f->limits.slots; i++) {
+        struct sample_counts s;
+        s.output = carve(c, vocab * sizeof *s.output);
+        s.prompt = carve(c, vocab * sizeof *s.prompt);
+        if (counts)
+            counts[i] = s;
+    }
+    f->counts = counts;
+}
+
+/* --- cutting a step ----------------------------------------------------------------------------
+ */
+
+static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_index, u32 from,
+                          u32 to)
+{
+    const struct step_row *row = &f->step->rows[row_index];
+    u32 blocks = 0;
+    for (u32 t = from; t < to; blocks++) {
+        u32 pos = row->pos + (t - row->first);
+        u32 n = MIN(to - t, ATTENTION_TOKENS - pos % ATTENTION_TOKENS);
+        f->blocks[tile->block + tile->blocks++] = (struct forward_block){row_index, t, n};
+        t += n;
+    }
+    tile->one_block_per_row &= blocks <= 1;
+    for (u32 t = from; t < to; t++) {
+        bool sampled = row->sample && t + 1 == row->first + row->n;
+        f->token_row[t] = row_index;
+        if (!sampled && !row->logits)
+            continue;
+        u32 at = tile->want + tile->wants++;
+        f->wants[at] = (struct forward_want){row_index, t, NULL};
+        f->want_index[at] = t - tile->token;
+        if (sampled)
+            f->wants[at].result = &f->results[f->n_results++];
+    }
+}
+
+void forward_begin(struct forward *f, const struct step *step)
+{
+    f->step = step;
+    f->n_tiles = CEIL_DIV(step->n_tokens, f->tile);
+    f->n_results = 0;
+    u32 row = 0, block = 0, want = 0;
+    for (u32 i = 0; i < f->n_tiles; i++) {
+        struct forward_tile *tile = &f->tiles[i];
+        u32 from = i * f->tile, to = MIN(from + f->tile, step->n_tokens);
+        *tile = (struct forward_tile){from, to - from, block, 0, want, 0, true};
+        while (from < to) { /* rows lie one behind the other in step.tokens */
+            const struct step_row *r = &step->rows[row];
+            u32 end = MIN(r->first + r->n, to);
+            cut_row_piece(f, tile, row, from, end);
+            row += end == r->first + r->n;
+            from = end;
+        }
+        block += tile->blocks;
+        want += tile->wants;
+    }
+}
+
+/* --- the pass: everything below runs in the workers ---------------------------------------------
+ */
+
+/* One worker at work on one tile. */
+struct pass {
+    struct forward *f;
+    struct forward_worker *mine;
+    const struct forward_tile *tile;
+    u32 id;
+};
+
+struct range {
+    u32 from, to;
+};
+
+/* This worker's share of n things, in units of `unit`. */
+static struct range share(const struct pass *p, u32 n, u32 unit)
+{
+    u64 units = CEIL_DIV(n, unit), threads = p->f->threads;
+    u32 from = (u32)(units * p->id / threads), to = (u32)(units * (p->id + 1) / threads);
+    return (struct range){MIN(from * unit, n), MIN(to * unit, n)};
+}
+
+static void barrier(const struct pass *p)
+{
+    pool_barrier(p->f->pool);
+}
+
+/* Input rows of one or more matrices. A few rows are normed and prepared by every worker for
+ * itself; many are shared out, with barriers. */
+struct input {
+    struct activations a;
+    const struct packed *ready_for;
+    bool few;
+};
+
+static struct range own_rows(const struct pass *p, const struct input *in)
+{
+    return in->few ? (struct range){0, in->a.m} : share(p, in->a.m, 1);
+}
+
+/* m rows of k floats, normed by `norm` (NULL: as they are; else row i of the result is x's row
+ * index[i], or i). */
+static struct input input_rows(const struct pass *p, const float *x, u32 stride, u32 m, u32 k,
+                               const float *norm, const u32 *index)
+{
+    struct forward *f = p->f;
+    struct input in = {.a = {.x = x, .m = m, .k = k, .x_stride = stride}, .few = m <= FEW_ROWS};
+    in.a.prepared = in.few ? p->mine->prepared : f->prepared;
+    if (!norm)
+        return in;
+    struct range r = own_rows(p, &in);
+    float *h = in.few ? p->mine->rows : f->h;
+    for (u32 i = r.from; i < r.to; i++)
+        f->vector->rmsnorm(h + (size_t)i * f->x_stride, x + (size_t)(index ? index[i] : i) * stride,
+                           norm, k, f->model->norm_eps);
+    in.a.x = h;
+    in.a.x_stride = f->x_stride;
+    return in;
+}
+
+/* Prepares the rows for w, unless they already are. */
+static void make_ready(const struct pass *p, struct input *in, const struct packed *w)
+{
+    const struct linear_ops *linear = p->f->linear;
+    if (in->ready_for && linear->act_shared(in->ready_for, w))
+        return;
+    if (!in->few && in->ready_for)
+        barrier(p); /* others may still read what is prepared now */
+    struct range r = own_rows(p, in);
+    linear->act_prepare(&in->a, w, r.from, r.to);
+    in->ready_for = w;
+    if (!in->few)
+        barrier(p);
+}
+
+/* This worker's columns of y = W x: returned. */
+static struct range multiply(const struct pass *p, const struct packed *w, struct input *in,
+                             float *y, u32 y_stride)
+{
+    struct range r = share(p, w->w->n, p->f->linear->tile_n);
+    make_ready(p, in, w);
+    if (r.from < r.to)
+        p->f->linear->matmul(w, &in->a, y, y_stride, r.from, r.to, p->mine->scratch);
+    return r;
+}
+
+/* Several matrices of the same input, their outputs side by side in y, shared out as one. */
+static void multiply_group(const struct pass *p, const struct packed *w, u32 count,
+                           struct input *in, float *y, u32 y_stride)
+{
+    u32 unit = p->f->linear->tile_n, units = 0, done = 0;
+    for (u32 i = 0; i < count; i++)
+        units += CEIL_DIV(w[i].w->n, unit);
+    struct range r = share(p, units, 1);
+    for (u32 i = 0; i < count; i++) {
+        u32 n = CEIL_DIV(w[i].w->n, unit);
+        u32 from = MAX(r.from, done), to = MIN(r.to, done + n);
+        if (from < to || !in->few)
+            make_ready(p, in, &w[i]);
+        if (from < to)
+            p->f->linear->matmul(&w[i], &in->a, y, y_stride, (from - done) * unit,
+                                 MIN((to - done) * unit, w[i].w->n), p->mine->scratch);
+        done += n;
+        y += w[i].w->n;
+    }
+}
+
+/* x += W in, through a norm where the family has one after the block. Ends with a barrier. */
+static void add_product(const struct pass *p, const struct packed *w, struct input *in,
+                        const float *norm_after)
+{
+    struct forward *f = p->f;
+    struct range r = multiply(p, w, in, f->y, f->x_stride);
+    if (!norm_after) {
+        for (u32 i = 0; i < in->a.m; i++) {
+            size_t at = (size_t)i * f->x_stride + r.from;
+            f->vector->add(f->x + at, f->y + at, r.to - r.from);
+        }
+        barrier(p);
+        return;
+    }
+    barrier(p);
+    r = share(p, in->a.m, 1);
+    for (u32 i = r.from; i < r.to; i++) {
+        float *y = f->y + (size_t)i * f->x_stride;
+        f->vector->rmsnorm(y, y, norm_after, f->model->hidden, f->model->norm_eps);
+        f->vector->add(f->x + (size_t)i * f->x_stride, y, f->model->hidden);
+    }
+    barrier(p);
+}
+
+static void embed(const struct pass *p)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    struct range r = share(p, p->tile->n, 1);
+    for (u32 i = r.from; i < r.to; i++) {
+        u32 token = p->tile->token + i;
+        const struct step_row *row = &f->step->rows[f->token_row[token]];
+        float *x = f->x + (size_t)i * f->x_stride;
+        f->linear->row(&f->embed, f->step->tokens[token], x);
+        if (m->embed_scale != 1)
+            f->vector->scale(x, m->embed_scale, m->hidden);
+        const struct rope *rope = row->rope_long ? m->rope_long : m->rope;
+        for (u32 set = 0; set < ROPE_SETS; set++)
+            if (rope[set].dims)
+                vector_rope_table(f->angles + ((size_t)i * ROPE_SETS + set) * f->rope_stride,
+                                  rope[set].freq, rope[set].dims, row->pos + token - row->first,
+                                  rope[set].scale);
+    }
+    barrier(p);
+}
+
+static void norm_heads(const struct forward *f, float *x, const float *norm, u32 heads)
+{
+    u32 dim = f->model->head_dim;
+    for (u32 h = 0; norm && h < heads; h++)
+        f->vector->rmsnorm(x + h * dim, x + h * dim, norm, dim, f->model->norm_eps);
+}
+
+/* Norms and rotates the queries and the key of one KV head for a block's tokens, and stores key and
+ * value in the pages. */
+static void store_block(const struct pass *p, u32 layer, const struct forward_block *b, u32 kv_head)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    const struct forward_layer *l = &f->layers[layer];
+    const struct step_row *row = &f->step->rows[b->row];
+    u32 dim = m->head_dim, group = m->heads / m->kv_heads, set = m->layers[layer].rope;
+    u32 dims = set == ROPE_SETS ? 0 : (row->rope_long ? m->rope_long : m->rope)[set].dims;
+    for (u32 t = b->token; t < b->token + b->n; t++) {
+        u32 at = t - p->tile->token, pos = row->pos + t - row->first;
+        float *q = f->qkv + (size_t)at * f->qkv_stride + kv_head * group * dim;
+        float *k = f->qkv + (size_t)at * f->qkv_stride + (m->heads + kv_head) * dim;
+        float *v = k + m->kv_heads * dim;
+        norm_heads(f, q, l->norm[NORM_Q], group);
+        norm_heads(f, k, l->norm[NORM_K], 1);
+        if (dims) {
+            const float *cs = f->angles + ((size_t)at * ROPE_SETS + set) * f->rope_stride;
+            f->vector->rope(q, cs, dims, dim, group);
+            f->vector->rope(k, cs, dims, dim, 1);
+        }
+        f->vector->kv_write(&l->kv, k, v, row->pages[pos / LIMIT_PAGE_TOKENS],
+                            pos % LIMIT_PAGE_TOKENS, kv_head);
+    }
+}
+
+static void attend_block(const struct pass *p, u32 layer, const struct forward_block *b,
+                         u32 kv_head)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    const struct step_row *row = &f->step->rows[b->row];
+    u32 at = b->token - p->tile->token;
+    f->vector->attention(
+        &(struct attention_args){
+            .q = f->qkv + (size_t)at * f->qkv_stride,
+            .q_stride = f->qkv_stride,
+            .out = f->attention + (size_t)at * f->attention_stride,
+            .out_stride = f->attention_stride,
+            .kv = &f->layers[layer].kv,
+            .pages = row->pages,
+            .pos = row->pos + b->token - row->first,
+            .tokens = b->n,
+            .window = m->layers[layer].window,
+            .group = m->heads / m->kv_heads,
+            .scale = m->attention_scale,
+            .softcap = m->attention_softcap,
+        },
+        kv_head, p->mine->attention);
+}
+
+/* The same worker stores and attends one (block, KV head), so that only keys of other blocks of
+ * the same sequence need a barrier in between. */
+static void attend(const struct pass *p, u32 layer)
+{
+    const struct forward *f = p->f;
+    u32 kv_heads = f->model->kv_heads, items = p->tile->blocks * kv_heads;
+    const struct forward_block *blocks = f->blocks + p->tile->block;
+    for (u32 i = p->id; i < items; i += f->threads)
+        store_block(p, layer, &blocks[i / kv_heads], i % kv_heads);
+    if (!p->tile->one_block_per_row)
+        barrier(p);
+    for (u32 i = p->id; i < items; i += f->threads)
+        attend_block(p, layer, &blocks[i / kv_heads], i % kv_heads);
+    barrier(p);
+}
+
+/* gate = act(gate) * up over this worker's columns. */
+static void gate(const struct pass *p, struct range r)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    for (u32 i = 0; i < p->tile->n; i++) {
+        float *row = f->mlp + (size_t)i * f->mlp_stride;
+        f->vector->gate(row + r.from, row + m->intermediate + r.from, r.to - r.from, m->activation);
+    }
+}
+
+static void mlp(const struct pass *p, const struct forward_layer *l)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    u32 n = p->tile->n, inter = m->intermediate;
+    struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_MLP], NULL);
+    if (m->n_gate_up == 2) { /* the same columns of both: no barrier before the gate */
+        multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride);
+        gate(p, multiply(p, &l->gate_up[1], &in, f->mlp + inter, f->mlp_stride));
+    } else {
+        multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride);
+        barrier(p);
+        gate(p, share(p, inter, 64));
+    }
+    barrier(p);
+    in = input_rows(p, f->mlp, f->mlp_stride, n, inter, NULL, NULL);
+    add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP]);
+}
+
+static void layer_pass(const struct pass *p, u32 layer)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    const struct forward_layer *l = &f->layers[layer];
+    u32 n = p->tile->n;
+    struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
+    multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
+    barrier(p);
+    attend(p, layer);
+    in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
+    add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);
+    mlp(p, l);
+}
+
+/* Hands a token's logits over and samples the next token. */
+static void deliver(const struct pass *p, const struct forward_want *want, const float *logits)
+{
+    struct forward *f = p->f;
+    const struct step_row *row = &f->step->rows[want->row];
+    u32 vocab = f->model->vocab;
+    if (row->logits)
+        memcpy(row->logits + (size_t)(want->token - row->first) * vocab, logits,
+               vocab * sizeof *logits);
+    if (!want->result)
+        return;
+    struct sample_counts *counts = &f->counts[row->slot];
+    *want->result = (struct step_result){.slot = row->slot};
+    sample_token(row->sampling, logits, vocab, row->pos + row->n - 1, row->outputs, counts,
+                 &p->mine->sample, want->result);
+    sample_count(counts, want->result->token);
+}
+
+static void head(const struct pass *p)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    for (u32 done = 0; done < p->tile->wants; done += f->head_rows) {
+        u32 first = p->tile->want + done, n = MIN(f->head_rows, p->tile->wants - done);
+        struct input in =
+            input_rows(p, f->x, f->x_stride, n, m->hidden, f->norm_final, f->want_index + first);
+        struct range r = multiply(p, f->head, &in, f->logits, f->logits_stride);
+        for (u32 i = 0; m->logit_softcap > 0 && i < n; i++)
+            f->vector->softcap(f->logits + (size_t)i * f->logits_stride + r.from, r.to - r.from,
+                               m->logit_softcap);
+        barrier(p);
+        for (u32 i = p->id; i < n; i += f->threads)
+            deliver(p, &f->wants[first + i], f->logits + (size_t)i * f->logits_stride);
+        barrier(p);
+    }
+}
+
+void forward_run(void *arg, u32 worker)
+{
+    struct forward *f = arg;
+    for (u32 t = 0; t < f->n_tiles; t++) {
+        struct pass p = {f, &f->workers[worker], &f->tiles[t], worker};
+        embed(&p);
+        for (u32 l = 0; l < f->model->layers_n; l++)
+            layer_pass(&p, l);
+        head(&p);
+    }
+}

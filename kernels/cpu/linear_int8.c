@@ -1,0 +1,341 @@
+/* Quantised matrices with int8 activations, one source for every instruction set (simd.h). Blocks
+ * are summed in integers, exactly, so all int8 sets give the same bits:
+ *
+ *     acc = fma(float(sum q x - zero * sum x), scale * x_scale, acc)
+ *
+ * Activations are kept as a row of pitch(k) bytes: k signed bytes, then for each block its scale
+ * (f32) and minus the sum of its bytes (i32). For 4-bit weights each eight bytes are stored in the
+ * order 0 2 4 6 1 3 5 7, because masking a word of eight fields gives the even ones and then the
+ * odd ones.
+ */
+#include "kernels/cpu/simd.h"
+
+#if defined(SET_AVX2) && defined(__AVX2__)
+#define LINEAR_OPS linear_avx2_int8
+#elif defined(SET_AVX_VNNI) && defined(__AVXVNNI__)
+#define LINEAR_OPS linear_avx_vnni
+#elif defined(SET_AVX512_VNNI) && defined(__AVX512VNNI__)
+#define LINEAR_OPS linear_avx512_vnni
+#endif
+
+#ifdef LINEAR_OPS /* empty on other architectures */
+
+#include "kernels/cpu/linear_frame.h"
+#include "kernels/cpu/linear_plain.h"
+
+#include <math.h>
+
+/* --- activations --------------------------------------------------------------------------- */
+
+static size_t bytes_pitch(u32 k)
+{
+    return ROUND_UP((size_t)k, 64);
+}
+
+/* A block has at least UNIT_K features. */
+static size_t pitch(u32 k)
+{
+    return bytes_pitch(k) + ROUND_UP((size_t)CEIL_DIV(k, UNIT_K) * 8, 64);
+}
+
+struct act_row {
+    i8 *q;
+    float *scale;
+    i32 *minus_sum;
+};
+
+static inline struct act_row act_row(const struct activations *a, const struct packed *p, u32 i)
+{
+    u8 *row = (u8 *)a->prepared + i * pitch(a->k), *after = row + bytes_pitch(a->k);
+    return (struct act_row){(i8 *)row, (float *)(void *)after,
+                            (i32 *)(void *)after + CEIL_DIV(p->k, p->block)};
+}
+
+static size_t act_bytes(u32 m, u32 k)
+{
+    return m * pitch(k);
+}
+
+/* The bits of absmax, as an integer: orders like the float and lets NaN through. */
+static u32 absmax_bits(const float *x, u32 n)
+{
+    u32 most = 0;
+    for (u32 i = 0; i < n; i++)
+        most = MAX(most, half_to_bits(x[i]) & 0x7fffffff);
+    return most;
+}
+
+/* Rounds n (a multiple of 8, at most ACT_BLOCK) values; adding 1.5 * 2^23 leaves the integer
+ * nearest to |x| < 2^22, ties to even, in the low bits. Returns their sum. */
+static i32 quantize(const float *x, u32 n, float inverse, bool interleave, i8 *out)
+{
+    i8 q[ACT_BLOCK];
+    i32 sum = 0;
+    for (u32 i = 0; i < n; i++) {
+        u32 bits = half_to_bits(x[i] * inverse + 12582912.0f) - 0x4b400000u;
+        q[i] = (i8)bits;
+        sum += (i8)bits;
+    }
+    if (!interleave) {
+        memcpy(out, q, n);
+        return sum;
+    }
+    for (u32 i = 0; i < n; i += 8) {
+        typedef i8 bytes8 __attribute__((vector_size(8)));
+        bytes8 v;
+        memcpy(&v, q + i, 8);
+        v = __builtin_shuffle(v, (bytes8){0, 2, 4, 6, 1, 3, 5, 7});
+        memcpy(out + i, &v, 8);
+    }
+    return sum;
+}
+
+static void prepare_row(const struct activations *a, const struct packed *p, u32 i)
+{
+    const float *x = a->x + (size_t)i * a->x_stride;
+    struct act_row row = act_row(a, p, i);
+    u32 whole = p->w->int8_activations ? absmax_bits(x, a->k) : 0;
+    for (u32 k0 = 0, b = 0; k0 < p->k; k0 += p->block, b++) {
+        u32 n = MIN(p->block, p->k - k0), stored = MIN(n, a->k - k0);
+        float part[ACT_BLOCK] = {0};
+        if (p->order)
+            for (u32 j = 0; j < stored; j++)
+                part[j] = x[p->order[k0 + j]];
+        else
+            memcpy(part, x + k0, stored * sizeof(float));
+        float most = half_from_bits(p->w->int8_activations ? whole : absmax_bits(part, n));
+        row.scale[b] = most / 127;
+        row.minus_sum[b] =
+            -quantize(part, n, most > 0 ? 127 / most : 0, p->w->bits == 4, row.q + k0);
+    }
+    memset(row.q + p->k, 0, bytes_pitch(a->k) - p->k);
+}
+
+static void act_prepare(struct activations *a, const struct packed *w, u32 m0, u32 m1)
+{
+    if (w->w->kind == WEIGHT_PLAIN)
+        return;
+    for (u32 i = m0; i < m1; i++)
+        prepare_row(a, w, i);
+}
+
+static bool act_shared(const struct packed *p, const struct packed *w)
+{
+    if (w->w->kind == WEIGHT_PLAIN)
+        return true;
+    return p->w->kind != WEIGHT_PLAIN && p->w->bits == w->w->bits && p->block == w->block &&
+           p->w->int8_activations == w->w->int8_activations && linear_same_order(p, w);
+}
+
+/* --- blocks -------------------------------------------------------------------------------- */
+
+/* Rows and vectors of features that a kernel keeps in registers. */
+enum {
+    FEW = 4,
+    FEW_VECTORS = VW == 8 ? 2 : 4, /* AVX2 has 16 registers, the others 32 */
+    MANY = VW == 8 ? 4 : 8,
+    MANY_VECTORS = 2,
+    PREFETCH_BYTES = 2048
+};
+
+struct rows {
+    const i8 *q[MANY];
+    float scale[MANY];
+    i32 minus_sum[MANY];
+};
+
+static inline struct rows take_rows(const struct packed *p, const struct activations *a,
+                                    const struct block *b, u32 i, u32 rows)
+{
+    struct rows r = {0};
+    for (u32 j = 0; j < rows; j++) {
+        struct act_row row = act_row(a, p, b->i0 + i + j);
+        r.q[j] = row.q + b->k0;
+        r.scale[j] = row.scale[b->index];
+        r.minus_sum[j] = row.minus_sum[b->index];
+    }
+    return r;
+}
+
+static inline vi four(const i8 *q)
+{
+    i32 x;
+    memcpy(&x, q, 4);
+    return vi_set1(x);
+}
+
+static inline vi zero_lanes(const struct block *b, u32 c)
+{
+    vi z = vi_load_u8(b->zero + c);
+    return DOT_SIGNED && b->bits == 8 ? vi_sub(z, vi_set1(128)) : z;
+}
+
+static inline vi word_lanes(const u8 *at, u32 bits)
+{
+    vi word = vi_load(at);
+    return DOT_SIGNED && bits == 8 ? vi_xor(word, vi_set1((i32)0x80808080u)) : word;
+}
+
+static inline void add_block(float *acc, vi dot, const float *scale, float x_scale)
+{
+    vf s = v_mul(v_load(scale), v_set1(x_scale));
+    v_store(acc, v_fma(vi_to_f(dot), s, v_load(acc)));
+}
+
+/* `rows` rows by `vectors` vectors of features from column c, straight from the packed words. */
+INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 bits,
+                      float *acc, u32 c)
+{
+    vi dot[FEW][FEW_VECTORS];
+    for (u32 i = 0; i < rows; i++)
+        for (u32 v = 0; v < vectors; v++)
+            dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
+    const u8 *at = b->words + (size_t)c * 4;
+    vi nibbles = vi_set1(0x0f0f0f0f);
+    for (u32 k = 0; k < b->k; k += 32 / bits, at += b->row) {
+        for (u32 v = 0; v < vectors; v++)
+            __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);
+        for (u32 v = 0; v < vectors; v++) {
+            vi w = word_lanes(at + (size_t)v * VW * 4, bits);
+            vi low = bits == 4 ? vi_and(w, nibbles) : w;
+            vi high = bits == 4 ? vi_and(vi_srl(w, 4), nibbles) : w;
+            for (u32 i = 0; i < rows; i++) {
+                dot[i][v] = vi_dot(dot[i][v], low, four(r->q[i] + k), bits);
+                if (bits == 4)
+                    dot[i][v] = vi_dot(dot[i][v], high, four(r->q[i] + k + 4), bits);
+            }
+        }
+    }
+    for (u32 i = 0; i < rows; i++)
+        for (u32 v = 0; v < vectors; v++)
+            add_block(acc + (size_t)i * TILE_N + c + v * VW, dot[i][v], b->scale + c + v * VW,
+                      r->scale[i]);
+}
+
+INLINE void few_rows(const struct packed *p, const struct activations *a, const struct block *b,
+                     u32 rows)
+{
+    struct rows r = take_rows(p, a, b, 0, rows);
+    for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
+        if (b->bits == 4)
+            dot_words(b, &r, rows, FEW_VECTORS, 4, b->acc, c);
+        else
+            dot_words(b, &r, rows, FEW_VECTORS, 8, b->acc, c);
+}
+
+/* `rows` rows by MANY_VECTORS vectors from column c; w: rows of TILE_N words of four bytes. */
+INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, const u8 *w,
+                      size_t w_row, float *acc, u32 c)
+{
+    vi dot[MANY][MANY_VECTORS];
+    for (u32 i = 0; i < rows; i++)
+        for (u32 v = 0; v < MANY_VECTORS; v++)
+            dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
+    w += (size_t)c * 4;
+    for (u32 k = 0; k < b->k; k += 4, w += w_row) {
+        vi lanes[MANY_VECTORS];
+        for (u32 v = 0; v < MANY_VECTORS; v++)
+            lanes[v] = vi_load(w + (size_t)v * VW * 4);
+        for (u32 i = 0; i < rows; i++) {
+            vi x = four(r->q[i] + k);
+            for (u32 v = 0; v < MANY_VECTORS; v++)
+                dot[i][v] = vi_dot(dot[i][v], lanes[v], x, 8);
+        }
+    }
+    for (u32 i = 0; i < rows; i++)
+        for (u32 v = 0; v < MANY_VECTORS; v++)
+            add_block(acc + (size_t)i * TILE_N + c + v * VW, dot[i][v], b->scale + c + v * VW,
+                      r->scale[i]);
+}
+
+INLINE void many_rows(const struct packed *p, const struct activations *a, const struct block *b,
+                      u32 i, u32 rows, const u8 *w, size_t w_row)
+{
+    struct rows r = take_rows(p, a, b, i, rows);
+    for (u32 c = 0; c < TILE_N; c += MANY_VECTORS * VW)
+        dot_bytes(b, &r, rows, w, w_row, b->acc + (size_t)i * TILE_N, c);
+}
+
+/* Fields become bytes, in the order of the activations: [k / 4][TILE_N] words. */
+static void unpack(const struct block *b, u32 *out)
+{
+    vi nibbles = vi_set1(0x0f0f0f0f);
+    const u8 *at = b->words;
+    for (u32 k = 0; k < b->k; k += 32 / b->bits, at += b->row)
+        if (b->bits == 4) {
+            for (u32 c = 0; c < TILE_N; c += VW) {
+                vi w = vi_load(at + (size_t)c * 4);
+                vi_store(out + c, vi_and(w, nibbles));
+                vi_store(out + TILE_N + c, vi_and(vi_srl(w, 4), nibbles));
+            }
+            out += 2 * TILE_N;
+        } else {
+            for (u32 c = 0; c < TILE_N; c += VW)
+                vi_store(out + c, word_lanes(at + (size_t)c * 4, 8));
+            out += TILE_N;
+        }
+}
+
+static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    switch (b->rows) {
+    case 1:
+        few_rows(p, a, b, 1);
+        return;
+    case 2:
+        few_rows(p, a, b, 2);
+        return;
+    case 3:
+        few_rows(p, a, b, 3);
+        return;
+    case 4:
+        few_rows(p, a, b, 4);
+        return;
+    }
+    const u8 *w = b->words;
+    size_t w_row = b->row;
+    if (b->bits == 4 || DOT_SIGNED) {
+        unpack(b, b->buffer);
+        w = b->buffer;
+        w_row = TILE_N * 4;
+    }
+    u32 i = 0;
+    for (; i + MANY <= b->rows; i += MANY)
+        many_rows(p, a, b, i, MANY, w, w_row);
+    for (; i + 2 <= b->rows; i += 2)
+        many_rows(p, a, b, i, 2, w, w_row);
+    for (; i < b->rows; i++)
+        many_rows(p, a, b, i, 1, w, w_row);
+}
+
+/* --- the set ------------------------------------------------------------------------------- */
+
+static size_t scratch_bytes(u32 k)
+{
+    (void)k;
+    return sizeof(struct frame_scratch) + ACT_BLOCK * TILE_N;
+}
+
+static void matmul(const struct packed *w, const struct activations *a, float *y, u32 y_stride,
+                   u32 n0, u32 n1, void *scratch)
+{
+    if (w->w->kind == WEIGHT_PLAIN)
+        plain_matmul(w, a, y, y_stride, n0, n1);
+    else
+        frame_matmul(w, a, y, y_stride, n0, n1, scratch);
+}
+
+const struct linear_ops LINEAR_OPS = {
+    .activation_bits = 8,
+    .tile_n = TILE_N,
+    .pack_bytes = linear_pack_bytes,
+    .pack = linear_pack,
+    .act_bytes = act_bytes,
+    .act_prepare = act_prepare,
+    .act_shared = act_shared,
+    .scratch_bytes = scratch_bytes,
+    .matmul = matmul,
+    .row = linear_row,
+};
+
+#endif

@@ -1,0 +1,115 @@
+/* Plain f32, f16 and bf16 matrices in place, for every SIMD set: rows of the matrix times rows of
+ * f32 activations. Each output is 16 partial sums (k modulo 16), folded in halves, on every
+ * instruction set alike.
+ */
+#ifndef ZIGCUDA_LINEAR_PLAIN_H
+#define ZIGCUDA_LINEAR_PLAIN_H
+
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/stored.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum {
+    PLAIN_LANES = 16,
+    PLAIN_VECTORS = PLAIN_LANES / VW,
+    PLAIN_ONE = 4,                           /* outputs at once for one row of activations */
+    PLAIN_MANY = PLAIN_VECTORS == 1 ? 4 : 2, /* outputs, and rows of activations, at once */
+    PLAIN_CHUNK = 64                         /* rows of activations that stay in L2 */
+};
+
+INLINE vf plain_load(const u8 *p, size_t i, enum dtype type)
+{
+    return type == DTYPE_F16    ? v_load_f16(p + i * 2)
+           : type == DTYPE_BF16 ? v_load_bf16(p + i * 2)
+                                : v_load((const float *)(const void *)(p + i * 4));
+}
+
+static inline float plain_fold(const vf *acc)
+{
+    float t[PLAIN_LANES];
+    for (u32 v = 0; v < PLAIN_VECTORS; v++)
+        v_store(t + v * VW, acc[v]);
+    for (u32 half = PLAIN_LANES / 2; half; half /= 2)
+        for (u32 i = 0; i < half; i++)
+            t[i] += t[i + half];
+    return t[0];
+}
+
+struct plain {
+    const struct weight *w;
+    const float *x;
+    u32 x_stride;
+    float *y;
+    u32 y_stride;
+};
+
+/* Outputs [n, n + ns) of rows [m, m + ms). */
+INLINE void plain_tile(const struct plain *p, u32 n, u32 ns, u32 m, u32 ms, enum dtype type)
+{
+    u32 k = p->w->k, whole = k / PLAIN_LANES * PLAIN_LANES, size = type == DTYPE_F32 ? 4 : 2;
+    const u8 *w = (const u8 *)p->w->data + (size_t)n * k * size;
+    const float *x = p->x + (size_t)m * p->x_stride;
+    vf acc[PLAIN_MANY > PLAIN_ONE ? PLAIN_MANY : PLAIN_ONE][PLAIN_MANY][PLAIN_VECTORS];
+    for (u32 j = 0; j < ns; j++)
+        for (u32 i = 0; i < ms; i++)
+            for (u32 v = 0; v < PLAIN_VECTORS; v++)
+                acc[j][i][v] = v_zero();
+    for (u32 at = 0; at < whole; at += PLAIN_LANES)
+        for (u32 v = 0; v < PLAIN_VECTORS; v++)
+            for (u32 j = 0; j < ns; j++) {
+                vf wv = plain_load(w + (size_t)j * k * size, at + v * VW, type);
+                for (u32 i = 0; i < ms; i++)
+                    acc[j][i][v] =
+                        v_fma(wv, v_load(x + (size_t)i * p->x_stride + at + v * VW), acc[j][i][v]);
+            }
+    for (u32 j = 0; j < ns; j++)
+        for (u32 i = 0; i < ms; i++) {
+            float wt[PLAIN_LANES] = {0}, xt[PLAIN_LANES] = {0};
+            for (u32 at = whole; at < k; at++) {
+                wt[at - whole] = half_load(w, type, (size_t)j * k + at);
+                xt[at - whole] = x[(size_t)i * p->x_stride + at];
+            }
+            for (u32 v = 0; v < PLAIN_VECTORS && whole < k; v++)
+                acc[j][i][v] = v_fma(v_load(wt + v * VW), v_load(xt + v * VW), acc[j][i][v]);
+            p->y[(size_t)(m + i) * p->y_stride + n + j] =
+                plain_fold(acc[j][i]) + stored_bias(p->w, n + j);
+        }
+}
+
+/* Rows [m0, m1). */
+INLINE void plain_rows(const struct plain *p, u32 n0, u32 n1, u32 m0, u32 m1, enum dtype type)
+{
+    u32 n = n0;
+    if (m1 - m0 == 1)
+        for (; n + PLAIN_ONE <= n1; n += PLAIN_ONE)
+            plain_tile(p, n, PLAIN_ONE, m0, 1, type);
+    for (; n + PLAIN_MANY <= n1; n += PLAIN_MANY) {
+        u32 m = m0;
+        for (; m + PLAIN_MANY <= m1; m += PLAIN_MANY)
+            plain_tile(p, n, PLAIN_MANY, m, PLAIN_MANY, type);
+        for (; m < m1; m++)
+            plain_tile(p, n, PLAIN_MANY, m, 1, type);
+    }
+    for (; n < n1; n++)
+        for (u32 m = m0; m < m1; m++)
+            plain_tile(p, n, 1, m, 1, type);
+}
+
+static void plain_matmul(const struct packed *w, const struct activations *a, float *y,
+                         u32 y_stride, u32 n0, u32 n1)
+{
+    struct plain p = {w->w, a->x, a->x_stride, y, y_stride};
+    for (u32 m0 = 0; m0 < a->m; m0 += PLAIN_CHUNK) {
+        u32 m1 = MIN(m0 + PLAIN_CHUNK, a->m);
+        if (w->w->type == DTYPE_F16)
+            plain_rows(&p, n0, n1, m0, m1, DTYPE_F16);
+        else if (w->w->type == DTYPE_BF16)
+            plain_rows(&p, n0, n1, m0, m1, DTYPE_BF16);
+        else
+            plain_rows(&p, n0, n1, m0, m1, DTYPE_F32);
+    }
+}
+
+#endif

@@ -1,0 +1,153 @@
+#include "kernels/cpu/vector.h"
+
+#include <math.h>
+
+void vector_rope_table(float *cs, const float *freq, u32 dims, u32 pos, float scale)
+{
+    for (u32 i = 0; i < dims / 2; i++) {
+        float angle = (float)pos * freq[i]; /* rounded to f32 as the reference models do */
+        cs[i] = cosf(angle) * scale;
+        cs[dims / 2 + i] = sinf(angle) * scale;
+    }
+}
+
+static void rmsnorm(float *y, const float *x, const float *w, u32 n, float eps)
+{
+    double sum = 0;
+    for (u32 i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    float inverse = 1 / sqrtf((float)(sum / n) + eps);
+    for (u32 i = 0; i < n; i++)
+        y[i] = x[i] * inverse * w[i];
+}
+
+static void add(float *y, const float *x, u32 n)
+{
+    for (u32 i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void scale(float *y, float factor, u32 n)
+{
+    for (u32 i = 0; i < n; i++)
+        y[i] *= factor;
+}
+
+static void rope(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads)
+{
+    u32 half = dims / 2;
+    for (u32 h = 0; h < heads; h++, x += head_dim) {
+        for (u32 i = 0; i < half; i++) {
+            float a = x[i], b = x[half + i];
+            x[i] = a * cs[i] - b * cs[half + i];
+            x[half + i] = b * cs[i] + a * cs[half + i];
+        }
+    }
+}
+
+static void kv_store(const struct kv_layer *kv, void *base, size_t at, float x)
+{
+    if (kv->type == DTYPE_F16)
+        ((_Float16 *)base)[at] = (_Float16)fminf(fmaxf(x, -65504.0f), 65504.0f);
+    else
+        ((float *)base)[at] = x;
+}
+
+static float kv_load(const struct kv_layer *kv, const void *base, size_t at)
+{
+    return kv->type == DTYPE_F16 ? (float)((const _Float16 *)base)[at] : ((const float *)base)[at];
+}
+
+/* First element of a head in a page. */
+static size_t kv_head_at(const struct kv_layer *kv, u32 page, u32 kv_head)
+{
+    return ((size_t)page * kv->kv_heads + kv_head) * LIMIT_PAGE_TOKENS * kv_dim(kv->head_dim);
+}
+
+static void kv_write(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at,
+                     u32 kv_head)
+{
+    size_t head = kv_head_at(kv, page, kv_head), dim = kv_dim(kv->head_dim);
+    for (u32 i = 0; i < dim; i++) {
+        bool real = i < kv->head_dim;
+        kv_store(kv, kv->k, head + i * LIMIT_PAGE_TOKENS + at, real ? k[i] : 0);
+        kv_store(kv, kv->v, head + at * dim + i, real ? v[i] : 0);
+    }
+}
+
+static float score(const struct attention_args *a, const float *q, u32 kv_head, u32 key)
+{
+    const struct kv_layer *kv = a->kv;
+    size_t head = kv_head_at(kv, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
+    float sum = 0;
+    for (u32 i = 0; i < kv->head_dim; i++)
+        sum += q[i] * kv_load(kv, kv->k, head + i * LIMIT_PAGE_TOKENS + key % LIMIT_PAGE_TOKENS);
+    sum *= a->scale;
+    return a->softcap > 0 ? a->softcap * tanhf(sum / a->softcap) : sum;
+}
+
+static void attention_row(const struct attention_args *a, const float *q, float *out, u32 kv_head,
+                          u32 pos)
+{
+    const struct kv_layer *kv = a->kv;
+    u32 first = a->window && pos + 1 > a->window ? pos + 1 - a->window : 0;
+    float max = -INFINITY;
+    double sum = 0;
+    for (u32 key = first; key <= pos; key++)
+        max = fmaxf(max, score(a, q, kv_head, key));
+    for (u32 i = 0; i < kv->head_dim; i++)
+        out[i] = 0;
+    for (u32 key = first; key <= pos; key++) {
+        float p = expf(score(a, q, kv_head, key) - max);
+        size_t head = kv_head_at(kv, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
+        size_t at = head + (size_t)(key % LIMIT_PAGE_TOKENS) * kv_dim(kv->head_dim);
+        for (u32 i = 0; i < kv->head_dim; i++)
+            out[i] += p * kv_load(kv, kv->v, at + i);
+        sum += p;
+    }
+    for (u32 i = 0; i < kv->head_dim; i++)
+        out[i] = (float)(out[i] / sum);
+}
+
+static void attention(const struct attention_args *a, u32 kv_head, void *scratch)
+{
+    (void)scratch;
+    for (u32 t = 0; t < a->tokens; t++) {
+        for (u32 h = kv_head * a->group; h < (kv_head + 1) * a->group; h++) {
+            size_t at = (size_t)h * a->kv->head_dim;
+            attention_row(a, a->q + (size_t)t * a->q_stride + at,
+                          a->out + (size_t)t * a->out_stride + at, kv_head, a->pos + t);
+        }
+    }
+}
+
+static void gate(float *g, const float *up, u32 n, enum activation act)
+{
+    for (u32 i = 0; i < n; i++) {
+        float x = g[i];
+        if (act == ACT_SILU)
+            x = x / (1 + expf(-x));
+        else if (act == ACT_GELU_TANH)
+            x = 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+        else
+            x = 0.5f * x * (1 + erff(x * 0.7071067812f));
+        g[i] = x * up[i];
+    }
+}
+
+static void softcap(float *x, u32 n, float cap)
+{
+    for (u32 i = 0; i < n; i++)
+        x[i] = cap * tanhf(x[i] / cap);
+}
+
+const struct vector_ops vector_scalar = {
+    .rmsnorm = rmsnorm,
+    .add = add,
+    .scale = scale,
+    .rope = rope,
+    .kv_write = kv_write,
+    .attention = attention,
+    .gate = gate,
+    .softcap = softcap,
+};

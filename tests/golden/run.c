@@ -1,0 +1,357 @@
+/* golden DIR [NAME...]: the models of DIR/models.tsv through the device seam, with every kernel set
+ * that this CPU can run, against logits and tokens that other software computed (golden.json,
+ * golden.f32), and against themselves: the same bits however the prompt is cut, whoever shares the
+ * step and however many threads compute. Int8 activations are not held to the golden's tolerance;
+ * their divergence is printed.
+ */
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "drivers/cpu/cpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PROMPT_MAX = 256, GREEDY = 64, SEQUENCES = 3, PAGES_EACH = 32, THREADS = 3 };
+
+struct golden {
+    char name[64], format[32];
+    double tolerance;
+    const struct model *model;
+    u32 prompt[PROMPT_MAX], n_prompt;
+    u32 greedy[GREEDY], n_greedy;
+    const float *logits;                                /* [n_prefill + n_decode][vocab] */
+    u32 prefill_from, n_prefill, decode_from, n_decode; /* positions */
+};
+
+/* What one way of running the prompt gave. */
+struct result {
+    float *logits; /* [n_prompt + GREEDY][vocab]: of every position */
+    u32 tokens[GREEDY];
+};
+
+static u32 passed, failed;
+static struct arena keep, scratch;
+static struct err_text error;
+
+static void verdict(bool ok, const char *model, const char *set, const char *what)
+{
+    printf("%s %-17s %-12s %s\n", ok ? "ok  " : "FAIL", model, set, what);
+    passed += ok;
+    failed += !ok;
+}
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "golden: %s: %s\n", what, error.text);
+    exit(1);
+}
+
+/* --- reading
+ * -------------------------------------------------------------------------------------- */
+
+static u32 number(const struct json *object, const char *key)
+{
+    u64 v = 0;
+    if (!json_u64(json_get(object, key), &v) || v > UINT32_MAX) {
+        fprintf(stderr, "golden.json: no whole number %s\n", key);
+        exit(1);
+    }
+    return (u32)v;
+}
+
+static u32 numbers(const struct json *object, const char *key, u32 *out, u32 max)
+{
+    const struct json *list = json_get(object, key);
+    u32 n = 0;
+    for (const struct json *v = list ? list->child : NULL; v; v = v->next) {
+        u64 value;
+        ASSERT(n < max && json_u64(v, &value));
+        out[n++] = (u32)value;
+    }
+    ASSERT(n > 0);
+    return n;
+}
+
+static void read_golden(struct golden *g, const char *dir)
+{
+    char path[LIMIT_PATH_BYTES];
+    struct str text;
+    const struct json *root;
+    struct str json_name = STR("golden.json"), logits_name = STR("golden.f32");
+    if (file_path(path, dir, json_name, &error) ||
+        file_read(&keep, path, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, &text, &error) ||
+        json_parse(&keep, text, path, ERR_MODEL, &root, &error) ||
+        file_path(path, dir, logits_name, &error) || file_map(path, ERR_MODEL, &text, &error))
+        give_up(dir);
+    g->n_prompt = numbers(root, "prompt", g->prompt, PROMPT_MAX);
+    g->n_greedy = numbers(root, "greedy", g->greedy, GREEDY);
+    const struct json *logits = json_get(root, "logits");
+    u32 range[2];
+    ASSERT(numbers(json_get(logits, "prefill"), "positions", range, 2) == 2);
+    g->prefill_from = range[0];
+    g->n_prefill = range[1] - range[0];
+    ASSERT(numbers(json_get(logits, "decode"), "positions", range, 2) == 2);
+    g->decode_from = range[0];
+    g->n_decode = range[1] - range[0];
+    ASSERT(number(json_get(logits, "prefill"), "offset_bytes") == 0);
+    ASSERT(text.n == (size_t)(g->n_prefill + g->n_decode) * g->model->vocab * 4);
+    g->logits = (const float *)(const void *)text.p;
+}
+
+/* --- running
+ * -------------------------------------------------------------------------------------- */
+
+struct sequence {
+    u32 tokens[PROMPT_MAX + GREEDY]; /* prompt, then output */
+    u32 n_prompt, known, done;       /* known: prompt and output so far; done: in the cache */
+    u32 chunk;
+    u32 pages[PAGES_EACH];
+    float *logits; /* [PROMPT_MAX + GREEDY][vocab] or NULL */
+};
+
+static struct device *open_device(const struct golden *g, const struct kernel_set *set, u32 threads,
+                                  struct arena *host)
+{
+    struct cpu_options options = {set, threads, false,
+                                  strcmp(g->format, "f32") == 0 ? DTYPE_F32 : DTYPE_F16};
+    struct device_limits limits = {SEQUENCES, SEQUENCES * PAGES_EACH, SEQUENCES * PROMPT_MAX,
+                                   PAGES_EACH * LIMIT_PAGE_TOKENS};
+    struct device *d;
+    struct plan plan = {0};
+    if (cpu_open(&keep, g->model, &limits, &options, &d, &error) ||
+        d->ops->plan(d, &plan, &error) ||
+        arena_open(host, "host", plan_total(&plan, PLACE_HOST) + 4096, false, &error) ||
+        d->ops->load(d, host, NULL, NULL, &error))
+        give_up(g->name);
+    return d;
+}
+
+static void start_sequence(struct sequence *s, struct device *d, u32 slot, const u32 *prompt, u32 n,
+                           u32 chunk)
+{
+    *s = (struct sequence){.n_prompt = n, .known = n, .chunk = chunk};
+    memcpy(s->tokens, prompt, n * sizeof *prompt);
+    for (u32 i = 0; i < PAGES_EACH; i++) /* scattered, never in order */
+        s->pages[i] = (i * 7 + 3) % PAGES_EACH * SEQUENCES + slot;
+    d->ops->slot_begin(d, slot, prompt, n);
+}
+
+/* One step over the sequences that still want output. */
+static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
+{
+    static const struct sampling greedy = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
+    struct step_row rows[SEQUENCES];
+    u32 tokens[SEQUENCES * PROMPT_MAX], vocab = d->model->vocab, of[SEQUENCES];
+    struct step s = {.rows = rows, .tokens = tokens};
+    for (u32 i = 0; i < n; i++) {
+        struct sequence *q = &seq[i];
+        u32 count = MIN(q->chunk, q->known - q->done), end = q->done + count;
+        if (count == 0 || q->done >= q->n_prompt + outputs)
+            continue;
+        u32 from = d->model->rope_long_from;
+        of[s.n_rows] = i;
+        rows[s.n_rows++] =
+            (struct step_row){.slot = i,
+                              .first = s.n_tokens,
+                              .n = count,
+                              .pos = q->done,
+                              .rope_long = from && q->n_prompt + GREEDY > from,
+                              .sample = end == q->known,
+                              .outputs = q->known - q->n_prompt,
+                              .pages = q->pages,
+                              .sampling = &greedy,
+                              .logits = q->logits ? q->logits + (size_t)q->done * vocab : NULL};
+        memcpy(tokens + s.n_tokens, q->tokens + q->done, count * sizeof *tokens);
+        s.n_tokens += count;
+        q->done = end;
+    }
+    if (s.n_rows == 0)
+        return false;
+    const struct step_result *results;
+    u32 n_results, at = 0;
+    enum err err;
+    if (d->ops->submit(d, &s, &error))
+        give_up("submit");
+    while (d->ops->poll(d, true, &results, &n_results, &err, &error) == 0)
+        ;
+    for (u32 r = 0; r < s.n_rows; r++) {
+        struct sequence *q = &seq[of[r]];
+        if (rows[r].sample && q->known < COUNTOF(q->tokens))
+            q->tokens[q->known++] = results[at].token;
+        at += rows[r].sample;
+    }
+    ASSERT(at == n_results);
+    return true;
+}
+
+/* The prompt in chunks, then `outputs` tokens, with other sequences beside it when asked. */
+static void run(const struct golden *g, struct device *d, u32 chunk, bool neighbours, u32 outputs,
+                struct result *out)
+{
+    static struct sequence seq[SEQUENCES];
+    u32 mirrored[PROMPT_MAX], mine = neighbours ? 1 : 0;
+    for (u32 i = 0; i < g->n_prompt; i++)
+        mirrored[i] = g->prompt[g->n_prompt - 1 - i];
+    for (size_t i = 0; i < (size_t)(g->n_prompt + outputs) * g->model->vocab; i++)
+        out->logits[i] = NAN;
+    start_sequence(&seq[mine], d, mine, g->prompt, g->n_prompt, chunk);
+    seq[mine].logits = out->logits;
+    if (neighbours) {
+        start_sequence(&seq[0], d, 0, mirrored, g->n_prompt, 13);
+        start_sequence(&seq[2], d, 2, mirrored + 5, g->n_prompt / 2, PROMPT_MAX);
+    }
+    while (step(d, seq, neighbours ? SEQUENCES : 1, outputs))
+        ;
+    memcpy(out->tokens, seq[mine].tokens + g->n_prompt, outputs * sizeof *out->tokens);
+}
+
+/* --- judging
+ * -------------------------------------------------------------------------------------- */
+
+/* Relative L2 distance; a NaN is infinitely far. */
+static double distance(const float *a, const float *b, size_t n)
+{
+    double d = 0, s = 0;
+    for (size_t i = 0; i < n; i++) {
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        s += (double)b[i] * b[i];
+    }
+    return isnan(d) ? INFINITY : sqrt(d / s);
+}
+
+/* Mean over rows of KL(softmax(golden) || softmax(ours)), in nats. */
+static double divergence(const float *ours, const float *golden, u32 rows, u32 vocab)
+{
+    double total = 0;
+    for (u32 r = 0; r < rows; r++, ours += vocab, golden += vocab) {
+        double so = 0, sg = 0, kl = 0;
+        for (u32 i = 0; i < vocab; i++) {
+            so += exp(ours[i]);
+            sg += exp(golden[i]);
+        }
+        for (u32 i = 0; i < vocab; i++)
+            kl += exp(golden[i]) / sg * ((golden[i] - log(sg)) - (ours[i] - log(so)));
+        total += kl / rows;
+    }
+    return total;
+}
+
+static void against_golden(const struct golden *g, const struct kernel_set *set,
+                           const struct result *r)
+{
+    u32 vocab = g->model->vocab, same = 0;
+    const float *prefill = r->logits + (size_t)g->prefill_from * vocab;
+    const float *decode = r->logits + (size_t)g->decode_from * vocab;
+    const float *golden_decode = g->logits + (size_t)g->n_prefill * vocab;
+    double p = distance(prefill, g->logits, (size_t)g->n_prefill * vocab);
+    double d = distance(decode, golden_decode, (size_t)g->n_decode * vocab);
+    while (same < g->n_greedy && r->tokens[same] == g->greedy[same])
+        same++;
+    bool exact = set->linear->activation_bits == 32;
+    char what[160];
+    snprintf(what, sizeof what, "prefill %.1e decode %.1e of %.0e, KL %.1e, greedy %u/%u%s", p, d,
+             g->tolerance,
+             divergence(prefill, g->logits, g->n_prefill, vocab) / 2 +
+                 divergence(decode, golden_decode, g->n_decode, vocab) / 2,
+             same, g->n_greedy, exact ? "" : " (int8: only printed)");
+    bool close = p <= g->tolerance && d <= g->tolerance && same == g->n_greedy;
+    verdict(exact ? close : p < 1, g->name, set->name, what);
+}
+
+/* Every way of running gives the bits of `want`. */
+static void against_itself(const struct golden *g, const struct kernel_set *set, struct device *d,
+                           u32 threads, const struct result *want, struct result *other)
+{
+    static const u32 chunks[] = {1, 3, 7, PROMPT_MAX};
+    enum { OUTPUTS = 8 };
+    size_t bytes = (size_t)(g->n_prompt + OUTPUTS) * g->model->vocab * sizeof(float);
+    bool cut = true, beside = true;
+    for (u32 i = 0; i < COUNTOF(chunks); i++) {
+        run(g, d, chunks[i], false, OUTPUTS, other);
+        cut &= memcmp(want->logits, other->logits, bytes) == 0;
+        cut &= memcmp(want->tokens, other->tokens, OUTPUTS * sizeof(u32)) == 0;
+        run(g, d, chunks[i], true, OUTPUTS, other);
+        beside &= memcmp(want->logits, other->logits, bytes) == 0;
+        beside &= memcmp(want->tokens, other->tokens, OUTPUTS * sizeof(u32)) == 0;
+    }
+    char what[96];
+    snprintf(what, sizeof what, "%u thread%s: same bits in any chunks%s, beside others%s", threads,
+             threads > 1 ? "s" : "", cut ? "" : " NOT", beside ? "" : " NOT");
+    verdict(cut && beside, g->name, set->name, what);
+}
+
+static float *logits_space(const struct golden *g)
+{
+    float *p = ARENA_NEW(&keep, float, (size_t)(g->n_prompt + GREEDY) * g->model->vocab);
+    if (!p)
+        give_up("logits");
+    return p;
+}
+
+static void test_model(struct golden *g, const char *dir)
+{
+    struct model *model;
+    arena_reset(&keep, 0);
+    if (model_open(&keep, &scratch, dir, &model, &error)) {
+        verdict(false, g->name, "-", error.text);
+        error = (struct err_text){0};
+        return;
+    }
+    g->model = model;
+    read_golden(g, dir);
+    struct result want = {.logits = logits_space(g)}, other = {.logits = logits_space(g)};
+    for (u32 i = 0; kernel_sets[i]; i++) {
+        const struct kernel_set *set = kernel_sets[i];
+        if (!set->supported())
+            continue;
+        for (u32 threads = 1; threads <= THREADS; threads++) {
+            struct arena host;
+            struct device *d = open_device(g, set, threads, &host);
+            if (threads == 1) {
+                run(g, d, PROMPT_MAX, false, GREEDY, &want);
+                against_golden(g, set, &want);
+            }
+            against_itself(g, set, d, threads, &want, &other);
+            d->ops->close(d);
+            arena_close(&host);
+        }
+    }
+}
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++)
+        if (strncmp(name, argv[i], strlen(argv[i])) == 0)
+            return true;
+    return argc <= 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: golden DIR [NAME...]\n");
+        return EXIT_USAGE;
+    }
+    char path[LIMIT_PATH_BYTES], family[32], line[256];
+    if (arena_open(&keep, "keep", LIMIT_BOOT_ARENA_BYTES, false, &error) ||
+        arena_open(&scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, false, &error))
+        give_up("memory");
+    snprintf(path, sizeof path, "%s/models.tsv", argv[1]);
+    FILE *list = fopen(path, "r");
+    if (!list) {
+        fprintf(stderr, "golden: cannot open %s\n", path);
+        return EXIT_CONFIG;
+    }
+    while (fgets(line, sizeof line, list)) {
+        struct golden g = {0};
+        if (sscanf(line, "%63s %31s %31s %lf", g.name, family, g.format, &g.tolerance) != 4 ||
+            !wanted(g.name, argc, argv))
+            continue;
+        snprintf(path, sizeof path, "%s/models/%s", argv[1], g.name);
+        test_model(&g, path);
+    }
+    fclose(list);
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed != 0 || passed == 0;
+}

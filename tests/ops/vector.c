@@ -1,0 +1,314 @@
+/* Every SIMD set of vector kernels against the scalar reference, and bit-identity of attention
+ * however its query tokens are cut into calls. Prints the largest error a row.
+ */
+#include "core/base/arena.h"
+#include "kernels/cpu/cpuid.h"
+#include "kernels/cpu/vector.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static u32 passed, failed;
+static struct arena arena;
+
+static void verdict(bool ok, const char *set, const char *what, double error, double limit)
+{
+    printf("%s %-7s %-52s error %.2e (limit %.0e)\n", ok ? "ok  " : "FAIL", set, what, error,
+           limit);
+    passed += ok;
+    failed += !ok;
+}
+
+static float *floats(size_t n)
+{
+    float *p = ARENA_NEW(&arena, float, n);
+    ASSERT(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = NAN;
+    return p;
+}
+
+static u64 seed = 1;
+
+static float uniform(void) /* in [-1, 1) */
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (float)(i32)(seed >> 32) * 0x1p-31f;
+}
+
+static float *noise(size_t n, float size)
+{
+    float *p = floats(n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = uniform() * size;
+    return p;
+}
+
+/* Relative L2 distance; a NaN in either is infinite. */
+static double distance(const float *a, const float *b, size_t n)
+{
+    double d = 0, s = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(a[i]) || isnan(b[i]))
+            return INFINITY;
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        s += (double)b[i] * b[i];
+    }
+    return sqrt(d / (s > 0 ? s : 1));
+}
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double gelu_tanh(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * erfc(-x / M_SQRT2);
+}
+
+/* Largest error of y[i] against f(x[i]), relative to |f| where that is above `small`. */
+static double worst(const float *y, const float *x, u32 n, double (*f)(double), double small)
+{
+    double max = 0;
+    for (u32 i = 0; i < n; i++) {
+        double want = f(x[i]), error = fabs(y[i] - want) / MAX(fabs(want), small);
+        max = isnan(error) ? INFINITY : MAX(max, error);
+    }
+    return max;
+}
+
+static void test_functions(const char *name, const struct vector_ops *v)
+{
+    enum { N = 200003 };
+    float *x = floats(N), *y = floats(N), *one = floats(N);
+    for (u32 i = 0; i < N; i++) {
+        x[i] = ((float)i - N / 2) * 4e-4f; /* -40 .. 40 */
+        one[i] = 1;
+    }
+    const struct {
+        const char *what;
+        enum activation act;
+        double (*f)(double);
+        double small, limit;
+    } acts[] = {
+        {"silu over -40..40", ACT_SILU, silu, 1e-30, 4e-7},
+        {"gelu tanh form over -40..40, relative to >= 1e-3", ACT_GELU_TANH, gelu_tanh, 1e-3, 1e-4},
+        {"gelu over -40..40, relative to >= 1e-3", ACT_GELU, gelu, 1e-3, 1e-4},
+    };
+    for (u32 a = 0; a < COUNTOF(acts); a++) {
+        memcpy(y, x, N * sizeof *y);
+        v->gate(y, one, N, acts[a].act);
+        double error = worst(y, x, N, acts[a].f, acts[a].small);
+        verdict(error < acts[a].limit, name, acts[a].what, error, acts[a].limit);
+    }
+    memcpy(y, x, N * sizeof *y);
+    v->softcap(y, N, 1);
+    double error = worst(y, x, N, tanh, 1e-30);
+    verdict(error < 5e-7, name, "tanh over -40..40", error, 5e-7);
+    float big[] = {-1e30f, -200, -100, 100, 200, 1e30f, 0}, up[] = {1, 1, 1, 1, 1, 1, 1};
+    v->gate(big, up, 7, ACT_SILU);
+    bool ok = fabsf(big[0]) < 1e-3f && fabsf(big[1]) < 1e-30f && fabsf(big[2]) < 1e-30f &&
+              big[3] == 100 && big[4] == 200 && big[5] == 1e30f && big[6] == 0;
+    verdict(ok, name, "silu of large values", 0, 0);
+}
+
+static void test_rows(const char *name, const struct vector_ops *v)
+{
+    static const u32 sizes[] = {1, 7, 16, 31, 64, 80, 100, 576, 2048, 4095};
+    for (u32 s = 0; s < COUNTOF(sizes); s++) {
+        u32 n = sizes[s];
+        float *x = noise(n, 3), *w = noise(n, 2), *y = floats(n), *z = floats(n);
+        char what[80];
+        snprintf(what, sizeof what, "rmsnorm of %u", n);
+        v->rmsnorm(y, x, w, n, 1e-5f);
+        vector_scalar.rmsnorm(z, x, w, n, 1e-5f);
+        double error = distance(y, z, n);
+        verdict(error < 1e-6, name, what, error, 1e-6);
+        snprintf(what, sizeof what, "rmsnorm of %u in place: same bits", n);
+        v->rmsnorm(x, x, w, n, 1e-5f);
+        verdict(memcmp(x, y, n * sizeof *x) == 0, name, what, 0, 0);
+        memcpy(z, y, n * sizeof *z);
+        v->add(y, w, n);
+        v->scale(y, 1.5f, n);
+        vector_scalar.add(z, w, n);
+        vector_scalar.scale(z, 1.5f, n);
+        snprintf(what, sizeof what, "add and scale of %u: same bits", n);
+        verdict(memcmp(z, y, n * sizeof *z) == 0, name, what, 0, 0);
+    }
+    static const u32 dims[][2] = {{64, 64}, {16, 16}, {96, 96}, {24, 96}, {100, 100}, {6, 20}};
+    for (u32 s = 0; s < COUNTOF(dims); s++) {
+        u32 d = dims[s][0], head = dims[s][1];
+        float *x = noise(3 * head, 3), *y = floats(3 * head), *cs = floats(d);
+        float *freq = noise(d / 2, 1);
+        char what[80];
+        memcpy(y, x, 3 * head * sizeof *y);
+        vector_rope_table(cs, freq, d, 1234, 1.25f);
+        v->rope(x, cs, d, head, 3);
+        vector_scalar.rope(y, cs, d, head, 3);
+        snprintf(what, sizeof what, "rope of %u of %u dimensions", d, head);
+        double error = distance(x, y, 3 * head);
+        verdict(error < 1e-6, name, what, error, 1e-6);
+    }
+}
+
+struct shape {
+    u32 head_dim, kv_heads, group, keys, window;
+    float softcap;
+    enum dtype type;
+};
+
+static const struct shape shapes[] = {
+    {64, 2, 4, 333, 0, 0, DTYPE_F16},    {64, 1, 1, 1, 0, 0, DTYPE_F32},
+    {128, 2, 8, 200, 50, 0, DTYPE_F16},  {96, 1, 1, 77, 0, 0, DTYPE_F16},
+    {100, 2, 3, 150, 0, 0, DTYPE_F32},   {16, 2, 2, 64, 7, 0, DTYPE_F32},
+    {256, 1, 2, 100, 33, 50, DTYPE_F16}, {80, 3, 7, 170, 16, 0, DTYPE_F16},
+    {20, 1, 5, 48, 1, 30, DTYPE_F32},
+};
+
+/* Pages in a scattered order, every byte not written a NaN. */
+static struct kv_layer filled_pages(const struct shape *s, const struct vector_ops *v, u32 *pages,
+                                    const float *k, const float *values)
+{
+    u32 n_pages = CEIL_DIV(s->keys, LIMIT_PAGE_TOKENS) + 2, row = s->kv_heads * s->head_dim;
+    size_t n = (size_t)n_pages * s->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(s->head_dim);
+    struct kv_layer kv = {floats(n), floats(n), s->type, s->kv_heads, s->head_dim};
+    memset(kv.k, 0xff, n * sizeof(float)); /* a NaN as f16 and as f32 */
+    memset(kv.v, 0xff, n * sizeof(float));
+    for (u32 p = 0; p < n_pages; p++)
+        pages[p] = (p * 5 + 1) % n_pages;
+    if (n_pages % 5 == 0)
+        for (u32 p = 0; p < n_pages; p++)
+            pages[p] = n_pages - 1 - p;
+    for (u32 key = 0; key < s->keys; key++)
+        for (u32 h = 0; h < s->kv_heads; h++)
+            v->kv_write(&kv, k + (size_t)key * row + h * s->head_dim,
+                        values + (size_t)key * row + h * s->head_dim,
+                        pages[key / LIMIT_PAGE_TOKENS], key % LIMIT_PAGE_TOKENS, h);
+    return kv;
+}
+
+/* All tokens in calls of at most `step` tokens. */
+static void attend_all(const struct vector_ops *v, struct attention_args a, u32 keys, u32 step,
+                       void *scratch)
+{
+    const float *q = a.q;
+    float *out = a.out;
+    for (u32 t = 0; t < keys; t += step) {
+        a.q = q + (size_t)t * a.q_stride;
+        a.out = out + (size_t)t * a.out_stride;
+        a.pos = t;
+        a.tokens = MIN(step, keys - t);
+        for (u32 h = 0; h < a.kv->kv_heads; h++)
+            v->attention(&a, h, scratch);
+    }
+}
+
+static void test_attention(const char *name, const struct vector_ops *v)
+{
+    static const u32 steps[] = {16, 7, 3, 2};
+    for (u32 i = 0; i < COUNTOF(shapes); i++) {
+        const struct shape *s = &shapes[i];
+        u32 row = s->kv_heads * s->group * s->head_dim, pages[64];
+        size_t n = (size_t)s->keys * row;
+        float *k = noise(n, 1), *values = noise(n, 1), *q = noise(n, 3), *want = floats(n),
+              *one = floats(n), *more = floats(n);
+        struct kv_layer kv = filled_pages(s, v, pages, k, values);
+        struct attention_args a = {.q = q,
+                                   .out = want,
+                                   .q_stride = row,
+                                   .out_stride = row,
+                                   .kv = &kv,
+                                   .pages = pages,
+                                   .window = s->window,
+                                   .group = s->group,
+                                   .scale = 1 / sqrtf((float)s->head_dim),
+                                   .softcap = s->softcap};
+        void *scratch = arena_alloc(
+            &arena, attention_scratch_bytes(ATTENTION_TOKENS * s->group, s->head_dim), 64);
+        attend_all(&vector_scalar, a, s->keys, 1, scratch);
+        a.out = one;
+        attend_all(v, a, s->keys, 1, scratch);
+        char what[96];
+        snprintf(what, sizeof what, "attention dim %u heads %ux%u keys %u window %u cap %.0f %s",
+                 s->head_dim, s->kv_heads, s->group, s->keys, s->window, (double)s->softcap,
+                 s->type == DTYPE_F16 ? "f16" : "f32");
+        double error = distance(one, want, n);
+        if (v != &vector_scalar) /* the goldens hold the reference */
+            verdict(error < 2e-6, name, what, error, 2e-6);
+        bool same = true;
+        for (u32 j = 0; j < COUNTOF(steps); j++) {
+            memset(more, 0xff, n * sizeof *more);
+            a.out = more;
+            attend_all(v, a, s->keys, steps[j], scratch);
+            same &= memcmp(one, more, n * sizeof *one) == 0;
+        }
+        verdict(same, name, "  same bits in blocks of 16, 7, 3, 2 tokens", 0, 0);
+    }
+}
+
+static void test_saturation(const char *name, const struct vector_ops *v)
+{
+    float k[16], out[16], q[16] = {0};
+    for (u32 i = 0; i < 16; i++)
+        k[i] = i % 2 ? 1e9f : -1e9f;
+    struct shape s = {16, 1, 1, 1, 0, 0, DTYPE_F16};
+    u32 pages[8];
+    struct kv_layer kv = filled_pages(&s, v, pages, k, k);
+    struct attention_args a = {.q = q,
+                               .out = out,
+                               .q_stride = 16,
+                               .out_stride = 16,
+                               .kv = &kv,
+                               .pages = pages,
+                               .group = 1,
+                               .scale = 1};
+    attend_all(v, a, 1, 1, arena_alloc(&arena, attention_scratch_bytes(16, 16), 64));
+    bool ok = true;
+    for (u32 i = 0; i < 16; i++)
+        ok &= out[i] == (i % 2 ? 65504.0f : -65504.0f);
+    verdict(ok, name, "f16 KV saturates", 0, 0);
+}
+
+int main(void)
+{
+    struct err_text e = {0};
+    if (arena_open(&arena, "ops", 256 * MIB, false, &e) != ERR_OK) {
+        fprintf(stderr, "%s\n", e.text);
+        return 1;
+    }
+    struct cpu_features cpu;
+    cpu_features_read(&cpu);
+    const struct {
+        const char *name;
+        const struct vector_ops *ops;
+        bool here;
+    } sets[] = {
+        {"scalar", &vector_scalar, true},
+#if defined(__x86_64__)
+        {"avx2", &vector_avx2, cpu.avx2},
+        {"avx512", &vector_avx512, cpu.avx512},
+#elif defined(__aarch64__)
+        {"neon", &vector_neon, cpu.neon},
+#endif
+    };
+    for (u32 i = 0; i < COUNTOF(sets); i++) {
+        if (!sets[i].here) {
+            printf("skip %s: this CPU lacks it\n", sets[i].name);
+            continue;
+        }
+        arena_reset(&arena, 0);
+        test_functions(sets[i].name, sets[i].ops);
+        test_rows(sets[i].name, sets[i].ops);
+        test_attention(sets[i].name, sets[i].ops);
+        test_saturation(sets[i].name, sets[i].ops);
+    }
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed != 0;
+}

@@ -1,13 +1,17 @@
 /* tokenizer.json (Hugging Face tokenizers, version "1.0") as the models of this project use it:
  * byte-level BPE with the known split patterns, and Metaspace / byte-fallback BPE. No regular
  * expression is compiled from a file: known patterns are recognised, others refused with a quote.
+ * Unicode is that of the library, not the newest: core/model/unicode.h.
  *
- * The tokenizer is read-only after loading and lives in the `keep` arena. Encoding needs a scratch
- * that the caller sized with tokenizer_scratch_bytes. Encoding is O(n log n) for any text.
+ * The tokenizer is read-only after loading and lives in the `keep` arena. Encoding works in memory
+ * that the caller sized with tokenizer_work_bytes, so that it goes on after memory_seal. Encoding
+ * is O(n log n) for any text. Limits: LIMIT_VOCAB, LIMIT_MERGES, LIMIT_ADDED_TOKENS,
+ * LIMIT_TOKEN_BYTES.
  */
 #ifndef ZIGCUDA_TOKENIZER_H
 #define ZIGCUDA_TOKENIZER_H
 
+#include "config/limits.h"
 #include "core/base/arena.h"
 #include "core/base/base.h"
 #include "core/base/err.h"
@@ -19,21 +23,23 @@ enum {
     ENCODE_NO_SPECIAL_TEXT = 2 /* special tokens spelled out in the text are plain text */
 };
 
-/* dir/tokenizer.json and, when there, dir/tokenizer_config.json (add_bos_token and add_eos_token
- * of the Llama classes override the post-processor as transformers does). */
+/* dir/tokenizer.json and, when there, dir/tokenizer_config.json: its bos/eos/unk/pad tokens; and
+ * where it has add_bos_token or add_eos_token they replace the post-processor, as in transformers
+ * 5 (a missing one of the two counts as false). truncation and padding of tokenizer.json are
+ * ignored, as transformers does on every call. Refusals are ERR_MODEL and name file and key. */
 MUST enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
                              struct tokenizer **out, struct err_text *e);
 
 u32 tokenizer_vocab(const struct tokenizer *t); /* 1 + highest id */
 
-/* Bytes of scratch with which any text of at most text_bytes can be encoded. */
-size_t tokenizer_scratch_bytes(const struct tokenizer *t, size_t text_bytes);
+/* Bytes of work memory with which any text of at most text_bytes can be encoded. */
+size_t tokenizer_work_bytes(const struct tokenizer *t, size_t text_bytes);
 
 /* Encodes text (invalid UTF-8 is refused with ERR_REQUEST) into ids[cap]; *n is how many there
- * are. More than cap is ERR_LIMIT. Same result as tokenizers' Tokenizer.encode. */
-MUST enum err tokenizer_encode(const struct tokenizer *t, struct str text, u32 flags,
-                               struct arena *scratch, u32 *ids, u32 cap, u32 *n,
-                               struct err_text *e);
+ * are. More than cap is ERR_LIMIT. Same result as tokenizers' Tokenizer.encode. work is aligned to
+ * 16 and has tokenizer_work_bytes(t, text.n); it need not be zeroed. */
+MUST enum err tokenizer_encode(const struct tokenizer *t, struct str text, u32 flags, void *work,
+                               size_t work_bytes, u32 *ids, u32 cap, u32 *n, struct err_text *e);
 
 /* The id of a token by its content ("<|im_end|>"), or -1. */
 i64 tokenizer_id(const struct tokenizer *t, struct str content);
@@ -50,20 +56,32 @@ struct str tokenizer_eos(const struct tokenizer *t);
 struct str tokenizer_unk(const struct tokenizer *t);
 struct str tokenizer_pad(const struct tokenizer *t);
 
-/* --- streaming decode ------------------------------------------------------------------------
- * Text of a growing list of ids; never emits half a character; the concatenation (with the rest
- * from decode_end) equals Tokenizer.decode(ids, skip_special_tokens). */
+/* --- decoding ---------------------------------------------------------------------------------
+ * Text of a growing list of ids; every piece handed out is valid UTF-8. A character is handed out
+ * as soon as it is complete, and broken bytes become U+FFFD as soon as they are known to be
+ * broken. The concatenation equals Tokenizer.decode(ids, skip_special_tokens), with one exception
+ * that no stream can avoid: a run of byte-fallback tokens that goes wrong after a complete
+ * character. There the library takes the whole run back, and only tokenizer_decode can. */
 struct decode_stream {
     const struct tokenizer *t;
     bool skip_special;
-    bool started;
-    u32 pending_n;      /* bytes held back: an incomplete character or a byte-fallback run */
-    u32 pending_tokens; /* byte-fallback tokens among them */
-    u8 pending[64];
+    bool started;     /* a token was decoded */
+    bool run_broken;  /* this run of byte tokens is not UTF-8: each gives U+FFFD */
+    u32 strip_left;   /* characters that the Strip decoder may still take from the start */
+    u32 pending_n;
+    char pending[4];  /* bytes of a character that is not complete */
 };
+#define DECODE_PIECE_BYTES (3 * LIMIT_TOKEN_BYTES + 16) /* most that one call can write */
+
 struct decode_stream decode_start(const struct tokenizer *t, bool skip_special);
-/* Appends what became certain to out[cap] (cap >= LIMIT_TOKEN_BYTES + 256); returns bytes. */
-u32 decode_push(struct decode_stream *d, u32 id, char *out, u32 cap);
-u32 decode_end(struct decode_stream *d, char *out, u32 cap);
+/* Appends what became certain to out[DECODE_PIECE_BYTES]; returns its bytes. Ids without a token
+ * give nothing. */
+u32 decode_push(struct decode_stream *d, u32 id, char *out);
+u32 decode_end(struct decode_stream *d, char *out);
+
+/* Tokenizer.decode of a whole list into out[cap]; ERR_LIMIT when the text is longer. */
+MUST enum err tokenizer_decode(const struct tokenizer *t, const u32 *ids, size_t n,
+                               bool skip_special, char *out, size_t cap, size_t *bytes,
+                               struct err_text *e);
 
 #endif

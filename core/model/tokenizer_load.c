@@ -1,0 +1,419 @@
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/base/utf8.h"
+#include "core/model/tokenizer_load.h"
+
+#include <stdlib.h>
+
+/* --- typed members, with refusals that name file and key ------------------------------------ */
+
+enum err load_str(struct loader *l, const struct json *object, const char *where, const char *key,
+                  struct str *out)
+{
+    const struct json *v = json_get(object, key);
+    if (!v || v->type != JSON_STRING)
+        return REFUSE(l, "%s.%s must be a string, not %s", where, key, json_type_name(v));
+    *out = v->text;
+    return ERR_OK;
+}
+
+enum err load_bool(struct loader *l, const struct json *object, const char *where, const char *key,
+                   bool missing, bool *out)
+{
+    const struct json *v = json_get(object, key);
+    *out = missing;
+    if (!v || v->type == JSON_NULL)
+        return ERR_OK;
+    if (v->type != JSON_TRUE && v->type != JSON_FALSE)
+        return REFUSE(l, "%s.%s must be true or false, not %s", where, key, json_type_name(v));
+    *out = v->type == JSON_TRUE;
+    return ERR_OK;
+}
+
+enum err load_list(struct loader *l, const struct json *object, const char *where, const char *key,
+                   const struct json **out)
+{
+    *out = json_get(object, key);
+    if (!*out || (*out)->type != JSON_ARRAY)
+        return REFUSE(l, "%s.%s must be an array, not %s", where, key, json_type_name(*out));
+    return ERR_OK;
+}
+
+static enum err full(struct loader *l, const struct arena *a)
+{
+    return arena_full(a, l->path, l->e);
+}
+
+enum err load_keep(struct loader *l, struct str s, struct str *out)
+{
+    *out = arena_str(l->keep, s);
+    return out->p ? ERR_OK : full(l, l->keep);
+}
+
+/* --- model ---------------------------------------------------------------------------------- */
+
+/* What this program does not do must be off. */
+static enum err model_options(struct loader *l, const struct json *model)
+{
+    struct bpe *b = &l->t->bpe;
+    struct str type;
+    TRY(load_str(l, model, "model", "type", &type));
+    if (!str_is(type, "BPE"))
+        return REFUSE(l, "model.type is \"%.*s\"; only \"BPE\" is supported", STR_ARG(type));
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    for (size_t i = 0; i < COUNTOF(affixes); i++) {
+        const struct json *v = json_get(model, affixes[i]);
+        if (v && v->type != JSON_NULL && !(v->type == JSON_STRING && v->text.n == 0))
+            return REFUSE(l, "model.%s is not supported; it must be null or empty", affixes[i]);
+    }
+    const struct json *dropout = json_get(model, "dropout");
+    double p = 0;
+    if (dropout && dropout->type != JSON_NULL && (!json_f64(dropout, &p) || p != 0))
+        return REFUSE(l, "model.dropout must be null or 0: encoding is not random");
+    TRY(load_bool(l, model, "model", "fuse_unk", false, &b->fuse_unk));
+    TRY(load_bool(l, model, "model", "byte_fallback", false, &b->byte_fallback));
+    return load_bool(l, model, "model", "ignore_merges", false, &b->ignore_merges);
+}
+
+/* The pieces in id order into strings[n]; every id of 0 .. n - 1 once. */
+static enum err vocab_order(struct loader *l, const struct json *vocab, struct str *strings,
+                            size_t *text_bytes)
+{
+    for (const struct json *m = vocab->child; m; m = m->next) {
+        u64 id;
+        if (!json_u64(m, &id) || id >= vocab->n)
+            return REFUSE(l, "model.vocab[\"%.*s\"] is %.*s; the ids of %u pieces must be 0 to %u",
+                          STR_ARG(m->key), STR_ARG(m->text), vocab->n, vocab->n - 1);
+        if (strings[id].p)
+            return REFUSE(l, "model.vocab gives id %u to \"%.*s\" and to \"%.*s\"", (u32)id,
+                          STR_ARG(strings[id]), STR_ARG(m->key));
+        if (m->key.n > LIMIT_TOKEN_BYTES)
+            return REFUSE(l, "model.vocab: piece %u has %zu bytes; the limit is %d "
+                             "(LIMIT_TOKEN_BYTES in config/limits.h)",
+                          (u32)id, m->key.n, LIMIT_TOKEN_BYTES);
+        strings[id] = m->key;
+        *text_bytes += m->key.n;
+    }
+    return ERR_OK;
+}
+
+static enum err model_vocab(struct loader *l, const struct json *model, const struct json *added)
+{
+    struct bpe *b = &l->t->bpe;
+    const struct json *vocab = json_get(model, "vocab");
+    if (!vocab || vocab->type != JSON_OBJECT || vocab->n == 0)
+        return REFUSE(l, "model.vocab must be an object with pieces and ids");
+    if (vocab->n + (u64)added->n > LIMIT_VOCAB)
+        return REFUSE(l, "model.vocab has %u pieces; the limit is %u (LIMIT_VOCAB in "
+                         "config/limits.h)", vocab->n, LIMIT_VOCAB);
+    struct str *strings = ARENA_NEW(l->scratch, struct str, vocab->n);
+    size_t text_bytes = 0;
+    if (!strings)
+        return full(l, l->scratch);
+    TRY(vocab_order(l, vocab, strings, &text_bytes));
+    for (const struct json *a = added->child; a; a = a->next) {
+        const struct json *content = json_get(a, "content");
+        text_bytes += content ? content->text.n : 0;
+    }
+    if (!vocab_open(&b->vocab, l->keep, vocab->n + added->n, text_bytes))
+        return full(l, l->keep);
+    for (u32 i = 0; i < vocab->n; i++) /* keys differ: the JSON parser saw to it */
+        ASSERT(vocab_add(&b->vocab, strings[i]) == i);
+    b->model_n = vocab->n;
+    bpe_index(b);
+
+    const struct json *unk = json_get(model, "unk_token");
+    b->unk = BPE_NONE;
+    if (unk && unk->type != JSON_NULL) {
+        b->unk = unk->type == JSON_STRING ? vocab_find(&b->vocab, unk->text) : BPE_NONE;
+        if (b->unk == BPE_NONE)
+            return REFUSE(l, "model.unk_token \"%.*s\" is not in model.vocab", STR_ARG(unk->text));
+    }
+    return ERR_OK;
+}
+
+/* "a b" or ["a", "b"]. */
+static bool merge_parts(const struct json *m, struct str *a, struct str *b)
+{
+    if (m->type == JSON_ARRAY && m->n == 2 && m->child->type == JSON_STRING &&
+        m->child->next->type == JSON_STRING) {
+        *a = m->child->text;
+        *b = m->child->next->text;
+        return true;
+    }
+    const char *space = m->type == JSON_STRING ? memchr(m->text.p, ' ', m->text.n) : NULL;
+    if (!space)
+        return false;
+    *a = (struct str){m->text.p, (size_t)(space - m->text.p)};
+    *b = (struct str){space + 1, m->text.n - a->n - 1};
+    return !memchr(b->p, ' ', b->n);
+}
+
+static enum err model_merge(struct loader *l, const struct json *m, u32 rank)
+{
+    struct bpe *b = &l->t->bpe;
+    char joined[LIMIT_TOKEN_BYTES];
+    struct str part[2];
+    if (!merge_parts(m, &part[0], &part[1]))
+        return REFUSE(l, "model.merges[%u] must be \"a b\" or [\"a\", \"b\"]", rank);
+    u32 id[2];
+    for (int i = 0; i < 2; i++)
+        if ((id[i] = vocab_find(&b->vocab, part[i])) == BPE_NONE)
+            return REFUSE(l, "model.merges[%u] names \"%.*s\", which is not in model.vocab", rank,
+                          STR_ARG(part[i]));
+    size_t n = part[0].n + part[1].n;
+    u32 merged = BPE_NONE;
+    if (n <= sizeof joined) {
+        memcpy(joined, part[0].p, part[0].n);
+        memcpy(joined + part[0].n, part[1].p, part[1].n);
+        merged = vocab_find(&b->vocab, (struct str){joined, n});
+    }
+    if (merged == BPE_NONE)
+        return REFUSE(l, "model.merges[%u] makes \"%.*s%.*s\", which is not in model.vocab", rank,
+                      STR_ARG(part[0]), STR_ARG(part[1]));
+    if (!bpe_merges_add(b, id[0], id[1], rank, merged))
+        return REFUSE(l, "model.merges[%u] repeats the pair \"%.*s\" \"%.*s\"", rank,
+                      STR_ARG(part[0]), STR_ARG(part[1]));
+    return ERR_OK;
+}
+
+static enum err model_merges(struct loader *l, const struct json *model)
+{
+    const struct json *merges;
+    TRY(load_list(l, model, "model", "merges", &merges));
+    if (merges->n > LIMIT_MERGES)
+        return REFUSE(l, "model.merges has %u rules; the limit is %u (LIMIT_MERGES in "
+                         "config/limits.h)", merges->n, LIMIT_MERGES);
+    if (!bpe_merges_open(&l->t->bpe, l->keep, merges->n))
+        return full(l, l->keep);
+    u32 rank = 0;
+    for (const struct json *m = merges->child; m; m = m->next)
+        if (m->type != JSON_STRING || !str_starts(m->text, STR("#version")))
+            TRY(model_merge(l, m, rank++));
+    return ERR_OK;
+}
+
+/* --- added tokens --------------------------------------------------------------------------- */
+
+/* The id is the vocabulary's, or the next free one. The library only warns when the file says
+ * another; a model was trained with the file's, so that is refused here. */
+static enum err added_id(struct loader *l, const struct json *v, const char *where, struct added *a)
+{
+    struct vocab *vocab = &l->t->bpe.vocab;
+    u64 id;
+    if (!json_u64(json_get(v, "id"), &id))
+        return REFUSE(l, "%s.id must be a number of 0 or more", where);
+    a->id = vocab_find(vocab, a->content);
+    if (a->id == BPE_NONE)
+        a->id = vocab_add(vocab, a->content);
+    else if (a->id >= l->t->bpe.model_n)
+        return REFUSE(l, "%s: \"%.*s\" stands there twice", where, STR_ARG(a->content));
+    if (a->id != id)
+        return REFUSE(l, "%s.id of \"%.*s\" is %llu; %s it must be %u", where, STR_ARG(a->content),
+                      (unsigned long long)id,
+                      a->id < l->t->bpe.model_n ? "by model.vocab" : "to go on without a gap",
+                      a->id);
+    return ERR_OK;
+}
+
+/* What is looked for: the content as the normalizers would write it. */
+static enum err added_pattern(struct loader *l, const char *where, struct added *a)
+{
+    a->content = vocab_str(&l->t->bpe.vocab, a->id);
+    a->pattern = a->content;
+    if (!a->normalized || l->t->normal_n == 0)
+        return ERR_OK;
+    size_t mark = l->scratch->used_bytes, used = 0, result;
+    size_t bytes = tokenizer_normal_bytes(l->t, a->content.n, &result);
+    u8 *work = arena_alloc(l->scratch, bytes, 16);
+    if (!work)
+        return full(l, l->scratch);
+    struct str s = tokenizer_normalize(l->t, a->content, work, &used);
+    if (s.n == 0 || s.n > LIMIT_TOKEN_BYTES)
+        return REFUSE(l, "%s: \"%.*s\" has %zu bytes when it is normalized; 1 to %d are possible",
+                      where, STR_ARG(a->content), s.n, LIMIT_TOKEN_BYTES);
+    if (!str_eq(s, a->content))
+        TRY(load_keep(l, s, &a->pattern));
+    arena_reset(l->scratch, mark);
+    return ERR_OK;
+}
+
+static enum err added_token(struct loader *l, const struct json *v, u32 index, struct added *a)
+{
+    char where[32];
+    snprintf(where, sizeof where, "added_tokens[%u]", index);
+    TRY(load_str(l, v, where, "content", &a->content));
+    if (a->content.n == 0)
+        return ERR_OK; /* the library passes over it too */
+    if (a->content.n > LIMIT_TOKEN_BYTES)
+        return REFUSE(l, "%s.content has %zu bytes; the limit is %d (LIMIT_TOKEN_BYTES in "
+                         "config/limits.h)", where, a->content.n, LIMIT_TOKEN_BYTES);
+    TRY(load_bool(l, v, where, "special", false, &a->special));
+    TRY(load_bool(l, v, where, "single_word", false, &a->single_word));
+    TRY(load_bool(l, v, where, "lstrip", false, &a->lstrip));
+    TRY(load_bool(l, v, where, "rstrip", false, &a->rstrip));
+    TRY(load_bool(l, v, where, "normalized", !a->special, &a->normalized));
+    TRY(added_id(l, v, where, a));
+    return added_pattern(l, where, a);
+}
+
+static int by_id(const void *p, const void *q)
+{
+    const struct added *a = p, *b = q;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static int by_pattern(const void *p, const void *q)
+{
+    struct str a = (*(const struct added *const *)p)->pattern;
+    struct str b = (*(const struct added *const *)q)->pattern;
+    int c = memcmp(a.p, b.p, MIN(a.n, b.n));
+    return c ? c : (a.n > b.n) - (a.n < b.n);
+}
+
+static enum err added_set(struct loader *l, bool normalized, struct added_set *set)
+{
+    struct tokenizer *t = l->t;
+    set->at = ARENA_NEW(l->keep, const struct added *, t->added_n);
+    if (!set->at)
+        return full(l, l->keep);
+    for (u32 i = 0; i < t->added_n; i++)
+        if (t->added[i].normalized == normalized)
+            set->at[set->n++] = &t->added[i];
+    qsort(set->at, set->n, sizeof *set->at, by_pattern);
+    for (u32 i = 0; i < set->n; i++) {
+        if (i && str_eq(set->at[i]->pattern, set->at[i - 1]->pattern))
+            return REFUSE(l, "added_tokens: \"%.*s\" and \"%.*s\" are the same when normalized",
+                          STR_ARG(set->at[i - 1]->content), STR_ARG(set->at[i]->content));
+        set->first[(u8)set->at[i]->pattern.p[0] + 1]++;
+    }
+    for (u32 i = 0; i < 256; i++)
+        set->first[i + 1] += set->first[i];
+    return ERR_OK;
+}
+
+static enum err added_tokens(struct loader *l, const struct json *list)
+{
+    struct tokenizer *t = l->t;
+    if (list->n > LIMIT_ADDED_TOKENS)
+        return REFUSE(l, "added_tokens has %u entries; the limit is %d (LIMIT_ADDED_TOKENS in "
+                         "config/limits.h)", list->n, LIMIT_ADDED_TOKENS);
+    t->added = ARENA_NEW(l->keep, struct added, list->n);
+    t->is_added = ARENA_NEW(l->keep, u8, t->bpe.vocab.n_max);
+    if (!t->added || !t->is_added)
+        return full(l, l->keep);
+    u32 index = 0;
+    for (const struct json *v = list->child; v; v = v->next) {
+        TRY(added_token(l, v, index++, &t->added[t->added_n]));
+        t->added_n += t->added[t->added_n].content.n != 0;
+    }
+    qsort(t->added, t->added_n, sizeof *t->added, by_id);
+    for (u32 i = 0; i < t->added_n; i++) {
+        if (t->is_added[t->added[i].id]++)
+            return REFUSE(l, "added_tokens: \"%.*s\" stands there twice",
+                          STR_ARG(t->added[i].content));
+    }
+    for (u32 i = 0; i < t->added_n; i++) {
+        u32 id = vocab_find(&t->bpe.vocab, t->added[i].pattern);
+        t->added[i].skipped = id != BPE_NONE && tokenizer_is_special(t, id);
+    }
+    TRY(added_set(l, false, &t->raw));
+    return added_set(l, true, &t->normalized);
+}
+
+/* --- tokenizer_config.json ------------------------------------------------------------------ */
+
+/* "bos_token": a string, or an object with "content", or null. */
+static enum err config_token(struct loader *l, const struct json *config, const char *key,
+                             struct str *out)
+{
+    const struct json *v = json_get(config, key);
+    if (v && v->type == JSON_OBJECT)
+        v = json_get(v, "content");
+    *out = (struct str){"", 0};
+    if (!v || v->type == JSON_NULL)
+        return ERR_OK;
+    u32 id = v->type == JSON_STRING ? vocab_find(&l->t->bpe.vocab, v->text) : BPE_NONE;
+    if (id == BPE_NONE)
+        return REFUSE(l, "%s \"%.*s\" is no token of tokenizer.json", key, STR_ARG(v->text));
+    *out = vocab_str(&l->t->bpe.vocab, id);
+    return ERR_OK;
+}
+
+static enum err config_file(struct loader *l, const char *path)
+{
+    struct tokenizer *t = l->t;
+    struct str text;
+    const struct json *config;
+    l->path = path;
+    TRY(file_read(l->scratch, path, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, &text, l->e));
+    TRY(json_parse(l->scratch, text, path, ERR_MODEL, &config, l->e));
+    if (config->type != JSON_OBJECT)
+        return REFUSE(l, "must be an object, not %s", json_type_name(config));
+    TRY(config_token(l, config, "bos_token", &t->bos));
+    TRY(config_token(l, config, "eos_token", &t->eos));
+    TRY(config_token(l, config, "unk_token", &t->unk));
+    TRY(config_token(l, config, "pad_token", &t->pad));
+    if (!json_get(config, "add_bos_token") && !json_get(config, "add_eos_token"))
+        return ERR_OK;
+    bool bos, eos;
+    TRY(load_bool(l, config, "tokenizer_config", "add_bos_token", false, &bos));
+    TRY(load_bool(l, config, "tokenizer_config", "add_eos_token", false, &eos));
+    t->before_n = bos && t->bos.n;
+    t->behind_n = eos && t->eos.n;
+    t->before[0] = vocab_find(&t->bpe.vocab, t->bos);
+    t->behind[0] = vocab_find(&t->bpe.vocab, t->eos);
+    return ERR_OK;
+}
+
+/* --- the file ------------------------------------------------------------------------------- */
+
+static enum err parts(struct loader *l, const struct json *root)
+{
+    static const struct json none = {.type = JSON_ARRAY};
+    const struct json *model = json_get(root, "model"), *added = json_get(root, "added_tokens");
+    struct str version;
+    TRY(load_str(l, root, "tokenizer", "version", &version));
+    if (!str_is(version, "1.0"))
+        return REFUSE(l, "version is \"%.*s\"; only \"1.0\" is supported", STR_ARG(version));
+    if (!model || model->type != JSON_OBJECT)
+        return REFUSE(l, "model must be an object, not %s", json_type_name(model));
+    if (!added || added->type == JSON_NULL)
+        added = &none;
+    if (added->type != JSON_ARRAY)
+        return REFUSE(l, "added_tokens must be an array, not %s", json_type_name(added));
+    TRY(model_options(l, model));
+    TRY(model_vocab(l, model, added));
+    TRY(model_merges(l, model));
+    TRY(load_normalizer(l, json_get(root, "normalizer"), 0));
+    TRY(added_tokens(l, added));
+    TRY(load_pre_tokenizer(l, json_get(root, "pre_tokenizer"), 0));
+    TRY(load_decoder(l, json_get(root, "decoder")));
+    return load_post_processor(l, json_get(root, "post_processor"), 0);
+}
+
+enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
+                        struct tokenizer **out, struct err_text *e)
+{
+    char path[LIMIT_PATH_BYTES], config[LIMIT_PATH_BYTES];
+    struct loader l = {.keep = keep, .scratch = scratch, .path = path, .e = e};
+    size_t mark = scratch->used_bytes;
+    struct str text;
+    const struct json *root;
+    TRY(file_path(path, dir, STR("tokenizer.json"), e));
+    TRY(file_path(config, dir, STR("tokenizer_config.json"), e));
+    TRY(file_read(scratch, path, LIMIT_TOKENIZER_FILE_BYTES, ERR_MODEL, &text, e));
+    TRY(json_parse(scratch, text, path, ERR_MODEL, &root, e));
+    if (root->type != JSON_OBJECT)
+        return REFUSE(&l, "must be an object, not %s", json_type_name(root));
+    l.t = ARENA_NEW(keep, struct tokenizer, 1);
+    if (!l.t)
+        return full(&l, keep);
+    l.t->bos = l.t->eos = l.t->unk = l.t->pad = (struct str){"", 0};
+    TRY(parts(&l, root));
+    if (file_exists(config))
+        TRY(config_file(&l, config));
+    arena_reset(scratch, mark);
+    *out = l.t;
+    return ERR_OK;
+}

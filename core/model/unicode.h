@@ -1,0 +1,82 @@
+/* What the tokenizers library knows about each code point, in one two-stage table, and the
+ * decompositions and compositions of NFC (UAX 15). The data (unicode_table.c) was asked from the
+ * library by tests/tokenizer/unicode_gen.py, because its engines follow different Unicode
+ * versions. Constant; owns nothing.
+ */
+#ifndef ZIGCUDA_UNICODE_H
+#define ZIGCUDA_UNICODE_H
+
+#include "core/base/base.h"
+
+enum {
+    UNICODE_LETTER = 1 << 0,   /* \p{L} of the split patterns (Oniguruma) */
+    UNICODE_NUMBER = 1 << 1,   /* \p{N} */
+    UNICODE_SPACE = 1 << 2,    /* \s */
+    UNICODE_UPPER = 1 << 3,    /* Lu Lt Lm Lo M: what may open a cased word */
+    UNICODE_LOWER = 1 << 4,    /* Ll Lm Lo M: what may close it */
+    UNICODE_DIGIT = 1 << 5,    /* numeric for the Digits pre-tokenizer (Rust) */
+    UNICODE_WORD = 1 << 6,     /* \w beside an added token (regex crate) */
+    UNICODE_BLANK = 1 << 7,    /* \s beside an added token */
+    UNICODE_COMBINES = 1 << 8, /* NFC may change it or join it to what stands before */
+};
+
+struct unicode_bits {
+    u16 bits;
+    u8 combining; /* canonical combining class */
+};
+struct unicode_decomposed { /* sorted by cp; Hangul syllables are left to arithmetic */
+    u32 cp;
+    u16 at; /* in unicode_pool */
+    u16 n;  /* 1..4 */
+};
+struct unicode_pair { /* sorted by (first, second) */
+    u32 first, second, composed;
+};
+
+enum { UNICODE_BLOCK_BITS = 7 };
+extern const u8 unicode_stage[0x110000 >> UNICODE_BLOCK_BITS];
+extern const u8 unicode_kind[];
+extern const struct unicode_bits unicode_bits_of[];
+extern const struct unicode_decomposed unicode_decomposed[];
+extern const u32 unicode_decomposed_count;
+extern const u32 unicode_pool[];
+extern const struct unicode_pair unicode_pairs[];
+extern const u32 unicode_pair_count;
+
+static inline struct unicode_bits unicode_of(u32 cp)
+{
+    u32 block = unicode_stage[cp >> UNICODE_BLOCK_BITS];
+    u32 low = cp & ((1u << UNICODE_BLOCK_BITS) - 1);
+    return unicode_bits_of[unicode_kind[block << UNICODE_BLOCK_BITS | low]];
+}
+
+/* The character at p of text that is known to be valid UTF-8; returns its length. */
+static inline u32 unicode_next(const char *p, u32 *cp)
+{
+    const u8 *q = (const u8 *)p;
+    if (q[0] < 0x80) {
+        *cp = q[0];
+        return 1;
+    }
+    if (q[0] < 0xe0) {
+        *cp = (q[0] & 0x1fu) << 6 | (q[1] & 0x3fu);
+        return 2;
+    }
+    if (q[0] < 0xf0) {
+        *cp = (q[0] & 0x0fu) << 12 | (q[1] & 0x3fu) << 6 | (q[2] & 0x3fu);
+        return 3;
+    }
+    *cp = (q[0] & 0x07u) << 18 | (q[1] & 0x3fu) << 12 | (q[2] & 0x3fu) << 6 | (q[3] & 0x3fu);
+    return 4;
+}
+
+/* Bytes of the character that ends right before `end` (there is one). */
+static inline u32 unicode_back(const char *end)
+{
+    u32 n = 1;
+    while (((u8)end[-(int)n] & 0xc0) == 0x80)
+        n++;
+    return n;
+}
+
+#endif

@@ -1,0 +1,76 @@
+#include "core/model/vocab.h"
+
+#include "config/limits.h"
+
+enum { VOCAB_ID_BITS = 21 }; /* id + 1 */
+_Static_assert(LIMIT_VOCAB < 1u << VOCAB_ID_BITS, "ids must fit beside the hash tag");
+
+/* Eight bytes a step, multiply and fold. */
+static u64 hash(struct str s)
+{
+    u64 h = 0x9e3779b97f4a7c15u ^ s.n, part;
+    size_t i = 0;
+    for (; i + 8 <= s.n; i += 8) {
+        memcpy(&part, s.p + i, 8);
+        h = (h ^ part) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    part = 0;
+    if (i < s.n)
+        memcpy(&part, s.p + i, s.n - i);
+    h = (h ^ part) * 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
+    h *= 0xc4ceb9fe1a85ec53u;
+    return h ^ h >> 29;
+}
+
+static u32 tag(u64 h)
+{
+    return (u32)(h >> 32) << VOCAB_ID_BITS;
+}
+
+/* The id of s, or UINT32_MAX with *slot where it belongs. */
+static u32 find(const struct vocab *v, struct str s, u64 h, u32 *slot)
+{
+    const u32 id_mask = (1u << VOCAB_ID_BITS) - 1;
+    for (u32 i = (u32)h & v->mask;; i = (i + 1) & v->mask) {
+        u32 entry = v->slots[i];
+        *slot = i;
+        if (entry == 0)
+            return UINT32_MAX;
+        if ((entry & ~id_mask) == tag(h) && str_eq(vocab_str(v, (entry & id_mask) - 1), s))
+            return (entry & id_mask) - 1;
+    }
+}
+
+bool vocab_open(struct vocab *v, struct arena *a, u32 n_max, size_t text_max)
+{
+    size_t slots = 16;
+    while (slots < 2 * (size_t)n_max)
+        slots *= 2;
+    ASSERT(n_max <= LIMIT_VOCAB && text_max < UINT32_MAX);
+    *v = (struct vocab){.n_max = n_max, .text_max = text_max, .mask = (u32)slots - 1};
+    v->text = ARENA_NEW(a, char, text_max + 1);
+    v->at = ARENA_NEW(a, u32, (size_t)n_max + 1);
+    v->slots = ARENA_NEW(a, u32, slots);
+    return v->text && v->at && v->slots;
+}
+
+u32 vocab_add(struct vocab *v, struct str s)
+{
+    u64 h = hash(s);
+    u32 slot;
+    if (find(v, s, h, &slot) != UINT32_MAX)
+        return UINT32_MAX;
+    ASSERT(v->n < v->n_max && s.n <= v->text_max - v->at[v->n]);
+    memcpy(v->text + v->at[v->n], s.p, s.n);
+    v->at[v->n + 1] = v->at[v->n] + (u32)s.n;
+    v->slots[slot] = tag(h) | (v->n + 1);
+    return v->n++;
+}
+
+u32 vocab_find(const struct vocab *v, struct str s)
+{
+    u32 slot;
+    return find(v, s, hash(s), &slot);
+}

@@ -1,0 +1,133 @@
+"""The kinds of tokenizer.json that compare.py makes: each trained with the library itself."""
+import os
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import pre_tokenizers, processors, trainers
+
+import texts
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2_SHORT = (r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+          r"|\s*[\r\n]|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace("{1,3}", "")
+U, L = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+LEAD = r"[^\r\n\p{L}\p{N}]?"
+SLASH = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN = LEAD + U + "*" + L + "+|" + LEAD + U + "+" + L + r"*|\p{N}" + SLASH
+FOLD = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = LEAD + U + "*" + L + "+" + FOLD + "|" + LEAD + U + "+" + L + "*" + FOLD + r"|\p{N}{1,3}" + SLASH
+
+
+def split(regex, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(Regex(regex), behavior, invert)
+
+
+def bytes_of(regex=None, prefix=False, **how):
+    last = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=regex is None)
+    return pre_tokenizers.Sequence([split(regex, **how), last]) if regex else last
+
+
+def byte_level(pre, normalizer=None, ignore_merges=False, post=None):
+    t = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    t.pre_tokenizer, t.decoder = pre, decoders.ByteLevel()
+    if normalizer:
+        t.normalizer = normalizer
+    trainer = trainers.BpeTrainer(vocab_size=2500, show_progress=False, special_tokens=["<s>", "</s>"],
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    return t, trainer, post
+
+
+def with_bytes(pre=None, normalizer=None, decoder=None, fallback=True, fuse=True, unk="<unk>"):
+    t = Tokenizer(models.BPE(unk_token=unk, byte_fallback=fallback, fuse_unk=fuse))
+    if pre:
+        t.pre_tokenizer = pre
+    if normalizer:
+        t.normalizer = normalizer
+    if decoder:
+        t.decoder = decoder
+    special = ["<unk>", "<s>", "</s>"]
+    if fallback:
+        special += ["<0x%02X>" % b for b in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=2500, show_progress=False, special_tokens=special,
+                                  limit_alphabet=300, max_token_length=12)
+    return t, trainer, processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 1)])
+
+
+def chain(strip=True):
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence(steps + [decoders.Strip(" ", 1, 0)] * strip)
+
+
+def metaspace(scheme, split_it):
+    return pre_tokenizers.Metaspace("▁", prepend_scheme=scheme, split=split_it)
+
+
+LLAMA2 = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+LLAMA3_POST = processors.Sequence([
+    processors.ByteLevel(trim_offsets=False),
+    processors.TemplateProcessing("<s> $A </s>", "<s> $A $B", [("<s>", 0), ("</s>", 1)])])
+
+KINDS = {
+    "gpt2": lambda: byte_level(bytes_of()),
+    "gpt2-prefix": lambda: byte_level(bytes_of(prefix=True), post=processors.ByteLevel()),
+    "gpt2-split": lambda: byte_level(bytes_of(GPT2)),
+    "gpt2-short": lambda: byte_level(bytes_of(GPT2_SHORT)),
+    "llama3": lambda: byte_level(bytes_of(LLAMA3), ignore_merges=True, post=LLAMA3_POST),
+    "cl100k": lambda: byte_level(bytes_of(CL100K, behavior="removed", invert=True)),
+    "qwen2": lambda: byte_level(bytes_of(QWEN2), normalizer=normalizers.NFC()),
+    "smollm": lambda: byte_level(pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True), bytes_of()])),
+    "digits": lambda: byte_level(pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=False), bytes_of(prefix=True)])),
+    "tekken": lambda: byte_level(bytes_of(TEKKEN), ignore_merges=True),
+    "o200k": lambda: byte_level(bytes_of(O200K)),
+    "llama2": lambda: with_bytes(normalizer=LLAMA2, decoder=chain()),
+    "mistral": lambda: with_bytes(metaspace("first", False), decoder=chain()),
+    "gemma": lambda: with_bytes(pre_tokenizers.Split(" ", "merged_with_previous"),
+                                normalizers.Replace(" ", "▁"), chain(strip=False)),
+    "after-space": lambda: with_bytes(pre_tokenizers.Split(" ", "merged_with_previous"),
+                                      decoder=chain(strip=False)),
+    "metaspace": lambda: with_bytes(metaspace("always", True), fallback=False,
+                                    decoder=decoders.Metaspace(prepend_scheme="always")),
+    "never": lambda: with_bytes(metaspace("never", True), fallback=False, fuse=False,
+                                decoder=decoders.Metaspace(prepend_scheme="never")),
+    "nfc-first": lambda: with_bytes(metaspace("first", True), normalizers.NFC(), fuse=False,
+                                    decoder=decoders.Sequence([
+                                        decoders.ByteFallback(), decoders.Fuse()])),
+    "no-decoder": lambda: with_bytes(metaspace("always", False), fallback=False, unk=None),
+}
+
+ADDED = [
+    AddedToken("<|im_start|>", special=True, normalized=False),
+    AddedToken("<|im_end|>", special=True, normalized=False),
+    AddedToken("<|im", special=False, normalized=False),
+    AddedToken("<tool>", special=False, normalized=False, lstrip=True),
+    AddedToken("</tool>", special=False, normalized=False, rstrip=True),
+    AddedToken("<mask>", special=True, normalized=True, lstrip=True, rstrip=True),
+    AddedToken("hello", special=False, normalized=True, single_word=True),
+    AddedToken("hello world", special=False, normalized=True),
+    AddedToken("wörd", special=False, normalized=False, single_word=True, lstrip=True),
+    AddedToken("  ", special=False, normalized=False),
+    AddedToken("\n\n", special=False, normalized=True),
+    AddedToken("e\u0301t\u00e9", special=False, normalized=True),
+    AddedToken("你好", special=True, normalized=True),
+    AddedToken("▁▁▁", special=False, normalized=False),
+    AddedToken("<", special=False, normalized=False, single_word=True),
+]
+
+
+def make(name, added, folder):
+    """Trains a kind into folder/tokenizer.json; returns the library's tokenizer of that file."""
+    path = os.path.join(folder, "tokenizer.json")
+    tokenizer, trainer, post = KINDS[name]()
+    tokenizer.train_from_iterator(texts.corpus(), trainer)
+    if post:
+        tokenizer.post_processor = post
+    if added:
+        tokenizer.add_tokens(ADDED)
+    os.makedirs(folder, exist_ok=True)
+    tokenizer.save(path)
+    return Tokenizer.from_file(path)

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Writes core/model/unicode_table.c: what each code point is to the `tokenizers` library.
+
+The library mixes several engines, each with its own Unicode version (Oniguruma for the split
+patterns, Rust's standard library for digits, the regex crate around added tokens, another crate
+for NFC). So nothing is taken from a Unicode file here: every property of every code point is
+asked from the library itself. Run with the pinned version of tests/requirements.txt:
+
+    build/venv/bin/python tests/tokenizer/unicode_gen.py [--check]
+
+--check compares with the committed file instead of writing it. Takes about a minute.
+"""
+import sys
+import unicodedata
+
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+TARGET = "core/model/unicode_table.c"
+CPS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+TEXT = "".join(map(chr, CPS))
+CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"]
+BITS = ["LETTER", "NUMBER", "SPACE", "UPPER", "LOWER", "DIGIT", "WORD", "BLANK", "COMBINES"]
+
+
+def matches(regex):
+    """The set of code points that an Oniguruma class matches."""
+    split = pre_tokenizers.Split(Regex(regex + "+"), "removed", invert=True)
+    found = set()
+    for _, (a, b) in split.pre_tokenize_str(TEXT):
+        found.update(CPS[a:b])
+    return found
+
+
+def digits():
+    """Rust's char::is_numeric."""
+    found = set()
+    split = pre_tokenizers.Digits(individual_digits=False)
+    # runs alternate between numeric and not; the first run (control characters) is not
+    for i, (_, (a, b)) in enumerate(split.pre_tokenize_str(TEXT)):
+        if i % 2:
+            found.update(CPS[a:b])
+    assert ord("5") in found and ord("a") not in found
+    return found
+
+
+def beside_added_token(**flags):
+    """Encodes X + mark for every code point X; yields (X, start of the token that was found)."""
+    mark = "\u241e"
+    tokenizer = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    tokenizer.add_tokens([AddedToken(mark, normalized=False, **flags)])
+    other = [c for c in CPS if chr(c) != mark]
+    for i in range(0, len(other), 50000):
+        part = other[i:i + 50000]
+        text = "".join("#" + chr(c) + mark for c in part)
+        found = {}
+        enc = tokenizer.encode(text)
+        for token, (a, b) in zip(enc.ids, enc.offsets):
+            if token == 1:
+                found[(b - 1) // 3] = a
+        for k, c in enumerate(part):
+            yield c, found[k] - 3 * k if k in found else None
+
+
+def nfd_each(strings):
+    return normalizers.NFD().normalize_str("\n".join(strings)).split("\n")
+
+
+def nfc_each(strings):
+    return normalizers.NFC().normalize_str("\n".join(strings)).split("\n")
+
+
+def combining_classes():
+    """Canonical combining classes, found by which marks change places."""
+    cps = [c for c in CPS if c != 10]
+    decomposed = nfd_each([chr(c) for c in cps])
+    own = {c for c, d in zip(cps, decomposed) if d == chr(c)}
+    low, high = "\u0334", "\u0301"  # classes 1 and 230
+    after = nfd_each([chr(c) + low for c in cps])
+    before = nfd_each([high + chr(c) for c in cps])
+    some = {c for c, x, y in zip(cps, after, before)
+            if c in own and (x[0] != chr(c) or y[0] != high)} | {ord(low), ord(high)}
+    samples = {}  # Python's data only names the classes; the library may know fewer marks
+    for c in sorted(some):
+        samples.setdefault(unicodedata.combining(chr(c)), chr(c))
+    assert 0 not in samples
+    classes = {c: set() for c in some}
+    for k, mark in samples.items():
+        left = nfd_each([chr(c) + mark for c in some])   # swapped when class(c) > k
+        right = nfd_each([mark + chr(c) for c in some])  # swapped when class(c) < k
+        for c, x, y in zip(some, left, right):
+            if c == ord(mark) or (x == chr(c) + mark and y == mark + chr(c)):
+                classes[c].add(k)
+    assert all(len(v) == 1 for v in classes.values()), "a class without a sample"
+    return {c: v.pop() for c, v in classes.items()}
+
+
+def hangul(c):
+    return 0xAC00 <= c < 0xAC00 + 11172
+
+
+def compositions():
+    """(code point -> full decomposition), ((a, b) -> composite); Hangul is left to arithmetic."""
+    cps = [c for c in CPS if c != 10 and not hangul(c)]
+    decomposed = {c: d for c, d in zip(cps, nfd_each([chr(c) for c in cps])) if d != chr(c)}
+    composed = nfc_each(decomposed.values())
+    pairs = {}
+    for (c, d), back in zip(decomposed.items(), composed):
+        if back == chr(c):
+            first = normalizers.NFC().normalize_str(d[:-1])
+            assert len(first) == 1 and len(d) > 1, hex(c)
+            pairs[ord(first), ord(d[-1])] = c
+    return decomposed, pairs
+
+
+def check_contractions():
+    """What (?i:...) matches behind an apostrophe, over all code points: ASCII and U+017F."""
+    regex = Regex("^(?i:" + "|".join(CONTRACTIONS) + ")")
+    split = pre_tokenizers.Split(regex, "removed", invert=True)
+    expected = {"'" + x for x in "stmdSTMD\u017f"}
+    for pair in ("re", "ve", "ll"):
+        expected |= {"'" + a + b for a in (pair[0], pair[0].upper())
+                     for b in (pair[1], pair[1].upper())}
+    lines = pre_tokenizers.Split(Regex("(?i:" + "|".join(CONTRACTIONS) + ")"), "removed",
+                                 invert=True)
+    found = set()
+    shapes = [("", "")] + [(a, "") for a in "rRvVlL"] + [("", b) for b in "eElL"]
+    for before, after in shapes:
+        text = "\n".join("'" + before + chr(c) + after for c in CPS)
+        found |= {x for x, _ in lines.pre_tokenize_str(text)}
+    assert found == expected, found ^ expected
+    assert split.pre_tokenize_str("'\u017f")
+
+
+def properties(combining, decomposed, pairs):
+    upper = matches(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]")
+    lower = matches(r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]")
+    letter, number, space = matches(r"\p{L}"), matches(r"\p{N}"), matches(r"\s")
+    mark = matches(r"\p{M}")
+    assert upper - letter == mark and lower - letter == mark and upper | lower == letter | mark
+    assert not letter & number and not letter & space and not number & space
+    assert matches(r"\S") == set(CPS) - space
+    assert matches(r"[^\s\p{L}\p{N}]") == set(CPS) - space - letter - number
+    assert matches(r"[^\r\n\p{L}\p{N}]") == set(CPS) - {10, 13} - letter - number
+    word = {c for c, at in beside_added_token(single_word=True) if at is None} | set()
+    blank = {c for c, at in beside_added_token(lstrip=True) if at == 1}
+    # code points that NFC may change, or that may join what stands before them
+    care = set(combining) | {c for c in decomposed if nfc_each([chr(c)])[0] != chr(c)}
+    care |= {b for _, b in pairs} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
+    return [letter, number, space, upper, lower, digits(), word, blank, care]
+
+
+def rows(values, width, form="%d"):
+    for i in range(0, len(values), width):
+        yield "    " + " ".join((form % v) + "," for v in values[i:i + width])
+
+
+def render():
+    check_contractions()
+    combining = combining_classes()
+    decomposed, pairs = compositions()
+    sets = properties(combining, decomposed, pairs)
+    bits = [0] * 0x110000
+    for i, members in enumerate(sets):
+        for c in members:
+            bits[c] |= 1 << i
+    kinds = {}
+    kind = [kinds.setdefault((b, combining.get(c, 0)), len(kinds)) for c, b in enumerate(bits)]
+    assert len(kinds) <= 256
+    blocks = {}
+    stage = [blocks.setdefault(tuple(kind[i:i + 128]), len(blocks))
+             for i in range(0, 0x110000, 128)]
+    assert len(blocks) <= 256
+    pool, maps = [], []
+    for c in sorted(decomposed):
+        d = [ord(x) for x in decomposed[c]]
+        maps.append((c, len(pool), len(d)))
+        pool += d
+    out = ["/* Made by tests/tokenizer/unicode_gen.py from the tokenizers library; do not edit. */",
+           '#include "core/model/unicode.h"', "", "/* clang-format off */",
+           "const u8 unicode_stage[0x110000 >> 7] = {", *rows(stage, 24), "};",
+           "const u8 unicode_kind[] = {", *rows([k for b in blocks for k in b], 32)]
+    out += ["};", "const struct unicode_bits unicode_bits_of[] = {"]
+    out += ["    {0x%03x, %d}," % k for k in kinds] + ["};"]
+    out += ["const u32 unicode_decomposed_count = %d;" % len(maps),
+            "const struct unicode_decomposed unicode_decomposed[] = {",
+            *rows(["{0x%x, %d, %d}" % m for m in maps], 5, "%s"), "};",
+            "const u32 unicode_pool[] = {", *rows(pool, 12, "0x%x"), "};"]
+    out += ["const u32 unicode_pair_count = %d;" % len(pairs),
+            "const struct unicode_pair unicode_pairs[] = {",
+            *rows(["{0x%x, 0x%x, 0x%x}" % (a, b, pairs[a, b]) for a, b in sorted(pairs)], 4, "%s"),
+            "};", ""]
+    return "\n".join(out)
+
+
+def main():
+    text = render()
+    if "--check" in sys.argv[1:]:
+        with open(TARGET) as f:
+            same = f.read() == text
+        print("unicode table: " + ("same as the library's" if same else "DIFFERS"))
+        sys.exit(0 if same else 1)
+    with open(TARGET, "w") as f:
+        f.write(text)
+
+
+main()

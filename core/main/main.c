@@ -7,6 +7,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
+    {"config", cmd_config, "print every option, its value and where that comes from"},
     {"version", cmd_version, "print version and commit"},
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/base/err.h"
 
+int cmd_config(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 #endif

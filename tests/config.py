@@ -114,9 +114,10 @@ def refusals(dir):
     refused("bad_unit", USAGE, "'4GB'; it has to be a size from 0 to 16 TiB", "--engine.kv=4GB")
     refused("no_value", USAGE, "--engine.kv needs a value", "--engine.kv")
     refused("no_file_name", USAGE, "--config needs the name of a file", "--config")
-    with open("/dev/full", "wb") as full:
-        status, _, err = run("--ini", stdout=full)
-    check("full_disk", status == SYSTEM and "cannot write" in err, err)
+    for form in [], ["--ini"], ["--markdown"]:  # an early write may fail and the last one not
+        with open("/dev/full", "wb") as full:
+            status, _, err = run(*form, stdout=full)
+        check(" ".join(["full_disk", *form]), status == SYSTEM and "cannot write" in err, err)
 
 
 def etc_file(dir):

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #define DEFAULT_FILE "/etc/zigcuda.ini"
 
@@ -52,7 +52,7 @@ static const struct option table[OPTION_COUNT] = {
      (double)(max),                                            \
      help,                                                     \
      #__VA_ARGS__},
-#include "config/options.def"
+#include OPTIONS_DEF
 #undef OPTION
 };
 
@@ -156,8 +156,8 @@ static const char *takes(const struct option *p, char *out, size_t cap)
         snprintf(out, cap, "a whole number from %.0f to %.0f", p->min, p->max);
         break;
     case OPTION_TYPE_size:
-        snprintf(out, cap, "a size from %s to %s, such as 512 MiB", value_put_size((u64)p->min, a),
-                 value_put_size((u64)p->max, b));
+        snprintf(out, cap, "a size from %s to %s, in bytes, KiB, MiB, GiB or TiB",
+                 value_put_size((u64)p->min, a), value_put_size((u64)p->max, b));
         break;
     case OPTION_TYPE_time:
         snprintf(out, cap, "a time from %s to %s, in ms or s", value_put_time((u64)p->min, a),
@@ -277,7 +277,7 @@ void options_default(struct options *o)
 {
     memset(o, 0, sizeof *o);
 #define OPTION(section, key, type, value, ...) o->section##_##key = value;
-#include "config/options.def"
+#include OPTIONS_DEF
 #undef OPTION
 }
 
@@ -489,9 +489,11 @@ enum err options_load(struct options *o, struct arena *scratch, int argc, char *
                       struct err_text *e)
 {
     const char *path;
+    struct stat st;
     TRY(named_file(argc, argv, &path, e));
-    /* One that is there and cannot be read is an error: only its absence is a choice. */
-    if (!path && access(DEFAULT_FILE, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    /* One that is there and cannot be read, even a link to nowhere, is an error: only its absence
+     * is a choice. */
+    if (!path && lstat(DEFAULT_FILE, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
         return ERR_OK;
     return options_file(o, scratch, path ? path : DEFAULT_FILE, e);
 }

@@ -15,6 +15,10 @@
 #include "core/base/base.h"
 #include "core/base/err.h"
 
+#ifndef OPTIONS_DEF /* a test has rows of its own */
+#define OPTIONS_DEF "config/options.def"
+#endif
+
 /* enum option_engine_kv_type and so on */
 #define OPTION_ENUM_int(...)
 #define OPTION_ENUM_size(...)
@@ -25,13 +29,13 @@
 #define OPTION_ENUM_choice(name, ...) enum option_##name{__VA_ARGS__};
 #define OPTION(section, key, type, value, min, max, help, ...) \
     OPTION_ENUM_##type(section##_##key, __VA_ARGS__)
-#include "config/options.def"
+#include OPTIONS_DEF
 #undef OPTION
 
 /* OPTION_engine_slots and so on: places in the table */
 enum {
 #define OPTION(section, key, ...) OPTION_##section##_##key,
-#include "config/options.def"
+#include OPTIONS_DEF
 #undef OPTION
     OPTION_COUNT
 };
@@ -50,7 +54,7 @@ enum { OPTION_FROM_DEFAULT = 0, OPTION_FROM_FLAG = -1 };
 
 struct options {
 #define OPTION(section, key, type, value, min, max, ...) OPTION_FIELD_##type(section##_##key, max)
-#include "config/options.def"
+#include OPTIONS_DEF
 #undef OPTION
     int from[OPTION_COUNT];      /* OPTION_FROM_*, or the line of `file` */
     char file[LIMIT_PATH_BYTES]; /* that was read; "" for none */

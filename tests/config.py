@@ -142,10 +142,15 @@ def etc_file(dir):
     got = rows(inside("--config", "/other.ini")[1])
     check("named_file_replaces_it", got["engine.slots"] == ("8", "default")
           and got["engine.queue"] == ("9", "/other.ini:2"), got)
-    os.remove(etc)
-    os.mkdir(etc)
+    for name, target in ("dangling", "nowhere.ini"), ("looping", "zigcuda.ini"):
+        os.remove(etc)
+        os.symlink(target, etc)
+        status, _, err = inside()
+        check(f"{name}_link_is_no_default", status == CONFIG and "/etc/zigcuda.ini" in err, err)
+    shutil.rmtree(os.path.join(dir, "etc"))
+    os.symlink("etc", os.path.join(dir, "etc"))
     status, _, err = inside()
-    check("unreadable_is_no_default", status == CONFIG and "/etc/zigcuda.ini" in err, err)
+    check("unreadable_etc_is_no_default", status == CONFIG and "/etc/zigcuda.ini" in err, err)
 
 
 def main():

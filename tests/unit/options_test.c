@@ -189,6 +189,7 @@ void options_forms_of_a_file(void)
     CHECK(good("") && good("\n\n") && good("[engine]") && good("\xef\xbb\xbf"));
     CHECK(good("\xef\xbb\xbf[engine]\r\nslots = 5\r\n\r\nqueue = 9\r\n"));
     CHECK(o.engine_slots == 5 && o.engine_queue == 9 && o.from[OPTION_engine_queue] == 4);
+    CHECK(bad("\xef\xbb\xbf[engin]\n", "t.ini:1: there is no section [engin]"));
     CHECK(good("[engine]\nslots = 5\n[cpu]\npin = off\n[engine]\nqueue = 9\n"));
     CHECK(
         bad("[engine]\nslots = 5\nslots = 5\n", "t.ini:3: engine.slots stands on line 2 already"));

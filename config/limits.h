@@ -37,9 +37,16 @@
 #define LIMIT_TEMPLATE_STEPS 4000000u /* evaluated nodes of one rendering */
 #define LIMIT_TEMPLATE_DEPTH 64       /* nested blocks, expressions and macro calls */
 
+/* --- options -------------------------------------------------------------------------------- */
+#define LIMIT_INI_BYTES ((size_t)1 << 20)    /* /etc/zigcuda.ini, or what --config names */
+#define LIMIT_INI_LINE_BYTES 8192            /* without its line end; holds a longest path */
+#define LIMIT_MEMORY_BYTES ((size_t)1 << 44) /* of any place */
+#define LIMIT_KERNELS_NAME_BYTES 31          /* a kernel set */
+
 /* --- requests ------------------------------------------------------------------------------- */
 #define LIMIT_SLOTS 256        /* sequences in one batch */
 #define LIMIT_STEP_TOKENS 8192 /* tokens of one step */
+#define LIMIT_QUEUE 4096       /* requests that wait */
 #define LIMIT_LOGPROBS 20      /* alternatives reported a token */
 #define LIMIT_LOGIT_BIAS 300   /* entries of one request */
 #define LIMIT_STOP_STRINGS 4

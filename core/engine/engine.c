@@ -29,7 +29,7 @@ struct seq {
     char held[LIMIT_STOP_STRING_BYTES];
 };
 
-enum { TEXT_CAP = LIMIT_STOP_STRING_BYTES + 2 * (LIMIT_TOKEN_BYTES + 256) };
+enum { TEXT_CAP = LIMIT_STOP_STRING_BYTES + 2 * DECODE_PIECE_BYTES };
 
 struct engine {
     struct device *device;
@@ -340,11 +340,11 @@ static void token_out(struct engine *g, struct seq *s, const struct step_result 
     if (is_stop_id(s, result->token))
         finish = FINISH_STOP;
     else if (g->tokenizer)
-        n += decode_push(&s->stream, result->token, g->text + n, TEXT_CAP - n);
+        n += decode_push(&s->stream, result->token, g->text + n);
     if (finish == FINISH_NONE && s->outputs >= s->max_tokens)
         finish = FINISH_LENGTH;
     if (finish != FINISH_NONE && g->tokenizer)
-        n += decode_end(&s->stream, g->text + n, TEXT_CAP - n);
+        n += decode_end(&s->stream, g->text + n);
     if (s->n_stop && s->outputs >= s->sampling.min_tokens) {
         u32 stop = (u32)find_stop(s, g->text, n);
         if (stop < n) {
@@ -363,7 +363,7 @@ static void text_left(struct engine *g, struct seq *s, enum finish finish)
     u32 n = s->held_n;
     memcpy(g->text, s->held, n);
     if (g->tokenizer)
-        n += decode_end(&s->stream, g->text + n, TEXT_CAP - n);
+        n += decode_end(&s->stream, g->text + n);
     deliver(g, s, NULL, (struct str){g->text, n}, finish);
 }
 

@@ -7,14 +7,20 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
+    {"run", cmd_run, "answer one prompt, streaming to the terminal"},
+    {"info", cmd_info, "print CPU, kernel sets, and what a model folder holds"},
+    {"plan", cmd_plan, "print the memory that a model would take, without loading it"},
+    {"bench", cmd_bench, "measure prefill and decode beside the read bandwidth"},
+    {"config", cmd_config, "print every option, its value and where that comes from"},
     {"version", cmd_version, "print version and commit"},
 };
 
 static int usage(FILE *to, int code)
 {
-    fprintf(to, "usage: zigcuda COMMAND [options]\n\n");
+    fprintf(to, "usage: zigcuda COMMAND [flags]     (zigcuda COMMAND --help lists its flags)\n\n");
     for (size_t i = 0; i < COUNTOF(commands); i++)
         fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "\nFirst steps: zigcuda run --model DIR \"What is the moon?\"\n");
     return code;
 }
 
@@ -22,7 +28,7 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return usage(stderr, EXIT_USAGE);
-    if (strcmp(argv[1], "--help") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return usage(stdout, EXIT_OK);
     for (size_t i = 0; i < COUNTOF(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)

@@ -167,11 +167,20 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
  */
 
 /* Keys or values of one layer. */
+/* Keys, or values, of one layer. */
+static size_t kv_layer_page_bytes(const struct model *m, enum dtype type)
+{
+    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) * element_bytes(type);
+}
+
+size_t cpu_kv_page_bytes(const struct model *m, enum dtype type)
+{
+    return 2 * m->layers_n * kv_layer_page_bytes(m, type);
+}
+
 static size_t kv_bytes(const struct forward *f)
 {
-    const struct model *m = f->model;
-    return (size_t)f->limits.pages * m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) *
-           element_bytes(f->kv_type);
+    return f->limits.pages * kv_layer_page_bytes(f->model, f->kv_type);
 }
 
 static void layout_kv(struct forward *f, struct carve *c)
@@ -232,7 +241,7 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
              c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
-    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "kv.pages",
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "",
              "tiles of %u tokens, steps of %u", f->tile, d->limits.step_tokens);

@@ -19,6 +19,9 @@ struct cpu_options {
     enum dtype kv_type;           /* DTYPE_F16 or DTYPE_F32 */
 };
 
+/* Bytes of one KV page (LIMIT_PAGE_TOKENS positions, keys and values of all layers). */
+size_t cpu_kv_page_bytes(const struct model *model, enum dtype kv_type);
+
 /* A device for `model`; its small structs come from `keep`. device_ops.close ends its threads. */
 MUST enum err cpu_open(struct arena *keep, const struct model *model,
                        const struct device_limits *limits, const struct cpu_options *options,

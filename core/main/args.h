@@ -1,0 +1,27 @@
+/* The flags of one command: a table of its own, and behind it every option of config/options.def as
+ * --section.key=value. `--name value` and `--name=value` are the same; "--" ends the flags.
+ */
+#ifndef ZIGCUDA_ARGS_H
+#define ZIGCUDA_ARGS_H
+
+#include "config/options.h"
+#include "core/base/err.h"
+
+enum arg_type { ARG_FLAG, ARG_U32, ARG_U64, ARG_FLOAT, ARG_STRING };
+
+struct arg {
+    const char *name; /* "--seed" */
+    enum arg_type type;
+    void *to;          /* bool, u32, u64, float or const char * */
+    double min, max;   /* of numbers */
+    const char *value; /* "N", for the help text */
+    const char *help;
+};
+
+/* Reads argv[1..argc). What is no flag goes to positional[cap]; *n counts it. --help prints `usage`
+ * and the table, and sets *helped. */
+MUST enum err args_parse(int argc, char **argv, const struct arg *table, u32 rows,
+                         struct options *options, const char **positional, u32 cap, u32 *n,
+                         const char *usage, bool *helped, struct err_text *e);
+
+#endif

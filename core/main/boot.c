@@ -1,0 +1,237 @@
+#include "core/main/boot.h"
+
+#include "core/base/box.h"
+#include "core/base/log.h"
+#include "drivers/cpu/cpu.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+    PROMPT_BYTES_A_TOKEN = 16, /* text of a prompt that can still fit the context */
+    PROMPT_BYTES_MIN = 64 << 10,
+    PROMPT_BYTES_MAX = 4 << 20,
+    KV_SHARE = 4, /* a fitted KV cache takes at most one part in this of what the box has */
+};
+
+const char *bytes_text(size_t bytes, char *out)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    u32 unit = 0;
+    for (; v >= 1024 && unit < 4; unit++)
+        v /= 1024;
+    snprintf(out, 16, unit && v < 100 ? "%.1f %s" : "%.0f %s", v, units[unit]);
+    return out;
+}
+
+enum err boot_begin(struct box *b, struct err_text *e)
+{
+    *b = (struct box){.clock = clock_system()};
+    b->start_ns = clock_now_ns(&b->clock);
+    TRY(arena_open(&b->boot, "boot", LIMIT_BOOT_ARENA_BYTES, false, e));
+    TRY(arena_open(&b->scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, false, e));
+    options_default(&b->options);
+    return ERR_OK;
+}
+
+enum err boot_model(struct box *b, struct err_text *e)
+{
+    log_configure((enum log_level)b->options.log_level, (enum log_format)b->options.log_format);
+    const char *dir = b->options.model_dir;
+    if (b->shape.name)
+        return model_shape(&b->boot, &b->scratch, b->shape.name, b->shape.bits, b->shape.head_bits,
+                           1, &b->model, e);
+    if (!dir[0])
+        return err_set(e, ERR_USAGE,
+                       "no model: give --model DIR, or model.dir in the configuration file");
+    TRY(model_open(&b->boot, &b->scratch, dir, &b->model, e));
+    arena_reset(&b->scratch, 0);
+    TRY(tokenizer_load(&b->boot, &b->scratch, dir, &b->tokenizer, e));
+    arena_reset(&b->scratch, 0);
+    if (tokenizer_vocab(b->tokenizer) > b->model->vocab)
+        return err_set(e, ERR_MODEL,
+                       "%s/tokenizer.json has token ids up to %u, but vocab_size in config.json is "
+                       "%u",
+                       dir, tokenizer_vocab(b->tokenizer) - 1, b->model->vocab);
+    return template_load(&b->boot, &b->scratch, dir, &b->template, e);
+}
+
+/* --- the plan -----------------------------------------------------------------------------------
+ */
+
+static enum err choose_kernels(struct box *b, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    u32 bits = o->cpu_activations == CPU_ACTIVATIONS_F32    ? 32
+               : o->cpu_activations == CPU_ACTIVATIONS_INT8 ? 8
+                                                            : 0;
+    if (o->device_kind == DEVICE_KIND_CUDA)
+        return err_set(e, ERR_DEVICE,
+                       "device.kind is cuda, and this build has no CUDA backend; set it to cpu");
+    b->kernels = kernels_choose(o->cpu_kernels, bits);
+    if (!b->kernels)
+        return err_set(e, ERR_CONFIG,
+                       "no kernel set '%s' with %s activations runs on this CPU (cpu.kernels, "
+                       "cpu.activations; zigcuda info lists the sets)",
+                       o->cpu_kernels,
+                       bits == 32  ? "f32"
+                       : bits == 8 ? "int8"
+                                   : "any");
+    return ERR_OK;
+}
+
+static enum dtype kv_type(const struct box *b)
+{
+    if (b->options.engine_kv_type == ENGINE_KV_TYPE_F32)
+        return DTYPE_F32;
+    if (b->options.engine_kv_type == ENGINE_KV_TYPE_F16)
+        return DTYPE_F16;
+    return b->model->embed.type == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
+}
+
+/* Slots, step tokens, context and KV pages, from the options and the box. */
+static enum err fit(struct box *b, struct device_limits *limits, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    const struct model *m = b->model;
+    size_t page = cpu_kv_page_bytes(m, kv_type(b));
+    if (o->model_context > m->context)
+        return err_set(e, ERR_CONFIG, "model.context is %u; the model has %u positions",
+                       (u32)o->model_context, m->context);
+    if (o->engine_step_tokens <= o->engine_slots)
+        return err_set(e, ERR_CONFIG,
+                       "engine.step_tokens is %u; it must be more than engine.slots (%u), or "
+                       "prompts would never be read beside a full batch",
+                       (u32)o->engine_step_tokens, (u32)o->engine_slots);
+    limits->slots = (u32)o->engine_slots;
+    limits->step_tokens = (u32)o->engine_step_tokens;
+    limits->context = o->model_context ? (u32)o->model_context : m->context;
+    size_t want = (size_t)limits->slots * CEIL_DIV(limits->context, LIMIT_PAGE_TOKENS);
+    size_t room = o->engine_kv ? o->engine_kv : b->available_bytes / KV_SHARE;
+    limits->pages = (u32)MIN(MIN(room / page, want), (size_t)UINT32_MAX - 1);
+    if (limits->pages == 0)
+        return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
+                       room, LIMIT_PAGE_TOKENS, page);
+    limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
+    return ERR_OK;
+}
+
+static size_t work_bytes(const struct box *b)
+{
+    size_t tokenizing = b->tokenizer ? tokenizer_work_bytes(b->tokenizer, b->prompt_bytes) : 0;
+    return tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB;
+}
+
+static enum err check_room(const struct box *b, struct err_text *e)
+{
+    char need[16], have[16];
+    size_t host = plan_total(&b->plan, PLACE_HOST);
+    size_t total = host + plan_total(&b->plan, PLACE_FILE);
+    size_t max = b->options.memory_host_max;
+    if (max && host > max)
+        return err_set(e, ERR_MEMORY,
+                       "the plan needs %s of host memory; memory.host_max is %s. Lower engine.kv, "
+                       "engine.slots or model.context (zigcuda plan shows the table)",
+                       bytes_text(host, need), bytes_text(max, have));
+    if (b->available_bytes && total > b->available_bytes)
+        return err_set(e, ERR_MEMORY,
+                       "the plan needs %s (weights included); this box can give %s. Lower "
+                       "engine.kv, engine.slots or model.context, or take a smaller model (zigcuda "
+                       "plan shows the table)",
+                       bytes_text(total, need), bytes_text(b->available_bytes, have));
+    return ERR_OK;
+}
+
+enum err boot_plan(struct box *b, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    struct device_limits limits;
+    b->available_bytes = box_available_bytes();
+    TRY(choose_kernels(b, e));
+    TRY(fit(b, &limits, e));
+    struct cpu_options cpu = {.set = b->kernels,
+                              .threads = (u32)o->cpu_threads,
+                              .pin = o->cpu_pin,
+                              .kv_type = kv_type(b)};
+    TRY(cpu_open(&b->boot, b->model, &limits, &cpu, &b->device, e));
+    TRY(b->device->ops->plan(b->device, &b->plan, e));
+    b->config = (struct engine_config){.queue = (u32)o->engine_queue,
+                                       .max_tokens = (u32)o->engine_max_tokens,
+                                       .prefill_beside = (u32)o->engine_prefill_beside,
+                                       .prefix_cache = o->engine_prefix_cache};
+    engine_plan(b->device, &b->config, &b->plan);
+    b->prompt_bytes =
+        MIN(MAX((size_t)limits.context * PROMPT_BYTES_A_TOKEN, PROMPT_BYTES_MIN), PROMPT_BYTES_MAX);
+    plan_add(&b->plan, PLACE_HOST, work_bytes(b), "request work", "model.context",
+             "prompts of up to %zu KiB", b->prompt_bytes / KIB);
+    return ERR_OK;
+}
+
+void boot_print_plan(const struct box *b)
+{
+    static const char *const places[PLACE_COUNT] = {"host", "pinned", "device", "file"};
+    char size[16], have[16];
+    printf("%-7s %-18s %10s  %-40s %s\n", "place", "what", "size", "detail", "option");
+    for (u32 i = 0; i < b->plan.n; i++) {
+        const struct plan_row *row = &b->plan.rows[i];
+        printf("%-7s %-18s %10s  %-40s %s\n", places[row->place], row->what,
+               bytes_text(row->bytes, size), row->detail, row->option);
+    }
+    printf("%-7s %-18s %10s  read so far: names, tokenizer, template\n", "host", "boot arena",
+           bytes_text(b->boot.used_bytes, size));
+    for (u32 place = 0; place < PLACE_COUNT; place++) {
+        size_t total = plan_total(&b->plan, (enum place)place);
+        if (total)
+            printf("%-7s %-18s %10s\n", places[place], "total", bytes_text(total, size));
+    }
+    printf("this box can give %s\n", bytes_text(b->available_bytes, have));
+}
+
+/* --- taking it
+ * ------------------------------------------------------------------------------------ */
+
+static void show_progress(void *arg, size_t done, size_t total)
+{
+    struct box *b = arg;
+    u64 ms = (clock_now_ns(&b->clock) - b->start_ns) / 1000000;
+    if (ms < 500 || !isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\rloading %s: %3.0f %%%s", b->shape.name ? b->shape.name : b->model->name.p,
+            100.0 * (double)done / (double)MAX(total, (size_t)1), done == total ? "\r\033[K" : "");
+}
+
+enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e)
+{
+    TRY(check_room(b, e));
+    size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
+    TRY(arena_open(&b->host, "host", plan_total(&b->plan, PLACE_HOST) + slack, true, e));
+    TRY(b->device->ops->load(b->device, &b->host, show_progress, b, e));
+    TRY(engine_open(&b->host, b->device, b->tokenizer, &b->config, b->clock, on_event, arg,
+                    &b->engine, e));
+    size_t bytes = work_bytes(b);
+    void *work = arena_alloc(&b->host, bytes, 64);
+    if (!work)
+        return arena_full(&b->host, "request work", e);
+    b->work = arena_over("request work", work, bytes);
+    arena_close(&b->scratch);
+    arena_seal(&b->boot);
+    arena_seal(&b->host);
+    memory_seal();
+    log_event(LOG_DEBUG, "ready", "start_ms=%.1f host_bytes=%zu",
+              (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6, b->host.cap_bytes);
+    return ERR_OK;
+}
+
+enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,
+                     struct err_text *e)
+{
+    if (text.n > b->prompt_bytes)
+        return err_set(e, ERR_LIMIT, "the prompt has %zu bytes; the limit is %zu (model.context)",
+                       text.n, b->prompt_bytes);
+    size_t bytes = tokenizer_work_bytes(b->tokenizer, text.n);
+    void *work = arena_alloc(&b->work, bytes, 16);
+    if (!work)
+        return arena_full(&b->work, "tokenizing", e);
+    return tokenizer_encode(b->tokenizer, text, flags, work, bytes, ids, cap, n, e);
+}

@@ -1,0 +1,61 @@
+/* From options to a running engine, the same way for every command: read the model folder, plan all
+ * memory, take it once, load the device, seal. Each step can be the last one (`plan` stops before
+ * anything is taken).
+ */
+#ifndef ZIGCUDA_BOOT_H
+#define ZIGCUDA_BOOT_H
+
+#include "config/options.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/model/template.h"
+#include "core/model/tokenizer.h"
+#include "kernels/kernels.h"
+
+struct shape {        /* for benchmarks: random weights instead of a folder */
+    const char *name; /* NULL: a folder */
+    u32 bits, head_bits;
+};
+
+struct box {
+    struct options options;
+    struct shape shape;
+    struct clock clock;
+    u64 start_ns;
+    struct arena boot, scratch, host;
+    struct arena work;   /* for one request's rendering and tokenizing; reset after each */
+    size_t prompt_bytes; /* longest text of one request */
+    struct model *model;
+    struct tokenizer *tokenizer; /* NULL for a shape */
+    struct template *template;   /* NULL: the folder has none */
+    const struct kernel_set *kernels;
+    struct device *device;
+    struct engine_config config;
+    struct engine *engine;
+    struct plan plan;
+    size_t available_bytes; /* what the box could give when asked */
+};
+
+/* Options from the defaults and the configuration file; flags come later (args_parse). */
+MUST enum err boot_begin(struct box *b, struct err_text *e);
+
+/* Opens and checks the model; nothing is loaded. */
+MUST enum err boot_model(struct box *b, struct err_text *e);
+
+/* Chooses the device, fits the KV cache, fills the plan and checks it against the box. */
+MUST enum err boot_plan(struct box *b, struct err_text *e);
+
+/* Takes the memory, loads the weights, opens the engine and seals. Progress goes to stderr when
+ * that is a terminal and it takes long. */
+MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e);
+
+/* tokenizer_encode with work memory from b->work. */
+MUST enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,
+                          struct err_text *e);
+
+void boot_print_plan(const struct box *b);
+
+/* "1.5 GiB" into out[16]. */
+const char *bytes_text(size_t bytes, char *out);
+
+#endif

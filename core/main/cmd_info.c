@@ -1,0 +1,75 @@
+#include "core/main/args.h"
+#include "core/main/boot.h"
+#include "core/main/main.h"
+
+#include "core/base/box.h"
+
+#include <stdio.h>
+
+static void print_kernels(const struct box *b)
+{
+    const struct kernel_set *chosen = b->kernels;
+    char cpu[512];
+    kernels_describe_cpu(cpu, sizeof cpu);
+    printf("cpu      %s\n", cpu);
+    for (u32 i = 0; kernel_sets[i]; i++) {
+        const struct kernel_set *s = kernel_sets[i];
+        const char *why = s == chosen      ? "chosen: first of this list that runs here and fits "
+                                             "cpu.kernels and cpu.activations"
+                          : s->supported() ? "runs here"
+                                           : "this CPU lacks what it needs";
+        printf("%-8s %-14s %2u-bit activations, needs %s: %s\n", i == 0 ? "kernels" : "", s->name,
+               s->linear->activation_bits, s->needs, why);
+    }
+}
+
+static void print_model(const struct box *b)
+{
+    const struct model *m = b->model;
+    char size[16];
+    printf("model    %.*s: %.*s, %.*s, %s in %u file%s\n", STR_ARG(m->name), STR_ARG(m->model_type),
+           STR_ARG(m->quant), bytes_text(m->file_bytes, size), m->files_n,
+           m->files_n == 1 ? "" : "s");
+    printf("         %u layers, hidden %u, intermediate %u, %u heads of %u, %u KV heads\n",
+           m->layers_n, m->hidden, m->intermediate, m->heads, m->head_dim, m->kv_heads);
+    printf("         vocabulary %u, context %u, %s head, %s chat template\n", m->vocab, m->context,
+           m->tied ? "tied" : "own", b->template ? "with a" : "no");
+}
+
+static enum err go(int argc, char **argv, struct err_text *e)
+{
+    static struct box b;
+    bool helped;
+    u32 words;
+    char size[16], what[256];
+    TRY(boot_begin(&b, e));
+    TRY(options_load(&b.options, &b.scratch, argc, argv, e));
+    TRY(args_parse(argc, argv, NULL, 0, &b.options, NULL, 0, &words, "zigcuda info [--model DIR]",
+                   &helped, e));
+    if (helped)
+        return ERR_OK;
+    if (b.options.model_dir[0]) {
+        TRY(boot_model(&b, e));
+        TRY(boot_plan(&b, e));
+    } else {
+        b.kernels = kernels_choose("auto", 0);
+    }
+    print_kernels(&b);
+    printf("gpu      none: this build has no CUDA backend\n");
+    printf("memory   %s available\n", bytes_text(box_available_bytes(), size));
+    if (!b.model)
+        return ERR_OK;
+    print_model(&b);
+    b.device->ops->describe(b.device, what, sizeof what);
+    printf("device   %s\n", what);
+    return ERR_OK;
+}
+
+int cmd_info(int argc, char **argv)
+{
+    struct err_text e = {0};
+    enum err r = go(argc, argv, &e);
+    if (r != ERR_OK)
+        fprintf(stderr, "zigcuda info: %s\n", e.text);
+    return err_exit_class(r);
+}

@@ -1,0 +1,38 @@
+#include "core/main/args.h"
+#include "core/main/boot.h"
+#include "core/main/main.h"
+
+#include <stdio.h>
+
+static enum err go(int argc, char **argv, struct err_text *e)
+{
+    static struct box b;
+    const struct arg table[] = {
+        {"--shape", ARG_STRING, &b.shape.name, 0, 0, "NAME", "a known shape instead of a folder"},
+        {"--bits", ARG_U32, &b.shape.bits, 4, 16, "N", "of the shape's weights: 4, 8 or 16"},
+        {"--head-bits", ARG_U32, &b.shape.head_bits, 4, 16, "N", "of its head: 4 or 16"},
+    };
+    bool helped;
+    u32 words;
+    TRY(boot_begin(&b, e));
+    b.shape.bits = 4;
+    b.shape.head_bits = 16;
+    TRY(options_load(&b.options, &b.scratch, argc, argv, e));
+    TRY(args_parse(argc, argv, table, COUNTOF(table), &b.options, NULL, 0, &words,
+                   "zigcuda plan --model DIR", &helped, e));
+    if (helped)
+        return ERR_OK;
+    TRY(boot_model(&b, e));
+    TRY(boot_plan(&b, e));
+    boot_print_plan(&b);
+    return ERR_OK;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    struct err_text e = {0};
+    enum err r = go(argc, argv, &e);
+    if (r != ERR_OK)
+        fprintf(stderr, "zigcuda plan: %s\n", e.text);
+    return err_exit_class(r);
+}

@@ -1,0 +1,320 @@
+#include "core/main/args.h"
+#include "core/main/boot.h"
+#include "core/main/chat.h"
+#include "core/main/main.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const char usage[] = "zigcuda run --model DIR [flags] [PROMPT]   (- or none: from stdin)";
+
+struct run {
+    struct box box;
+    bool json, raw, quiet, logprobs;
+    u32 max_tokens, min_tokens, top_k, top_logprobs;
+    u64 seed;
+    float temperature, top_p, min_p, typical_p, repetition, presence, frequency;
+    const char *system, *stop;
+    u64 id, first_ns, submit_ns, end_ns;
+    u32 prompt_tokens, output_tokens;
+    enum finish finish;
+    char line[64 << 10]; /* one JSON line */
+};
+
+static struct run run;
+
+static void write_all(int fd, const char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0) /* the reader has gone: nothing is left to do for it */
+            _exit(EXIT_SYSTEM);
+        p += w;
+        n -= (size_t)w;
+    }
+}
+
+/* --- output --------------------------------------------------------------------------------- */
+
+static void json_token(struct json_out *o, u32 id, float logprob)
+{
+    char bytes[LIMIT_TOKEN_BYTES];
+    u32 n = tokenizer_bytes(run.box.tokenizer, id, bytes);
+    json_open(o, '{');
+    json_key(o, "id");
+    json_put_u64(o, id);
+    json_key(o, "token");
+    json_put_str(o, (struct str){bytes, n});
+    if (run.logprobs) {
+        json_key(o, "logprob");
+        json_put_f64(o, logprob, 9);
+    }
+}
+
+static void print_json_token(const struct event *event)
+{
+    struct json_out o = json_out_over(run.line, sizeof run.line - 1);
+    const struct step_result *r = event->result;
+    json_token(&o, r->token, r->logprob);
+    if (r->n_top) {
+        json_key(&o, "top_logprobs");
+        json_open(&o, '[');
+        for (u32 i = 0; i < r->n_top; i++) {
+            json_token(&o, r->top[i].id, r->top[i].logprob);
+            json_close(&o, '}');
+        }
+        json_close(&o, ']');
+    }
+    json_key(&o, "text");
+    json_put_str(&o, event->text);
+    json_close(&o, '}');
+    run.line[o.n++] = '\n';
+    write_all(STDOUT_FILENO, run.line, o.n);
+}
+
+static void on_event(void *arg, const struct event *event)
+{
+    (void)arg;
+    if (event->has_token && event->output_tokens == 1)
+        run.first_ns = clock_now_ns(&run.box.clock);
+    if (run.json && event->has_token)
+        print_json_token(event);
+    else if (!run.json)
+        write_all(STDOUT_FILENO, event->text.p, event->text.n);
+    run.prompt_tokens = event->prompt_tokens;
+    run.output_tokens = event->output_tokens;
+    run.finish = event->finish;
+    if (event->finish != FINISH_NONE)
+        run.end_ns = clock_now_ns(&run.box.clock);
+}
+
+static double ms(u64 from, u64 to)
+{
+    return to > from ? (double)(to - from) / 1e6 : 0;
+}
+
+static double rate(u32 tokens, double milliseconds)
+{
+    return milliseconds > 0 ? tokens * 1e3 / milliseconds : 0;
+}
+
+static void print_end(void)
+{
+    static const char *const finish[] = {"none",      "stop",     "length",
+                                         "cancelled", "deadline", "error"};
+    double start = ms(run.box.start_ns, run.submit_ns), first = ms(run.submit_ns, run.first_ns);
+    double decode = ms(run.first_ns, run.end_ns);
+    u32 decoded = run.output_tokens ? run.output_tokens - 1 : 0;
+    if (!run.json) {
+        write_all(STDOUT_FILENO, "\n", 1);
+        if (!run.quiet && isatty(STDERR_FILENO))
+            fprintf(
+                stderr,
+                "\n[start %.1f ms, prompt %u tokens in %.1f ms, %u tokens at %.1f a second, %s]\n",
+                start, run.prompt_tokens, first, run.output_tokens, rate(decoded, decode),
+                finish[run.finish]);
+        return;
+    }
+    struct json_out o = json_out_over(run.line, sizeof run.line - 1);
+    json_open(&o, '{');
+    json_key(&o, "finish_reason");
+    json_put_str(&o, str_of(finish[run.finish]));
+    json_key(&o, "prompt_tokens");
+    json_put_u64(&o, run.prompt_tokens);
+    json_key(&o, "completion_tokens");
+    json_put_u64(&o, run.output_tokens);
+    json_key(&o, "start_ms");
+    json_put_f64(&o, start, 6);
+    json_key(&o, "first_token_ms");
+    json_put_f64(&o, first, 6);
+    json_key(&o, "tokens_per_second");
+    json_put_f64(&o, rate(decoded, decode), 6);
+    json_close(&o, '}');
+    run.line[o.n++] = '\n';
+    write_all(STDOUT_FILENO, run.line, o.n);
+}
+
+/* --- input ----------------------------------------------------------------------------------- */
+
+static enum err read_stdin(struct arena *work, size_t max, struct str *out, struct err_text *e)
+{
+    char *p = arena_alloc(work, max + 1, 1);
+    size_t n = 0;
+    if (!p)
+        return arena_full(work, "prompt from stdin", e);
+    for (;;) {
+        ssize_t r = read(STDIN_FILENO, p + n, max + 1 - n);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return err_set_errno(e, ERR_SYSTEM, "cannot read the prompt from stdin");
+        if (r == 0)
+            break;
+        n += (size_t)r;
+        if (n > max)
+            return err_set(e, ERR_LIMIT, "the prompt on stdin is longer than %zu bytes", max);
+    }
+    while (n > 0 && p[n - 1] == '\n')
+        n--;
+    *out = (struct str){p, n};
+    return ERR_OK;
+}
+
+static enum err prompt_ids(struct str text, u32 *ids, u32 cap, u32 *n, struct err_text *e)
+{
+    struct box *b = &run.box;
+    if (run.raw)
+        return boot_encode(b, text, ENCODE_ADD_SPECIAL, ids, cap, n, e);
+    if (!b->template)
+        return err_set(e, ERR_MODEL,
+                       "%.*s has no chat template; --raw continues the prompt as plain text",
+                       STR_ARG(b->model->dir));
+    struct str system = run.system ? str_of(run.system) : (struct str){0};
+    return chat_prompt(b, system, text, ids, cap, n, e);
+}
+
+static enum err submit(struct str text, struct err_text *e)
+{
+    struct box *b = &run.box;
+    u32 cap = b->device->limits.context, n = 0;
+    u32 *ids = ARENA_NEW(&b->work, u32, cap);
+    if (!ids)
+        return arena_full(&b->work, "prompt", e);
+    TRY(prompt_ids(text, ids, cap, &n, e));
+    struct request r = {.prompt = ids, .n_prompt = n, .max_tokens = run.max_tokens};
+    r.sampling = (struct sampling){.temperature = run.temperature,
+                                   .top_k = run.top_k,
+                                   .top_p = run.top_p,
+                                   .min_p = run.min_p,
+                                   .typical_p = run.typical_p,
+                                   .repetition_penalty = run.repetition,
+                                   .presence_penalty = run.presence,
+                                   .frequency_penalty = run.frequency,
+                                   .seed = run.seed,
+                                   .min_tokens = run.min_tokens,
+                                   .logprobs = run.logprobs || run.top_logprobs,
+                                   .top_logprobs = run.top_logprobs};
+    run.logprobs = r.sampling.logprobs;
+    if (run.stop) {
+        r.stop[0] = str_of(run.stop);
+        r.n_stop = 1;
+    }
+    run.submit_ns = clock_now_ns(&b->clock);
+    return engine_submit(b->engine, &r, &run.id, e);
+}
+
+/* --- the loop ----------------------------------------------------------------------------------
+ */
+
+static enum err block_signals(int *fd, struct err_text *e)
+{
+    sigset_t all, ends;
+    sigfillset(&all);
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    *fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *fd < 0 ? err_set_errno(e, ERR_SYSTEM, "signalfd") : ERR_OK;
+}
+
+static enum err loop(int signals, struct err_text *e)
+{
+    struct box *b = &run.box;
+    struct pollfd fds[2] = {{.fd = b->device->ops->fd(b->device), .events = POLLIN},
+                            {.fd = signals, .events = POLLIN}};
+    while (!engine_idle(b->engine)) {
+        engine_step(b->engine);
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return err_set_errno(e, ERR_SYSTEM, "poll");
+        if (fds[1].revents)
+            engine_cancel(b->engine, run.id);
+        TRY(engine_poll(b->engine, fds[1].revents != 0, e));
+    }
+    return ERR_OK;
+}
+
+/* Defaults: what the model's own generation_config.json says, else OpenAI's; the seed is fixed, so
+ * the same line gives the same answer. */
+static void sampling_defaults(void)
+{
+    const struct model *m = run.box.model;
+    if (run.temperature < 0)
+        run.temperature = m->gen_temperature >= 0 ? m->gen_temperature : 1;
+    if (run.top_p < 0)
+        run.top_p = m->gen_top_p >= 0 ? m->gen_top_p : 1;
+    if (run.min_p < 0)
+        run.min_p = m->gen_min_p >= 0 ? m->gen_min_p : 0;
+    if (run.repetition < 0)
+        run.repetition = m->gen_repetition_penalty >= 0 ? m->gen_repetition_penalty : 1;
+    if (run.top_k == UINT32_MAX)
+        run.top_k = m->gen_top_k >= 0 ? (u32)m->gen_top_k : 0;
+}
+
+static enum err go(int argc, char **argv, struct err_text *e)
+{
+    const struct arg table[] = {
+        {"--system", ARG_STRING, &run.system, 0, 0, "TEXT", "system message"},
+        {"--raw", ARG_FLAG, &run.raw, 0, 0, NULL, "no chat template: continue the prompt"},
+        {"--max-tokens", ARG_U32, &run.max_tokens, 1, LIMIT_CONTEXT, "N", "longest answer"},
+        {"--min-tokens", ARG_U32, &run.min_tokens, 0, LIMIT_CONTEXT, "N", "shortest answer"},
+        {"--temperature", ARG_FLOAT, &run.temperature, 0, 2, "T", "0: always the likeliest token"},
+        {"--top-k", ARG_U32, &run.top_k, 0, LIMIT_VOCAB, "N", "0: off"},
+        {"--top-p", ARG_FLOAT, &run.top_p, 1e-6, 1, "P", "1: off"},
+        {"--min-p", ARG_FLOAT, &run.min_p, 0, 1, "P", "0: off"},
+        {"--typical-p", ARG_FLOAT, &run.typical_p, 1e-6, 1, "P", "1: off"},
+        {"--repetition-penalty", ARG_FLOAT, &run.repetition, 0.01, 100, "R", "1: off"},
+        {"--presence-penalty", ARG_FLOAT, &run.presence, -2, 2, "X", "0: off"},
+        {"--frequency-penalty", ARG_FLOAT, &run.frequency, -2, 2, "X", "0: off"},
+        {"--seed", ARG_U64, &run.seed, 0, 1.8e19, "N", "of the sampling (0)"},
+        {"--stop", ARG_STRING, &run.stop, 0, 0, "TEXT", "end before this text"},
+        {"--json", ARG_FLAG, &run.json, 0, 0, NULL, "one JSON line a token, one at the end"},
+        {"--logprobs", ARG_FLAG, &run.logprobs, 0, 0, NULL, "log probabilities (with --json)"},
+        {"--top-logprobs", ARG_U32, &run.top_logprobs, 0, LIMIT_LOGPROBS, "N", "alternatives"},
+        {"--quiet", ARG_FLAG, &run.quiet, 0, 0, NULL, "no figures behind the answer"},
+    };
+    struct box *b = &run.box;
+    const char *prompt = "-";
+    bool helped;
+    u32 words;
+    int signals;
+    TRY(boot_begin(b, e));
+    TRY(options_load(&b->options, &b->scratch, argc, argv, e));
+    TRY(args_parse(argc, argv, table, COUNTOF(table), &b->options, &prompt, 1, &words, usage,
+                   &helped, e));
+    if (helped)
+        return ERR_OK;
+    TRY(block_signals(&signals, e));
+    TRY(boot_model(b, e));
+    TRY(boot_plan(b, e));
+    TRY(boot_load(b, on_event, NULL, e));
+    sampling_defaults();
+    struct str text = str_of(prompt);
+    if (strcmp(prompt, "-") == 0)
+        TRY(read_stdin(&b->work, b->prompt_bytes, &text, e));
+    TRY(submit(text, e));
+    enum err r = loop(signals, e);
+    print_end();
+    b->device->ops->close(b->device);
+    if (r == ERR_OK && run.finish == FINISH_CANCELLED)
+        return ERR_CANCELLED;
+    return r;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct err_text e = {0};
+    run.temperature = run.top_p = run.min_p = run.repetition = -1;
+    run.typical_p = 1;
+    run.top_k = UINT32_MAX;
+    enum err r = go(argc, argv, &e);
+    if (e.code != ERR_OK)
+        fprintf(stderr, "zigcuda run: %s\n", e.text);
+    return err_exit_class(r);
+}

@@ -1,0 +1,197 @@
+"""The command line as a user meets it: answers, exit codes, messages, Ctrl-C, no allocation.
+
+usage: cli.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
+Prints `ok NAME` or `FAIL NAME: why` a check.
+"""
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BINARY = shlex.split(os.environ["ZIGCUDA"])
+MODEL = sys.argv[1]
+checks = []
+
+
+def check(function):
+    checks.append(function)
+    return function
+
+
+def zigcuda(*args, stdin=None, want=0):
+    r = subprocess.run([*BINARY, *args], input=stdin, capture_output=True, timeout=120)
+    out, err = r.stdout.decode(), r.stderr.decode()
+    assert r.returncode == want, f"{args}: exit {r.returncode}, not {want}: {err[-300:]}"
+    return out, err
+
+
+def run(*args, **kwargs):
+    return zigcuda("run", "--model", MODEL, *args, **kwargs)[0]
+
+
+def lines(*args):
+    return [json.loads(line) for line in run("--json", *args).splitlines()]
+
+
+@check
+def help_lists_every_command():
+    out, _ = zigcuda("--help")
+    for name in ("run", "info", "plan", "bench", "config", "version"):
+        assert re.search(rf"^\s+{name}\b", out, re.M), name
+        assert "usage" in zigcuda(name, "--help")[0], name
+
+
+@check
+def wrong_use_says_what_to_do():
+    for args, words in (
+        (["nonsense"], "nonsense"),
+        (["run", "--model", MODEL, "--seeed", "1", "x"], "--seed"),
+        (["run", "--model", MODEL, "--top-p", "7", "x"], "1"),
+        (["run", "--model", MODEL, "--max-tokens"], "value"),
+        (["run", "--model", MODEL, "one", "two"], "two"),
+        (["run", "hello"], "--model"),
+    ):
+        _, err = zigcuda(*args, want=2)
+        assert words in err, (args, err)
+    _, err = zigcuda("run", "--model", "/no/such/folder", "x", want=4)
+    assert "/no/such/folder" in err, err
+    _, err = zigcuda("run", "--model", MODEL, "--device.kind=cuda", "x", want=6)
+    assert "cuda" in err, err
+
+
+@check
+def an_answer_streams_and_ends():
+    out = run("--max-tokens", "8", "Hello")
+    assert out.endswith("\n") and len(out) > 1
+
+
+@check
+def the_same_line_gives_the_same_answer():
+    args = ("--max-tokens", "24", "--temperature", "1", "Tell me something")
+    first = run(*args)
+    assert first == run(*args) == run("--seed", "0", *args)
+    assert first == run("--cpu.threads=1", *args)
+    assert any(run("--seed", str(seed), *args) != first for seed in range(1, 6))
+
+
+@check
+def json_lines_add_up():
+    got = lines("--max-tokens", "12", "--top-logprobs", "3", "--temperature", "0", "Hello there")
+    *tokens, end = got
+    assert end["completion_tokens"] == len(tokens) <= 12
+    for t in tokens:
+        top = t["top_logprobs"]
+        assert len(top) == 3 and top[0]["logprob"] >= top[1]["logprob"] >= top[2]["logprob"]
+        assert t["id"] == top[0]["id"] and abs(t["logprob"] - top[0]["logprob"]) < 1e-6
+    text = "".join(t["text"] for t in tokens)
+    assert text == run("--max-tokens", "12", "--temperature", "0", "Hello there")[:-1]
+
+
+@check
+def stop_and_length():
+    args = ("--temperature", "0", "--max-tokens", "20", "Hello there")
+    text = run(*args)[:-1]
+    stop = text[4:7]
+    assert run("--stop", stop, *args)[:-1] == text[: text.index(stop)]
+    assert lines("--stop", stop, *args)[-1]["finish_reason"] == "stop"
+
+
+@check
+def a_prompt_from_stdin():
+    args = ("--temperature", "0", "--max-tokens", "6")
+    assert run(*args, "-", stdin=b"Hello there\n") == run(*args, "Hello there")
+    _, err = zigcuda("run", "--model", MODEL, *args, stdin=b"\xff\xfe", want=2)
+    assert "UTF-8" in err, err
+
+
+@check
+def a_long_prompt_is_refused_with_both_numbers():
+    _, err = zigcuda("run", "--model", MODEL, "--model.context", "64", "--raw", "word " * 200, want=2)
+    assert "64" in err, err
+
+
+@check
+def plan_and_info():
+    out, _ = zigcuda("plan", "--model", MODEL)
+    for word in ("KV cache", "weights", "total", "engine.kv"):
+        assert word in out, word
+    out, _ = zigcuda("info", "--model", MODEL)
+    for word in ("cpu", "chosen", "layers", "vocabulary"):
+        assert word in out, word
+
+
+@check
+def too_little_memory_names_the_option():
+    _, err = zigcuda("run", "--model", MODEL, "--memory.host_max=64KiB", "x", want=5)
+    assert "memory.host_max" in err and "engine.kv" in err, err
+
+
+@check
+def bench_prints_json():
+    out, _ = zigcuda("bench", "--model", MODEL, "--json", "--prompt", "32", "--batch", "1,2",
+                     "--generate", "8", "--repeat", "1")
+    rows = json.loads(out)["rows"]
+    assert [r["test"] for r in rows] == ["pp32", "tg8", "tg8"]
+    assert all(r["tokens_per_second"] > 0 for r in rows)
+
+
+@check
+def control_c_is_clean():
+    process = subprocess.Popen(
+        [*BINARY, "run", "--model", MODEL, "--max-tokens", "900", "--raw", "a"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode in (0, 130), (process.returncode, err)
+
+
+@check
+def a_closed_pipe_ends_it():
+    process = subprocess.Popen([*BINARY, "run", "--model", MODEL, "--max-tokens", "900", "--raw", "a"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdout.read(1)
+    process.stdout.close()
+    process.wait(timeout=20)
+
+
+@check
+def no_allocation_after_ready():
+    if len(BINARY) > 1 or not shutil.which("strace"):
+        assert not (os.environ.get("CI") and len(BINARY) == 1), "strace is missing"
+        print("skip no_allocation_after_ready: strace needs the binary itself")
+        return
+    with tempfile.NamedTemporaryFile("r") as log:
+        subprocess.run(["strace", "-f", "-o", log.name, "-e",
+                        "trace=mmap,munmap,brk,mremap,mprotect,write,clone,clone3", *BINARY, "run",
+                        "--model", MODEL, "--log.level=debug", "--max-tokens", "64", "Hello"],
+                       check=True, capture_output=True, timeout=300)
+        calls = log.read().splitlines()
+    ready = [i for i, line in enumerate(calls) if "ready" in line and "write(2" in line]
+    assert len(ready) == 1, f"{len(ready)} ready lines"
+    assert any("mmap(" in line for line in calls[: ready[0]])
+    after = [c for c in calls[ready[0]:] if re.search(r"\b(mmap|munmap|brk|mremap|clone3?)\(", c)]
+    assert not after, after[:3]
+    assert sum("write(1" in line for line in calls[ready[0]:]) > 10
+
+
+def main():
+    failed = 0
+    for function in checks:
+        start = time.time()
+        try:
+            function()
+            print(f"ok   {function.__name__} ({time.time() - start:.1f} s)", flush=True)
+        except Exception as error:  # a check that cannot run has failed
+            failed += 1
+            print(f"FAIL {function.__name__}: {type(error).__name__}: {error}", flush=True)
+    return failed != 0
+
+
+sys.exit(main())

@@ -1,0 +1,239 @@
+#include "core/engine/engine.h"
+#include "tests/unit/unit.h"
+
+#include <stdlib.h>
+
+/* A device whose "model" is a hash of every token it can reach through the page table: a wrong
+ * page, a stale prefix or a mixed-up row changes the output. */
+enum { VOCAB = 997, PAGES = 40, SLOTS = 6, STEP = 48, CONTEXT = 160, REQUESTS = 300 };
+
+static struct fake {
+    struct device device;
+    u32 page_tokens[PAGES][LIMIT_PAGE_TOKENS];
+    u32 slot_prompt[SLOTS];
+    struct step_result results[SLOTS];
+    u32 n_results, delay, steps, fail_at;
+    bool busy;
+} fake;
+
+static u32 mix(u32 h, u32 token)
+{
+    return (h ^ token) * 0x01000193u;
+}
+
+static u32 reference(const u32 *tokens, u32 n)
+{
+    u32 h = 0x811c9dc5u;
+    for (u32 i = 0; i < n; i++)
+        h = mix(h, tokens[i]);
+    return (h ^ h >> 15) % VOCAB;
+}
+
+static void fake_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+{
+    (void)d, (void)prompt;
+    fake.slot_prompt[slot] = n;
+}
+
+static enum err fake_submit(struct device *d, const struct step *s, struct err_text *e)
+{
+    (void)d, (void)e;
+    ASSERT(!fake.busy && s->n_tokens <= STEP && s->n_rows <= SLOTS);
+    fake.busy = true;
+    fake.n_results = 0;
+    fake.delay = fake.steps++ % 3;
+    for (u32 r = 0; r < s->n_rows; r++) {
+        const struct step_row *row = &s->rows[r];
+        for (u32 i = 0; i < row->n; i++) {
+            u32 p = row->pos + i;
+            fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS] =
+                s->tokens[row->first + i];
+        }
+        if (!row->sample)
+            continue;
+        ASSERT(row->pos + row->n == fake.slot_prompt[row->slot] + row->outputs);
+        u32 all[CONTEXT], n = row->pos + row->n;
+        for (u32 p = 0; p < n; p++)
+            all[p] = fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS];
+        fake.results[fake.n_results++] =
+            (struct step_result){.slot = row->slot, .token = reference(all, n)};
+    }
+    return ERR_OK;
+}
+
+static int fake_poll(struct device *d, bool wait, const struct step_result **out, u32 *n,
+                     enum err *code, struct err_text *e)
+{
+    (void)d;
+    if (!wait && fake.delay-- > 0)
+        return 0;
+    fake.busy = false;
+    *out = fake.results;
+    *n = fake.n_results;
+    if (fake.fail_at && fake.steps >= fake.fail_at)
+        *code = err_set(e, ERR_DEVICE, "planned failure");
+    return 1;
+}
+
+static const struct device_ops fake_ops = {
+    .name = "fake", .slot_begin = fake_slot_begin, .submit = fake_submit, .poll = fake_poll};
+
+struct wish {
+    u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
+    u64 id;
+    enum finish finish;
+};
+
+static struct wish *wishes;
+static u32 ended;
+
+static void on_event(void *arg, const struct event *event)
+{
+    (void)arg;
+    struct wish *w = event->user;
+    if (event->has_token)
+        w->got[w->n_got++] = event->result->token;
+    w->finish = event->finish;
+    w->cached = event->cached_tokens;
+    ended += event->finish != FINISH_NONE;
+}
+
+static struct engine *fresh_engine(struct model *m)
+{
+    struct engine *g = NULL;
+    struct err_text e = {0};
+    struct engine_config c = {.queue = 16, .prefill_beside = 8, .prefix_cache = true};
+    *m = (struct model){.vocab = VOCAB, .n_eos = 1, .eos = {7}};
+    memset(&fake, 0, sizeof fake);
+    fake.device = (struct device){
+        .ops = &fake_ops,
+        .model = m,
+        .limits = {.slots = SLOTS, .pages = PAGES, .step_tokens = STEP, .context = CONTEXT}};
+    if (engine_open(&unit_arena, &fake.device, NULL, &c, clock_system(), on_event, NULL, &g, &e))
+        unit_failed(__FILE__, __LINE__, e.text);
+    ended = 0;
+    return g;
+}
+
+static enum err submit(struct engine *g, struct wish *w)
+{
+    struct err_text e = {0};
+    struct request r = {
+        .prompt = w->prompt, .n_prompt = w->n_prompt, .max_tokens = w->max_tokens, .user = w};
+    return engine_submit(g, &r, &w->id, &e);
+}
+
+/* What this request gives when nothing else runs. */
+static bool same_as_alone(const struct wish *w)
+{
+    u32 all[CONTEXT], n = w->n_prompt;
+    memcpy(all, w->prompt, n * sizeof *all);
+    for (u32 i = 0; i < w->n_got; i++) {
+        if (reference(all, n) != w->got[i])
+            return false;
+        all[n++] = w->got[i];
+    }
+    if (w->finish == FINISH_STOP)
+        return w->got[w->n_got - 1] == 7;
+    return w->finish == FINISH_CANCELLED ||
+           (w->finish == FINISH_LENGTH && w->n_got == w->max_tokens);
+}
+
+static void fill(struct wish *w, u32 seed)
+{
+    srand(seed);
+    *w = (struct wish){.n_prompt = 1 + (u32)rand() % 90, .max_tokens = 1 + (u32)rand() % 60};
+    for (u32 i = 0; i < w->n_prompt; i++) /* few different beginnings: prefixes are shared */
+        w->prompt[i] = i < 64 ? (seed % 3) * 100 + i : (u32)rand() % VOCAB;
+}
+
+void engine_solo_equals_batched(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    wishes = ARENA_NEW(&unit_arena, struct wish, REQUESTS);
+    u32 sent = 0, hits = 0, cancelled = 0;
+    for (u32 round = 0; ended < REQUESTS; round++) {
+        CHECK(round < 100000);
+        if (sent < REQUESTS && round % 3 != 1) {
+            fill(&wishes[sent], sent);
+            enum err r = submit(g, &wishes[sent]);
+            CHECK(r == ERR_OK || r == ERR_BUSY);
+            sent += r == ERR_OK;
+        }
+        if (round % 37 == 5 && sent > 4)
+            engine_cancel(g, wishes[sent - 3].id);
+        engine_step(g);
+        struct err_text e = {0};
+        CHECK(engine_poll(g, round % 5 == 0, &e) == ERR_OK);
+    }
+    for (u32 i = 0; i < REQUESTS; i++) {
+        if (!same_as_alone(&wishes[i]))
+            CHECK(!"solo == batched");
+        hits += wishes[i].cached > 0;
+        cancelled += wishes[i].finish == FINISH_CANCELLED;
+    }
+    CHECK(hits > REQUESTS / 4 && cancelled > 5 && engine_idle(g));
+    struct engine_stats s = engine_stats(g);
+    CHECK(s.pages_free == PAGES && s.finished == REQUESTS && s.cancelled == cancelled);
+}
+
+void engine_refuses_what_never_fits(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    struct wish w = {.n_prompt = 0, .max_tokens = 1};
+    CHECK(submit(g, &w) == ERR_REQUEST);
+    w.n_prompt = CONTEXT;
+    CHECK(submit(g, &w) == ERR_REQUEST);
+    w.n_prompt = 100;
+    w.max_tokens = 61;
+    CHECK(submit(g, &w) == ERR_REQUEST);
+    w.max_tokens = 60;
+    CHECK(submit(g, &w) == ERR_OK);
+    w.prompt[3] = VOCAB;
+    CHECK(submit(g, &w) == ERR_REQUEST);
+}
+
+/* While a long prompt is read, a decoding neighbour gets a token in every step. */
+void engine_long_prompts_do_not_stall(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish fast, slow;
+    struct err_text e = {0};
+    fast = (struct wish){.n_prompt = 3, .max_tokens = 40, .prompt = {1, 2, 4}};
+    slow = (struct wish){.n_prompt = 120, .max_tokens = 10};
+    CHECK(submit(g, &fast) == ERR_OK);
+    engine_step(g);
+    CHECK(engine_poll(g, true, &e) == ERR_OK && fast.n_got == 1);
+    CHECK(submit(g, &slow) == ERR_OK);
+    for (u32 i = 2; fast.finish == FINISH_NONE; i++) {
+        engine_step(g);
+        CHECK(engine_poll(g, true, &e) == ERR_OK && fast.n_got == i);
+    }
+    while (engine_step(g))
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    CHECK(same_as_alone(&fast) && same_as_alone(&slow));
+}
+
+void engine_device_failure_ends_everybody(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish w[9];
+    struct err_text e = {0};
+    for (u32 i = 0; i < COUNTOF(w); i++) {
+        w[i] = (struct wish){.n_prompt = 20, .max_tokens = 50};
+        CHECK(submit(g, &w[i]) == ERR_OK);
+    }
+    fake.fail_at = 5;
+    enum err r = ERR_OK;
+    while (r == ERR_OK && engine_step(g))
+        r = engine_poll(g, true, &e);
+    CHECK(r == ERR_DEVICE && ended == COUNTOF(w) && engine_idle(g));
+    for (u32 i = 0; i < COUNTOF(w); i++)
+        CHECK(w[i].finish == FINISH_ERROR);
+    CHECK(submit(g, &w[0]) == ERR_DEVICE && !engine_step(g));
+    CHECK(engine_stats(g).pages_free == PAGES);
+}

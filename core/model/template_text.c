@@ -532,7 +532,7 @@ struct val text_percent(struct rt *r, struct str fmt, struct val args)
         if (kind == '%' && k == 2)
             sink_put_z(r, &s, "%");
         else if (!kind || !strchr("srdifxeg", kind))
-            rt_fail(r, "unsupported conversion in a % format");
+            rt_fail(r, "unsupported conversion in a %% format");
         else if (used == n)
             rt_fail(r, "not enough arguments for format string");
         else

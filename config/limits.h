@@ -35,7 +35,10 @@
 #define LIMIT_ADDED_TOKENS 8192
 #define LIMIT_TEMPLATE_BYTES ((size_t)256 << 10)
 #define LIMIT_TEMPLATE_STEPS 4000000u /* evaluated nodes of one rendering */
-#define LIMIT_TEMPLATE_DEPTH 64       /* nested blocks, expressions and macro calls */
+#define LIMIT_TEMPLATE_DEPTH 200      /* nested blocks and expressions of the source */
+#define LIMIT_TEMPLATE_CALLS 1000     /* nested evaluations: expressions, blocks, macro calls */
+#define LIMIT_TEMPLATE_NAMES 1024     /* different variable names of one template */
+#define LIMIT_TEMPLATE_WORK_BYTES ((size_t)64 << 20) /* strings and values of one rendering */
 
 /* --- options -------------------------------------------------------------------------------- */
 #define LIMIT_INI_BYTES ((size_t)1 << 20)    /* /etc/zigcuda.ini, or what --config names */

@@ -1,0 +1,101 @@
+#include "core/model/template.h"
+
+#include "config/limits.h"
+#include "core/base/file.h"
+#include "core/model/template_eval.h"
+#include "core/model/template_filter.h"
+
+#include <stdio.h>
+
+enum err template_compile(struct arena *keep, struct str source, const char *name,
+                          struct template **out, struct err_text *e)
+{
+    struct str own = arena_str(keep, str_of(name));
+    if (!own.p)
+        return arena_full(keep, name, e);
+    return parse_template(keep, source, own.p, out, e);
+}
+
+/* The text under `wanted` of the list [{name, template}], or NULL. */
+static const struct json *named(const struct json *list, const char *wanted)
+{
+    for (const struct json *m = list->child; m; m = m->next) {
+        const struct json *name = json_get(m, "name");
+        if (name && name->type == JSON_STRING && str_is(name->text, wanted))
+            return json_get(m, "template");
+    }
+    return NULL;
+}
+
+enum err template_load(struct arena *keep, struct arena *scratch, const char *dir,
+                       struct template **out, struct err_text *e)
+{
+    char path[LIMIT_PATH_BYTES];
+    struct str text;
+    *out = NULL;
+    TRY(file_path(path, dir, STR("chat_template.jinja"), e));
+    if (file_exists(path)) {
+        TRY(file_read(scratch, path, LIMIT_TEMPLATE_BYTES, ERR_MODEL, &text, e));
+        return template_compile(keep, text, path, out, e);
+    }
+    TRY(file_path(path, dir, STR("tokenizer_config.json"), e));
+    if (!file_exists(path))
+        return ERR_OK;
+    const struct json *config, *t;
+    TRY(file_read(scratch, path, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, &text, e));
+    TRY(json_parse(scratch, text, path, ERR_MODEL, &config, e));
+    t = json_get(config, "chat_template");
+    if (!t || t->type == JSON_NULL)
+        return ERR_OK;
+    char name[LIMIT_PATH_BYTES + 32];
+    snprintf(name, sizeof name, "%s: chat_template", path);
+    if (t->type == JSON_ARRAY && !(t = named(t, "default")))
+        return err_set(e, ERR_MODEL, "%s is a list without an entry named \"default\"", name);
+    if (t->type != JSON_STRING)
+        return err_set(e, ERR_MODEL, "%s is %s; a string or a list of {name, template} is wanted",
+                       name, json_type_name(t));
+    return template_compile(keep, t->text, name, out, e);
+}
+
+/* Variables by name: the request's, then the functions of the environment. */
+static void fill_globals(struct rt *r, const struct json *vars)
+{
+    const struct template *t = r->t;
+    r->globals = rt_alloc(r, t->name_count, sizeof *r->globals);
+    for (u32 i = 0; i < t->name_count && !r->failed; i++) {
+        const struct func *f = global_find(t->names[i]);
+        bool none = str_is(t->names[i], "tools") || str_is(t->names[i], "documents");
+        r->globals[i] = none ? val_none() : (struct val){0};
+        if (f)
+            r->globals[i] = (struct val){.type = V_FUNC, .func = f};
+    }
+    for (const struct json *m = vars->child; m && !r->failed; m = m->next)
+        for (u32 i = 0; i < t->name_count; i++)
+            if (str_eq(t->names[i], m->key)) {
+                r->globals[i] = val_json(r, m);
+                break;
+            }
+}
+
+enum err template_render(const struct template *t, const struct json *vars, i64 now_s,
+                         struct arena *work, char *out, size_t cap, size_t *n, struct err_text *e)
+{
+    ASSERT(vars->type == JSON_OBJECT);
+    size_t at = work->used_bytes;
+    at += (size_t)(-(uintptr_t)(work->base + at) & 15);
+    size_t room = at < work->cap_bytes ? work->cap_bytes - at : 0;
+    room = MIN(room, LIMIT_TEMPLATE_WORK_BYTES) & ~(size_t)15;
+    struct rt r = {.t = t,
+                   .lo = (char *)work->base + at,
+                   .hi = (char *)work->base + at + room,
+                   .out = {.p = out, .cap = cap},
+                   .now_s = now_s,
+                   .e = e};
+    /* Used from both ends and not zeroed: an arena_alloc there must know that it is dirty. */
+    work->peak_bytes = MAX(work->peak_bytes, at + room);
+    fill_globals(&r, vars);
+    if (!r.failed)
+        eval_template(&r);
+    *n = r.failed ? 0 : r.out.n;
+    return r.failed ? e->code : ERR_OK;
+}

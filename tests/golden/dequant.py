@@ -151,21 +151,28 @@ def tool_ct(folder):
     from transformers import AutoModelForCausalLM
     from transformers.utils.quantization_config import CompressedTensorsConfig
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype="auto", quantization_config=CompressedTensorsConfig(run_compressed=False))
+        folder, torch_dtype="auto",
+        quantization_config=CompressedTensorsConfig(run_compressed=False))
     return {n[:-7]: p for n, p in model.named_parameters()
             if n.endswith("_proj.weight")}
 
 
-def check(folder, packing_utils):
+def check(folder, packing_utils, theirs=None):
     """-> (largest difference between the formulas above and the tool, as a fraction of what the
     tool's rounding to its 16-bit type may do; number of linears)"""
     ours, q, names = folder_weights(folder)
     method = q["quant_method"]
-    theirs = (tool_gptq(folder) if method == "gptq" else
-              tool_awq(folder, packing_utils) if method == "awq" else tool_ct(folder))
+    if theirs is None:
+        theirs = (tool_gptq(folder) if method == "gptq" else
+                  tool_awq(folder, packing_utils) if method == "awq" else tool_ct(folder))
     worst = 0.0
     for n in names:
         a, b = ours[n + ".weight"], theirs[n].detach()
         allowed = a.abs() * torch.finfo(b.dtype).eps + 1e-7
         worst = max(worst, ((a - b.float()).abs() / allowed).max().item())
     return worst, len(names)
+
+
+if __name__ == "__main__":  # FOLDER OUT: compressed-tensors 0.10 is run as a process of its own
+    import sys
+    save_file({n: t.detach().contiguous() for n, t in tool_ct(sys.argv[1]).items()}, sys.argv[2])

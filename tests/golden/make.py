@@ -211,7 +211,11 @@ def tools(rows):
     for name, _, fmt in rows:
         if fmt in ("f32", "f16", "bf16"):
             continue
-        worst, count = dequant.check(os.path.join(MODELS, name), packing)
+        folder, theirs = os.path.join(MODELS, name), None
+        if fmt == "ct4-act":
+            tool("dequant.py", [folder, BUILD + "/theirs.safetensors"], overlay=True)
+            theirs = dequant.load_file(BUILD + "/theirs.safetensors")
+        worst, count = dequant.check(folder, packing, theirs)
         ok = worst < 1.0 and count > 0
         bad += not ok
         print(f"{'ok ' if ok else 'BAD'} {name:20} {count} linears, {worst:.2f} of the "

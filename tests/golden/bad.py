@@ -1,0 +1,431 @@
+#!/usr/bin/env python3
+"""Writes hostile and broken model folders, one a rejection, for the tests of the model readers.
+
+    bad.py OUT          writes OUT/NAME/... and OUT/expect.tsv
+    bad.py OUT NAME...  only these
+
+expect.tsv has a line a folder: name, class, then strings that the message must contain, with tabs
+between them (the file at fault first, then the key, tensor or value). Classes: `model`, opening
+the folder is refused with EXIT_MODEL; `render`, opening it or rendering its chat template is
+refused; `ok`, the folder is unusual but valid and has to work. Each folder is one of models/ with
+one thing changed. Python's standard library only; the same bytes each time.
+"""
+import json
+import os
+import shutil
+import struct
+import sys
+
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
+PLAIN, SHARDED, GPTQ, ACT = "llama-f16", "mistral-sharded-f16", "llama-gptq4", "llama-gptq4-act"
+WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+TOKENIZER, TEMPLATE = "tokenizer.json", "chat_template.jinja"
+NORM = "model.norm.weight"
+CASES = []
+
+
+def case(name, base, change, needles, kind="model"):
+    CASES.append((name, base, change, [needles] if isinstance(needles, str) else needles, kind))
+
+
+# ---- changes: each takes the folder ------------------------------------------------------------
+
+def read(d, f):
+    with open(os.path.join(d, f), "rb") as h:
+        return h.read()
+
+
+def write(d, f, data):
+    with open(os.path.join(d, f), "wb") as h:
+        h.write(data if isinstance(data, bytes) else data.encode())
+
+
+def raw(f, change):
+    """change(bytes) -> bytes"""
+    return lambda d: write(d, f, change(read(d, f)))
+
+
+def edit(f, change):
+    """change(parsed JSON) in place, or returning what to write instead"""
+    def run(d):
+        j = json.loads(read(d, f))
+        new = change(j)
+        write(d, f, json.dumps(j if new is None else new))
+    return run
+
+
+def put(j, path, value):
+    *way, last = path.split(".")
+    for key in way:
+        j = j[key]
+    j[last] = value
+
+
+def config(path, value):
+    return edit(CONFIG, lambda j: put(j, path, value))
+
+
+def drop(f, key):
+    return edit(f, lambda j: j.pop(key) and None)
+
+
+def remove(f):
+    return lambda d: os.remove(os.path.join(d, f))
+
+
+def parts(data):
+    n = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + n]), data[8 + n:]
+
+
+def joined(header, body):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def header(change):
+    """change(header dict, body) in place, or returning (header, body)"""
+    def run(d):
+        h, body = parts(read(d, WEIGHTS))
+        new = change(h, body)
+        write(d, WEIGHTS, joined(*(new or (h, body))))
+    return run
+
+
+def entry(key, value, tensor=NORM):
+    return header(lambda h, b: put(h[tensor], key, value))
+
+
+def header_text(change):
+    def run(d):
+        h, body = parts(read(d, WEIGHTS))
+        write(d, WEIGHTS, joined(change(json.dumps(h).encode()), body))
+    return run
+
+
+def values(tensor, code, change):
+    """change(list of the tensor's values) in place"""
+    def run(d):
+        h, body = parts(read(d, WEIGHTS))
+        begin, end = h[tensor]["data_offsets"]
+        v = list(struct.unpack(f"<{(end - begin) // struct.calcsize(code)}{code}",
+                               body[begin:end]))
+        change(v)
+        write(d, WEIGHTS, joined(h, body[:begin] + struct.pack(f"<{len(v)}{code}", *v)
+                                 + body[end:]))
+    return run
+
+
+def without(*tensors):
+    """Leaves tensors out, the offsets closed up."""
+    def run(d):
+        h, body = parts(read(d, WEIGHTS))
+        out, kept = b"", {}
+        for name, t in sorted(((n, t) for n, t in h.items() if n != "__metadata__"),
+                              key=lambda x: x[1]["data_offsets"]):
+            if name in tensors:
+                continue
+            begin, end = t["data_offsets"]
+            kept[name] = dict(t, data_offsets=[len(out), len(out) + end - begin])
+            out += body[begin:end]
+        write(d, WEIGHTS, joined(kept, out))
+    return run
+
+
+def first(h):
+    return min((n for n in h if n != "__metadata__"), key=lambda n: h[n]["data_offsets"])
+
+
+def last(h):
+    return max((n for n in h if n != "__metadata__"), key=lambda n: h[n]["data_offsets"])
+
+
+def shift(h, name, begin, end):
+    o = h[name]["data_offsets"]
+    h[name]["data_offsets"] = [o[0] + begin, o[1] + end]
+
+
+def add_empty(h, count):
+    end = h[last(h)]["data_offsets"][1]
+    for i in range(count):
+        h[f"x{i}"] = dict(dtype="F16", shape=[0], data_offsets=[end, end])
+
+
+def first_value(v, x):
+    v[0] = x
+
+
+# ---- safetensors -------------------------------------------------------------------------------
+
+def size_field(n):
+    return raw(WEIGHTS, lambda b: struct.pack("<Q", n) + b[8:])
+
+
+for name, change in dict(
+        empty=raw(WEIGHTS, lambda b: b""), short=raw(WEIGHTS, lambda b: b[:7]),
+        missing=remove(WEIGHTS),
+        header_past_end=raw(WEIGHTS, lambda b: struct.pack("<Q", len(b)) + b[8:]),
+        header_over_100mb=size_field(100000001), header_wraps=size_field((1 << 64) - 1),
+        header_zero=size_field(0),
+        not_utf8=header_text(lambda t: t.replace(b"model.norm", b"model.n\xffrm")),
+        not_json=header_text(lambda t: t[:-1]), not_object=header_text(lambda t: b"[" + t + b"]"),
+        deep=header_text(lambda t: b'{"a":' + b"[" * 100000 + b"]" * 100000 + b"}"),
+        trailing=raw(WEIGHTS, lambda b: b + b"\0"), truncated=raw(WEIGHTS, lambda b: b[:-1]),
+        bloat=header(lambda h, b: add_empty(h, 100000)),
+        metadata_number=header(lambda h, b: put(h, "__metadata__", {"format": 1})),
+        first_not_zero=header(lambda h, b: (
+            [shift(h, n, 8, 8) for n in h if n != "__metadata__"], (h, bytes(8) + b))[1]),
+        metadata_twice=header_text(lambda t: t[:-1] + b',"__metadata__":{}}')).items():
+    case("st-" + name.replace("_", "-"), PLAIN, change, WEIGHTS)
+
+for name, change in dict(
+        duplicate_tensor=header_text(lambda t: t[:-1] + b',"model.norm.weight":' + json.dumps(
+            json.loads(t)[NORM]).encode() + b"}"),
+        negative_offset=entry("data_offsets", [-128, 0]),
+        float_offset=header_text(lambda t: t.replace(
+            b'"model.norm.weight": {"dtype": "F16", "shape": [64]',
+            b'"model.norm.weight": {"dtype": "F16", "shape": [64.0]')),
+        huge_offset=entry("data_offsets", [0, (1 << 64) + 128]),
+        three_offsets=entry("data_offsets", [0, 64, 128]),
+        offsets_object=entry("data_offsets", {"begin": 0}),
+        no_dtype=header(lambda h, b: h[NORM].pop("dtype") and None),
+        no_shape=header(lambda h, b: h[NORM].pop("shape") and None),
+        no_offsets=header(lambda h, b: h[NORM].pop("data_offsets") and None),
+        reversed=header(lambda h, b: h[NORM]["data_offsets"].reverse()),
+        entry_not_object=header(lambda h, b: put(h, NORM.replace(".", "-"), 3)),
+        shape_differs=entry("shape", [65]), shape_negative=entry("shape", [-64]),
+        shape_overflows=entry("shape", [4194305, 4194305, 211106198978564]),
+        shape_wraps_to_zero=entry("shape", [1 << 32, 1 << 32]),
+        unknown_dtype=entry("dtype", "F12"), dtype_number=entry("dtype", 16),
+        half_bytes=entry("dtype", "F4")).items():
+    case("st-" + name.replace("_", "-"), PLAIN, change,
+         [WEIGHTS, NORM.replace(".", "-") if name == "entry_not_object" else NORM])
+
+case("st-overlap", PLAIN, header(lambda h, b: shift(h, last(h), -2, -2)), WEIGHTS)
+case("st-alias", PLAIN, header(lambda h, b: put(h, "alias", dict(h[first(h)]))), WEIGHTS)
+case("st-hole", PLAIN, header(lambda h, b: (shift(h, last(h), 2, 2), (h, b + b"\0\0"))[1]), WEIGHTS)
+case("st-past-end", PLAIN, header(lambda h, b: shift(h, last(h), 0, 1 << 40)), WEIGHTS)
+case("ok-padded-header", PLAIN, header_text(lambda t: b" " + t + b" " * 57), [], "ok")
+case("ok-scalar-and-empty", PLAIN, header(lambda h, b: (
+    put(h, "scalar", dict(dtype="F16", shape=[], data_offsets=[len(b), len(b) + 2])),
+    put(h, "none", dict(dtype="F16", shape=[0, 9], data_offsets=[len(b) + 2, len(b) + 2])),
+    (h, b + b"\0\0"))[2]), [], "ok")
+case("ok-extra-field", PLAIN, entry("note", "ignored"), [], "ok")
+
+# ---- shards ------------------------------------------------------------------------------------
+
+
+def shard(value):
+    return edit(INDEX, lambda j: j["weight_map"].__setitem__(NORM, value))
+
+
+for name, value in dict(parent="../" + SHARDED + "/model-00001-of-00004.safetensors", dots="..",
+                        absolute="/etc/passwd", inside="a/b.safetensors", empty="").items():
+    case("shard-" + name, SHARDED, shard(value), [INDEX, value or NORM])
+case("shard-number", SHARDED, shard(1), [INDEX, NORM])
+case("shard-nul", SHARDED, shard("model\0.safetensors"), INDEX)
+case("shard-file-missing", SHARDED, shard("model-9.safetensors"), "model-9.safetensors")
+case("shard-tensor-missing", SHARDED, edit(INDEX, lambda j: j["weight_map"].__setitem__(
+    "model.layers.7.mlp.up_proj.weight", j["weight_map"][NORM])),
+    "model.layers.7.mlp.up_proj.weight")
+case("shard-no-map", SHARDED, drop(INDEX, "weight_map"), [INDEX, "weight_map"])
+case("shard-map-list", SHARDED, edit(INDEX, lambda j: put(j, "weight_map", [])),
+     [INDEX, "weight_map"])
+case("shard-index-list", SHARDED, edit(INDEX, lambda j: [j]), INDEX)
+case("shard-twice", SHARDED, raw(INDEX, lambda b: b.replace(
+    b'"weight_map": {', b'"weight_map": {"lm_head.weight": "a", "lm_head.weight": "b",')),
+    [INDEX, "lm_head.weight"])
+
+# ---- config.json ---------------------------------------------------------------------------------
+
+for name, change in dict(
+        missing=remove(CONFIG), empty=raw(CONFIG, lambda b: b""),
+        truncated=raw(CONFIG, lambda b: b[:len(b) // 2]), list=edit(CONFIG, lambda j: [j]),
+        deep=raw(CONFIG, lambda b: b"[" * 100000), not_utf8=raw(CONFIG, lambda b: b"\xff" + b),
+        trailing=raw(CONFIG, lambda b: b + b"{}"),
+        comment=raw(CONFIG, lambda b: b"// a model\n" + b),
+        nan=raw(CONFIG, lambda b: b.replace(b'"rms_norm_eps": 1e-06', b'"rms_norm_eps": NaN')),
+        too_long=raw(CONFIG, lambda b: b + b" " * (5 << 20))).items():
+    case("config-" + name.replace("_", "-"), PLAIN, change, CONFIG)
+case("config-duplicate", PLAIN, raw(CONFIG, lambda b: b.replace(
+    b'"hidden_size": 64', b'"hidden_size": 64, "hidden_size": 64')), [CONFIG, "hidden_size"])
+
+for key, wrong in dict(
+        model_type=["mamba", 7, None], hidden_size=[0, -64, 64.5, 1 << 40, "64", None, 128],
+        num_hidden_layers=[0, -1, 1000000000, 1.5], num_attention_heads=[0, 3, -4, 1 << 31],
+        num_key_value_heads=[0, 3, 8, -2], head_dim=[0, -16, 15, 1 << 31], vocab_size=[
+            0, -1, 1 << 40, 64], intermediate_size=[0, -1, 1 << 40], max_position_embeddings=[
+            0, -1, 1 << 60], rms_norm_eps=[-1.0, "small"], hidden_act=["relu9", 1],
+        attention_bias=["yes"]).items():
+    for i, value in enumerate(wrong):
+        case(f"config-{key.replace('_', '-')}-{i}", PLAIN, config(key, value), [CONFIG, key])
+
+for i, (key, value) in enumerate([
+        ("rope_theta", 0), ("rope_theta", -1.0), ("rope_theta", "1e4"), ("rope_type", "spiral"),
+        ("rope_type", 3)]):
+    case(f"rope-{i}", PLAIN, config("rope_parameters." + key, value), [CONFIG, key])
+for i, (key, value) in enumerate([("factor", 0), ("factor", -4.0), ("factor", "four"),
+                                  ("high_freq_factor", 1.0), ("low_freq_factor", 0)]):
+    case(f"rope-llama3-{i}", "llama3-f32", config("rope_parameters." + key, value), [CONFIG, key])
+for i, value in enumerate([[1.0] * 5, [1.0] * 7, [0.0] * 6, "long", None, ["1"] * 6]):
+    case(f"rope-longrope-{i}", "phi3-f32", config("rope_parameters.long_factor", value),
+         [CONFIG, "long_factor"])
+case("window-negative", "mistral-f32", config("sliding_window", -1), [CONFIG, "sliding_window"])
+case("layer-types-short", "gemma2-f32", config("layer_types", ["full_attention"]),
+     [CONFIG, "layer_types"])
+case("layer-types-unknown", "gemma2-f32", config("layer_types", ["full_attention", "linear"]),
+     [CONFIG, "layer_types"])
+case("no-rope-layers-short", "smollm3-f32", config("no_rope_layers", [1]),
+     [CONFIG, "no_rope_layers"])
+
+case("tensor-missing", PLAIN, without("model.layers.1.mlp.up_proj.weight"),
+     "model.layers.1.mlp.up_proj.weight")
+case("tensor-missing-norm", PLAIN, without(NORM), NORM)
+case("tensor-shape", PLAIN, entry("shape", [8, 8]), NORM)
+case("tensor-transposed", PLAIN, entry("shape", [64, 128], "model.layers.0.mlp.up_proj.weight"),
+     "model.layers.0.mlp.up_proj.weight")
+case("tensor-dtype", PLAIN, entry("dtype", "I16"), [NORM, "I16"])
+case("ok-head-absent", PLAIN, without("lm_head.weight"), [], "ok")
+
+for i, value in enumerate([288, -1, [1, 4000000000], "1", 1.5]):
+    case(f"eos-{i}", PLAIN, edit("generation_config.json", lambda j, v=value: put(
+        j, "eos_token_id", v)), ["generation_config.json", "eos_token_id"])
+
+# ---- quantized -----------------------------------------------------------------------------------
+
+Q, UP = "quantization_config.", "model.layers.0.mlp.up_proj."
+for i, (key, value) in enumerate([
+        ("quant_method", "squeeze"), ("bits", 3), ("bits", "4"), ("bits", 0), ("bits", 32),
+        ("group_size", 0), ("group_size", -2), ("group_size", 7), ("group_size", 1 << 40),
+        ("checkpoint_format", "marlin"), ("checkpoint_format", "gptq_p"),
+        ("is_marlin_format", True), ("sym", "yes"), ("desc_act", 1)]):
+    case(f"gptq-{i}", GPTQ, config(Q + key, value), [CONFIG, key])
+case("gptq-no-method", GPTQ, edit(CONFIG, lambda j: [
+    j["quantization_config"].pop(k) for k in ("quant_method", "method")] and None),
+    [CONFIG, "quant_method"])
+case("gptq-no-bits", GPTQ, edit(CONFIG, lambda j: j["quantization_config"].pop("bits") and None),
+     [CONFIG, "bits"])
+case("gptq-no-config", GPTQ, lambda d: (drop(CONFIG, "quantization_config")(d),
+                                        remove("quantize_config.json")(d)), UP)
+for leaf in ("scales", "qzeros"):
+    case("gptq-no-" + leaf, GPTQ, without(UP + leaf), UP + leaf)
+case("gptq-qweight-shape", GPTQ, entry("shape", [128, 8], UP + "qweight"), UP + "qweight")
+case("gptq-qweight-dtype", GPTQ, entry("dtype", "F32", UP + "qweight"), UP + "qweight")
+case("gptq-scales-dtype", GPTQ, entry("dtype", "I16", UP + "scales"), UP + "scales")
+case("gptq-gidx-high", ACT, values(UP + "g_idx", "i", lambda v: first_value(v, 2)), UP + "g_idx")
+case("gptq-gidx-negative", ACT, values(UP + "g_idx", "i", lambda v: first_value(v, -1)),
+     UP + "g_idx")
+case("gptq-gidx-missing", ACT, without(UP + "g_idx"), UP + "g_idx")
+for i, (key, value) in enumerate([("version", "gemv_fast"), ("version", 4), ("bits", 3),
+                                  ("group_size", 0), ("group_size", 48)]):
+    case(f"awq-{i}", "llama-awq", config(Q + key, value), [CONFIG, key])
+W = "config_groups.group_0.weights."
+for i, (key, value) in enumerate([
+        ("format", "nvfp4-pack-quantized"), ("format", 4), ("config_groups", {}),
+        ("config_groups", []), ("transform_config", {"r": {"type": "hadamard"}}),
+        ("sparsity_config", {"format": "sparse-24-bitmask"}), (W + "num_bits", 3),
+        (W + "num_bits", 40), (W + "type", "float"), (W + "strategy", "block"),
+        (W + "group_size", 0), (W + "group_size", 33), (W + "symmetric", "no")]):
+    case(f"ct-{i}", "llama-ct4", config(Q + key, value), [CONFIG, key.split(".")[-1]])
+case("ct-shape", "llama-ct4", values(UP + "weight_shape", "q", lambda v: first_value(v, 1 << 40)),
+     UP + "weight_shape")
+case("ct-gidx", "llama-ct4-act", values(UP + "weight_g_idx", "i", lambda v: first_value(v, 2)),
+     UP + "weight_g_idx")
+case("ct-activations", "llama-ct-w8a8", config(
+    Q + "config_groups.group_0.input_activations.num_bits", 4), [CONFIG, "input_activations"])
+
+# ---- tokenizer.json ------------------------------------------------------------------------------
+
+
+def tokenizer(change):
+    return edit(TOKENIZER, change)
+
+
+def split(pattern):
+    return dict(type="Sequence", pretokenizers=[
+        dict(type="Split", pattern=pattern, behavior="Isolated", invert=False),
+        dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False)])
+
+
+for name, change, needle in [
+        ("missing", remove(TOKENIZER), TOKENIZER),
+        ("truncated", raw(TOKENIZER, lambda b: b[:-40]), TOKENIZER),
+        ("version", tokenizer(lambda j: put(j, "version", "2.0")), "version"),
+        ("model-type", tokenizer(lambda j: put(j, "model.type", "Unigram")), "Unigram"),
+        ("no-vocab", tokenizer(lambda j: j["model"].pop("vocab") and None), "vocab"),
+        ("dropout", tokenizer(lambda j: put(j, "model.dropout", 0.5)), "dropout"),
+        ("merge-unknown", tokenizer(lambda j: j["model"]["merges"].append(["zq", "e"])), "zq"),
+        ("merge-result", tokenizer(lambda j: j["model"]["merges"].append(["z", "q"])), "zq"),
+        ("merge-one-part", tokenizer(lambda j: j["model"]["merges"].append(["e"])), "merges"),
+        ("merge-three-parts", tokenizer(lambda j: j["model"]["merges"].append("e r s")), "merges"),
+        ("merge-number", tokenizer(lambda j: j["model"]["merges"].append(5)), "merges"),
+        ("id-high", tokenizer(lambda j: j["model"]["vocab"].update(zz=288)), "288"),
+        ("id-huge", tokenizer(lambda j: j["model"]["vocab"].update(zz=1 << 32)), "vocab"),
+        ("id-negative", tokenizer(lambda j: j["model"]["vocab"].update(zz=-1)), "vocab"),
+        ("id-float", tokenizer(lambda j: j["model"]["vocab"].update(zz=5.5)), "vocab"),
+        ("id-twice", tokenizer(lambda j: j["model"]["vocab"].update(zz=5)), "5"),
+        ("added-id", tokenizer(lambda j: j["added_tokens"].append(
+            dict(j["added_tokens"][0], content="<new>", id=1 << 31))), "<new>"),
+        ("added-empty", tokenizer(lambda j: put(j["added_tokens"][0], "content", "")),
+         "added_tokens"),
+        ("long-token", tokenizer(lambda j: j["model"]["vocab"].update({"z" * 5000: 5})), "vocab"),
+        ("regex", tokenizer(lambda j: put(j, "pre_tokenizer", split(dict(Regex="(a+)+b")))),
+         "(a+)+b"),
+        ("pre-tokenizer", tokenizer(lambda j: put(j, "pre_tokenizer", dict(type="Magic"))),
+         "Magic"),
+        ("normalizer", tokenizer(lambda j: put(j, "normalizer", dict(type="Rot13"))), "Rot13"),
+        ("normalizer-regex", tokenizer(lambda j: put(j, "normalizer", dict(
+            type="Replace", pattern=dict(Regex="(x*)*y"), content="z"))), "(x*)*y"),
+        ("decoder", tokenizer(lambda j: put(j, "decoder", dict(type="Magic"))), "Magic"),
+        ("post-processor", tokenizer(lambda j: put(j, "post_processor", dict(type="Magic"))),
+         "Magic")]:
+    case("tokenizer-" + name, PLAIN, change, [TOKENIZER] + [needle] * (needle != TOKENIZER))
+
+# ---- chat template -------------------------------------------------------------------------------
+
+for name, text, kind in [
+        ("syntax", "{% if %}", "model"), ("unclosed", "{% for m in messages %}x", "model"),
+        ("statement", "{% include 'a' %}", "model"), ("too-long", "x" * (300 << 10), "model"),
+        ("deep", "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "model"),
+        ("deep-blocks", "{% if true %}" * 5000 + "{% endif %}" * 5000, "model"),
+        ("endless", "{% for i in range(999999) %}{% for j in range(999999) %}{% endfor %}"
+                    "{% endfor %}", "render"),
+        ("recursion", "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "render"),
+        ("mutual", "{% macro f(x) %}{{ g(x) }}{% endmacro %}{% macro g(x) %}{{ f(x) }}"
+                   "{% endmacro %}{{ f(1) }}", "render"),
+        ("bomb", "{% set n = namespace(s='xxxxxxxx') %}{% for i in range(60) %}"
+                 "{% set n.s = n.s + n.s %}{% endfor %}{{ n.s }}", "render"),
+        ("repeat", "{{ 'x' * 99999999999 }}", "render"),
+        ("range", "{{ range(99999999999) | list | length }}", "render"),
+        ("escape", "{{ ''.__class__.__mro__[1].__subclasses__() }}", "render"),
+        ("filter", "{{ messages | attr('x') | nosuch }}", "render"),
+        ("raise", "{{ raise_exception('only users may speak') }}", "render")]:
+    needle = "only users may speak" if name == "raise" else "template"
+    case("template-" + name, PLAIN, lambda d, t=text: write(d, TEMPLATE, t), needle, kind)
+
+
+def main():
+    out, only = sys.argv[1], sys.argv[2:]
+    names = [c[0] for c in CASES]
+    assert len(set(names)) == len(names), "two cases of one name"
+    os.makedirs(out, exist_ok=True)
+    lines = []
+    for name, base, change, needles, kind in CASES:
+        if only and name not in only:
+            continue
+        folder = os.path.join(out, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(os.path.join(MODELS, base), folder,
+                        ignore=shutil.ignore_patterns("golden.*"))
+        before = {f: read(folder, f) for f in os.listdir(folder)}
+        change(folder)
+        after = {f: read(folder, f) for f in os.listdir(folder)}
+        assert before != after, f"{name} changes nothing"
+        lines.append("\t".join([name, kind] + needles) + "\n")
+    with open(os.path.join(out, "expect.tsv"), "w") as f:
+        f.writelines(lines)
+    print(f"{len(lines)} folders in {out}")
+
+
+if __name__ == "__main__":
+    main()

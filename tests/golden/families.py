@@ -1,0 +1,136 @@
+"""Tiny random-weight models of every family, saved by transformers itself.
+
+build(name, dtype, folder) makes the model `name` of FAMILIES with weights drawn from a fixed
+seed, and writes it with save_pretrained. Weights are scaled so that activations stay O(1) and
+logits are well spread; every tensor (biases and norms too) is random, so that a forgotten or
+swapped tensor changes the logits. Run with transformers 5, or with transformers 4 for the
+names of FORM4, which thereby get a config.json in that version's form.
+"""
+import math
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+TRANSFORMERS5 = int(transformers.__version__.split(".")[0]) >= 5
+BASE = dict(vocab_size=288, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+            bos_token_id=0, eos_token_id=1, pad_token_id=None, tie_word_embeddings=False)
+
+LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+
+
+def longrope(original):
+    """Phi-3's per-frequency factors: short and long differ enough for a mix-up to show."""
+    return dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                original_max_position_embeddings=original,
+                short_factor=[1.0, 1.1, 1.25, 1.5, 1.8, 2.2],
+                long_factor=[1.3, 2.0, 3.1, 4.7, 7.0, 11.0])
+
+
+# name: (model_type, what differs from BASE, seed)
+FAMILIES = {
+    "llama": ("llama", dict(intermediate_size=128,
+                            rope_parameters=dict(rope_type="default", rope_theta=10000.0)), 1),
+    "llama3": ("llama", dict(vocab_size=293, tie_word_embeddings=True,
+                             rope_parameters=dict(rope_theta=5000.0, **LLAMA3)), 2),
+    "llama-form4": ("llama", dict(num_hidden_layers=1, tie_word_embeddings=True,
+                                  attention_bias=True, mlp_bias=True, rope_theta=5000.0,
+                                  rope_scaling=LLAMA3), 3),
+    "llama-linear": ("llama", dict(num_hidden_layers=1, tie_word_embeddings=True,
+                                   num_key_value_heads=4, rope_parameters=dict(
+                                       rope_type="linear", rope_theta=10000.0, factor=2.5)), 4),
+    "llama-yarn": ("llama", dict(num_hidden_layers=1, tie_word_embeddings=True,
+                                 num_key_value_heads=1, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0,
+        original_max_position_embeddings=64)), 5),
+    "mistral": ("mistral", dict(sliding_window=16, tie_word_embeddings=True), 6),
+    "qwen2": ("qwen2", dict(tie_word_embeddings=True), 7),
+    "qwen2-window": ("qwen2", dict(tie_word_embeddings=True, use_sliding_window=True,
+                                   sliding_window=16, max_window_layers=1), 8),
+    "qwen3": ("qwen3", dict(head_dim=32, tie_word_embeddings=True), 9),
+    "smollm3": ("smollm3", dict(no_rope_layer_interval=2,
+                                tie_word_embeddings=True), 10),
+    "phi3": ("phi3", dict(tie_word_embeddings=True, rope_parameters=longrope(128),
+                          original_max_position_embeddings=128), 11),
+    "phi3-long": ("phi3", dict(num_hidden_layers=1, rope_parameters=longrope(32), sliding_window=24,
+                               original_max_position_embeddings=32), 12),
+    "gemma": ("gemma", dict(num_hidden_layers=1, head_dim=32, num_key_value_heads=1,
+                             tie_word_embeddings=True), 13),
+    "gemma2": ("gemma2", dict(head_dim=32, sliding_window=16, query_pre_attn_scalar=24,
+                              attn_logit_softcapping=4.0, final_logit_softcapping=6.0,
+                              tie_word_embeddings=True), 14),
+    "gemma3": ("gemma3_text", dict(head_dim=32, sliding_window=16,
+                                   sliding_window_pattern=2, query_pre_attn_scalar=24,
+                                   rope_parameters=dict(
+                                       full_attention=dict(rope_type="linear", factor=4.0,
+                                                           rope_theta=1000000.0),
+                                       sliding_attention=dict(rope_type="default",
+                                                              rope_theta=10000.0)),
+                                   tie_word_embeddings=True), 15),
+}
+
+FORM4 = {"llama-form4"}
+
+
+def fill(model, seed):
+    """Draws every parameter: O(1) activations, attention that looks somewhere, spread logits."""
+    gen = torch.Generator().manual_seed(seed)
+    gemma = model.config.model_type.startswith("gemma")
+    tied = model.config.tie_word_embeddings
+    embed = 0.06 if gemma else 0.45 if tied else 1.0  # gemma multiplies it by sqrt(hidden)
+    for name, p in sorted(model.named_parameters()):
+        x = torch.randn(p.shape, generator=gen)
+        if name.endswith("bias"):
+            x *= 0.3
+        elif "norm" in name:
+            x = 0.25 * x + (0.0 if gemma else 1.0)
+            if gemma and name == "model.norm.weight":
+                x += 6.0  # makes up for the small tied embedding
+        elif "embed_tokens" in name:
+            x *= embed
+        elif "lm_head" in name:
+            x *= 0.45
+        else:
+            gain = 1.6 if any(s in name for s in ("q_proj", "k_proj", "qkv_proj")) else 1.3
+            x *= (2.5 if gemma else gain) / math.sqrt(p.shape[1])
+        p.data.copy_(x)
+
+
+def form4(over):
+    """The same settings under transformers 4's names."""
+    over = dict(over)
+    rope = dict(over.pop("rope_parameters", {}))
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in rope:
+            over[key] = rope.pop(key)
+    if rope.get("rope_type") == "longrope":  # Phi-3 of that time allows three keys only
+        rope.pop("original_max_position_embeddings")
+        rope["type"] = rope.pop("rope_type")
+    if rope and rope.get("rope_type") != "default":
+        over["rope_scaling"] = rope
+    return over
+
+
+def config_of(name):
+    kind, over, _ = FAMILIES[name]
+    over = over if TRANSFORMERS5 else form4(over)
+    return AutoConfig.for_model(kind, **{**BASE, **over})
+
+
+def build(name, dtype, folder, shard=None):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config_of(name)).to(torch.float32)
+    fill(model, FAMILIES[name][2])
+    model = model.to(dtype)
+    if TRANSFORMERS5:  # 4 takes it from the weights
+        model.config.dtype = dtype
+    model.generation_config.pad_token_id = None
+    model.save_pretrained(folder, max_shard_size=shard or "50MB")
+
+
+if __name__ == "__main__":  # transformers 4 is run as a process of its own
+    import sys
+    for i in range(1, len(sys.argv), 3):
+        build(sys.argv[i], getattr(torch, sys.argv[i + 1]), sys.argv[i + 2])

@@ -192,8 +192,9 @@ static void read_compressed_tensors(const struct keys *k, struct quant *q)
     struct keys sparsity = keys_in(k, "sparsity_config");
     if (!str_is(keys_str(&sparsity, "format", "dense"), "dense"))
         keys_refuse(&sparsity, "format", "sparse weights are not supported");
-    if (!str_is(keys_str(k, "quantization_status", "compressed"), "compressed"))
-        keys_refuse(k, "quantization_status", "only compressed weights are supported");
+    struct str status = keys_str(k, "quantization_status", "compressed");
+    if (!str_is(status, "compressed") && !str_is(status, "frozen"))
+        keys_refuse(k, "quantization_status", "finished (compressed, frozen) weights are needed");
     struct keys groups = keys_in(k, "config_groups");
     if (!groups.object || groups.object->n != 1) {
         keys_refuse(k, "config_groups", "exactly one group is supported");

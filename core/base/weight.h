@@ -35,6 +35,7 @@ struct tensor {
     const void *data; /* inside the mapped file; aligned only as the writer left it */
     size_t bytes;
     enum dtype type;
+    const char *type_name; /* as the file spells it: "BF16"; for messages */
     u32 rank;
     u64 shape[TENSOR_RANK_MAX];
 };

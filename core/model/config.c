@@ -205,7 +205,6 @@ static void read_arithmetic(const struct keys *k, const struct family *f, struct
         keys_refuse(k, "use_bidirectional_attention", "not supported");
     m->attention_scale = (float)(1 / sqrt(scalar));
     m->tied = keys_bool(k, "tie_word_embeddings", f->tied);
-    c->tied_said = keys_get(k, "tie_word_embeddings") != NULL;
     c->fused = f->fused;
     c->post_norms = f->post_norms;
     bool bias = keys_bool(k, "attention_bias", false), mlp_bias = keys_bool(k, "mlp_bias", false);

@@ -16,7 +16,6 @@ struct config {
     bool qkv_bias, o_bias, mlp_bias;
     bool fused;      /* qkv_proj and gate_up_proj */
     bool post_norms; /* gemma 2 and 3: norms behind attention and MLP too */
-    bool tied_said;  /* tie_word_embeddings is in the file */
     struct quant quant;
 };
 

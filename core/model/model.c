@@ -276,7 +276,7 @@ static bool head_stored(const struct opening *o)
 }
 
 /* The embedding is always plain: rows are looked up, not multiplied. The head shares it when the
- * config ties them, and when the config does not say and the file has no head. */
+ * config ties them and when the file has no head. */
 static enum err bind_ends(struct opening *o, struct binder *b)
 {
     struct model *m = o->m;
@@ -289,8 +289,7 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     else if (m->embed_scale != 1 && m->embed.type == DTYPE_F16)
         m->embed_scale = round_f16(m->embed_scale);
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
-    if (!m->tied && !o->config.tied_said && !head_stored(o))
-        m->tied = true;
+    m->tied |= !head_stored(o);
     if (!m->tied)
         return bind_linear(b, "lm_head", m->vocab, m->hidden, false, &m->head);
     m->head = m->embed;
@@ -328,9 +327,25 @@ static enum err check_leftovers(struct opening *o)
     return ERR_OK;
 }
 
+/* The numbers that a wrong shape may come from, by their names in config.json. */
+static void describe_shape(const struct opening *o, char *out, size_t cap)
+{
+    const struct model *m = o->m;
+    char group[32] = "";
+    if (o->config.quant.group)
+        snprintf(group, sizeof group, ", group_size %u", o->config.quant.group);
+    snprintf(
+        out, cap,
+        "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
+        "head_dim %u, vocab_size %u%s",
+        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, group);
+}
+
 static enum err bind_model(struct opening *o)
 {
-    struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, o->e};
+    char shape[256];
+    struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, shape, o->e};
+    describe_shape(o, shape, sizeof shape);
     TRY(bind_ends(o, &b));
     for (u32 i = 0; i < o->m->layers_n; i++) {
         struct layer *l = &o->m->layers[i];

@@ -192,8 +192,9 @@ static void read_compressed_tensors(const struct keys *k, struct quant *q)
     struct keys sparsity = keys_in(k, "sparsity_config");
     if (!str_is(keys_str(&sparsity, "format", "dense"), "dense"))
         keys_refuse(&sparsity, "format", "sparse weights are not supported");
-    if (!str_is(keys_str(k, "quantization_status", "compressed"), "compressed"))
-        keys_refuse(k, "quantization_status", "only compressed weights are supported");
+    struct str status = keys_str(k, "quantization_status", "compressed");
+    if (!str_is(status, "compressed") && !str_is(status, "frozen"))
+        keys_refuse(k, "quantization_status", "finished (compressed, frozen) weights are needed");
     struct keys groups = keys_in(k, "config_groups");
     if (!groups.object || groups.object->n != 1) {
         keys_refuse(k, "config_groups", "exactly one group is supported");
@@ -294,7 +295,7 @@ static enum err want(struct binder *b, const char *module, const char *suffix, i
                        b->dir, name);
     if (!(types >> t->type & 1))
         return err_set(b->e, ERR_MODEL, "%s: tensor \"%s\" has dtype %s; %s expected", t->file,
-                       name, dtype_name(t->type),
+                       name, t->type_name,
                        types & F32     ? "f32, f16 or bf16 is"
                        : types & INT32 ? "i32 is"
                        : types & INT64 ? "i64 is"
@@ -302,8 +303,9 @@ static enum err want(struct binder *b, const char *module, const char *suffix, i
     if (!same_shape(t, rank, shape)) {
         shape_text(is, sizeof is, t->rank, t->shape);
         shape_text(should, sizeof should, rank, shape);
-        return err_set(b->e, ERR_MODEL, "%s: tensor \"%s\" has shape %s; config.json asks for %s",
-                       t->file, name, is, should);
+        return err_set(b->e, ERR_MODEL,
+                       "%s: tensor \"%s\" has shape %s; config.json asks for %s (%s)", t->file,
+                       name, is, should, b->shape);
     }
     *out = t;
     return ERR_OK;
@@ -408,8 +410,9 @@ static void set_scales(struct weight *out, const struct tensor *t)
 static enum err odd_size(struct binder *b, const char *module, const struct weight *w,
                          const char *rule)
 {
-    return err_set(b->e, ERR_MODEL, "%s: \"%s\" has %u inputs and %u outputs in groups of %u; %s",
-                   b->dir, module, w->k, w->n, w->group, rule);
+    return err_set(b->e, ERR_MODEL,
+                   "%s: \"%s\" has %u inputs and %u outputs in groups of %u; %s (config.json: %s)",
+                   b->dir, module, w->k, w->n, w->group, rule, b->shape);
 }
 
 static enum err bind_gptq(struct binder *b, const char *module, struct weight *w)

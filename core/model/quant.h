@@ -37,6 +37,7 @@ struct binder {
     struct arena *keep;
     const struct quant *quant;
     const char *dir;
+    const char *shape; /* the numbers of config.json that shapes come from, for messages */
     struct err_text *e;
 };
 

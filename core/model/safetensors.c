@@ -106,6 +106,7 @@ static enum err parse_tensor(const struct header *h, const struct json *m, struc
         if (str_is(dtype->text, dtypes[i].name)) {
             bits = dtypes[i].bits;
             t->type = dtypes[i].type;
+            t->type_name = dtypes[i].name;
         }
     if (bits == 0)
         return REFUSE(h, t->name, "unknown dtype \"%.*s\"", STR_ARG(dtype->text));

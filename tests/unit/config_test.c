@@ -46,7 +46,7 @@ void config_class_defaults(void)
     struct model m;
     struct config c;
     CHECK(opens("llama", "", &m, &c));
-    CHECK(m.kv_heads == 4 && m.head_dim == 16 && m.norm_eps == 1e-6f && !m.tied && !c.tied_said);
+    CHECK(m.kv_heads == 4 && m.head_dim == 16 && m.norm_eps == 1e-6f && !m.tied);
     CHECK(m.activation == ACT_SILU && m.rope[0].dims == 16 && m.rope[0].scale == 1);
     CHECK(m.embed_scale == 1 && m.attention_scale == 0.25f && m.layers[3].window == 0);
     CHECK(!c.qkv_bias && !c.o_bias && !c.mlp_bias && m.bos == -1 && m.n_eos == 0);
@@ -84,7 +84,7 @@ void config_keys_are_honoured(void)
                 "\"tie_word_embeddings\":true,\"rms_norm_eps\":1e-5",
                 &m, &c));
     CHECK(c.qkv_bias && c.o_bias && c.mlp_bias && m.head_dim == 32 && m.activation == ACT_GELU);
-    CHECK(m.n_eos == 2 && m.eos[1] == 7 && m.bos == 1 && m.tied && c.tied_said);
+    CHECK(m.n_eos == 2 && m.eos[1] == 7 && m.bos == 1 && m.tied);
     CHECK(opens("qwen2",
                 KV ",\"use_sliding_window\":true,\"sliding_window\":9,"
                    "\"max_window_layers\":2",

@@ -156,7 +156,7 @@ static bool open_file(const struct entry *v, u32 n, u32 skew, struct tensors *t)
 static enum err bind(struct tensors *t, const struct quant *q, u32 n, u32 k, bool bias,
                      struct weight *w, struct err_text *e)
 {
-    struct binder b = {t, &unit_arena, q, "dir", e};
+    struct binder b = {t, &unit_arena, q, "dir", "hidden_size 32", e};
     *e = (struct err_text){0};
     return bind_linear(&b, "p", n, k, bias, w);
 }

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Model folders that must open and folders that must be refused.
+
+    bad_folders.py [--whole] OPENER...      for instance: build/model_open
+
+OPENER is run with a folder behind it and has to exit with the class of the error and to print a
+sentence that names what is wrong. Folders: the golden models (all open), the hostile ones that
+tests/golden/bad.py makes, and the small changes to a good one below. A signal, a time-out or a
+message without the wanted words is a failure. With --whole OPENER reads tokenizer and template
+too, and those that spoil these are tried; without it, config and weights only.
+"""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(os.path.dirname(HERE), "golden")
+MODELS = os.path.join(GOLDEN, "models")
+OK, MODEL = 0, 4
+TIMEOUT_S = 20
+
+
+def load(path):
+    """A safetensors file as {name: (dtype, shape, bytes)}."""
+    with open(path, "rb") as f:
+        data = f.read()
+    n, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + n])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"],
+                   data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+            for name, t in header.items()}
+
+
+def save(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for _, _, data in tensors.values():
+            f.write(data)
+
+
+class Folder:
+    """A copy of a golden model that is about to be changed."""
+
+    def __init__(self, base, directory):
+        self.path = directory
+        os.mkdir(directory)
+        for name in os.listdir(os.path.join(MODELS, base)):
+            if not name.startswith("golden."):
+                shutil.copy(os.path.join(MODELS, base, name), directory)
+
+    def file(self, name):
+        return os.path.join(self.path, name)
+
+    def config(self, **changes):
+        with open(self.file("config.json")) as f:
+            config = json.load(f)
+        for key, value in changes.items():
+            if value is None:
+                config.pop(key, None)
+            else:
+                config[key] = value
+        with open(self.file("config.json"), "w") as f:
+            json.dump(config, f)
+
+    def tensors(self, change):
+        path = self.file("model.safetensors")
+        tensors = load(path)
+        change(tensors)
+        save(path, tensors)
+
+    def shard(self, names=("a.safetensors", "b.safetensors"), change=lambda weight_map: None):
+        """Splits the weights over two files; `change` may spoil the map."""
+        tensors = load(self.file("model.safetensors"))
+        os.remove(self.file("model.safetensors"))
+        half = len(tensors) // 2
+        parts = [dict(list(tensors.items())[:half]), dict(list(tensors.items())[half:])]
+        weight_map = {}
+        for name, part in zip(names, parts):
+            save(self.file(os.path.basename(name)), part)
+            weight_map.update({tensor: name for tensor in part})
+        change(weight_map)
+        with open(self.file("model.safetensors.index.json"), "w") as f:
+            json.dump({"metadata": {"total_size": 1}, "weight_map": weight_map}, f)
+
+
+LAYER = "model.layers.0."
+FLOATS = ("F32", [4], bytes(16))
+ONES = ("F32", [4], struct.pack("<4f", 1, 1, 1, 1))
+
+
+def add(name, tensor):
+    return lambda folder: folder.tensors(lambda t: t.update({name: tensor}))
+
+
+def drop(name):
+    return lambda folder: folder.tensors(lambda t: t.pop(name))
+
+
+def cut(tensors, name):
+    dtype, shape, data = tensors[name]
+    tensors[name] = (dtype, [shape[0] - 1] + shape[1:], data[:-len(data) // shape[0]])
+
+
+def quant(**changes):
+    def change(folder):
+        with open(folder.file("config.json")) as f:
+            config = json.load(f)["quantization_config"]
+        folder.config(quantization_config={**config, **changes})
+    return change
+
+
+def separate_quant_config(folder):
+    with open(folder.file("config.json")) as f:
+        config = json.load(f)["quantization_config"]
+    config.pop("quant_method")
+    folder.config(quantization_config=None)
+    with open(folder.file("quantize_config.json"), "w") as f:
+        json.dump(config, f)
+
+
+def no_quant_config(folder):
+    folder.config(quantization_config=None)
+    if os.path.exists(folder.file("quantize_config.json")):
+        os.remove(folder.file("quantize_config.json"))
+
+
+def unaligned(folder):
+    """Every tensor at an odd address, as old writers left them."""
+    tensors = load(folder.file("model.safetensors"))
+    save(folder.file("model.safetensors"), {"odd": ("U8", [1], b"x"), **tensors})
+
+
+# name, model it starts from, the change, exit class, words of the message
+CHANGES = [
+    ("stray rope table", "llama-f32", add(LAYER + "self_attn.rotary_emb.inv_freq", FLOATS), OK, ""),
+    ("stray tensor of nobody", "llama-f32", add("vision.weight", FLOATS), OK, ""),
+    ("bias of zeros", "llama-f32", add(LAYER + "mlp.up_proj.bias", FLOATS), OK, ""),
+    ("bias nobody asked for", "llama-f32", add(LAYER + "mlp.up_proj.bias", ONES), MODEL,
+     "mlp.up_proj.bias"),
+    ("layer nobody asked for", "llama-f32", add("model.layers.9.mlp.up_proj.weight", FLOATS), MODEL,
+     "model.layers.9."),
+    ("norm nobody asked for", "llama-f32", add(LAYER + "self_attn.q_norm.weight", ONES), MODEL,
+     "q_norm.weight"),
+    ("fewer layers in config.json", "llama-f32", lambda f: f.config(num_hidden_layers=1), MODEL,
+     "model.layers.1."),
+    ("no norm", "llama-f32", drop("model.norm.weight"), MODEL, "\"model.norm.weight\" is missing"),
+    ("short matrix", "llama-f32",
+     lambda f: f.tensors(lambda t: cut(t, LAYER + "self_attn.k_proj.weight")), MODEL,
+     "k_proj.weight"),
+    ("no head", "llama-f32", drop("lm_head.weight"), OK, ""),
+    ("unaligned", "llama-f32", unaligned, OK, ""),
+    ("unaligned gptq", "llama-gptq4-act", unaligned, OK, ""),
+    ("quantize_config.json", "llama-gptq4", separate_quant_config, OK, ""),
+    ("no quantization config", "llama-gptq4", no_quant_config, MODEL, "is quantized, but"),
+    ("another group size", "llama-gptq4", quant(group_size=64), MODEL, "qzeros"),
+    ("v2 said of v1", "llama-gptq4", quant(checkpoint_format="gptq_v2", format="gptq_v2"), MODEL,
+     "zero points"),
+    ("other rope type", "llama-f32",
+     lambda f: f.config(rope_parameters={"rope_type": "dynamic", "factor": 2.0}), MODEL, "dynamic"),
+    ("shards", "llama-f32", lambda f: f.shard(), OK, ""),
+    ("shard in a folder", "llama-f32", lambda f: f.shard(("sub/a.safetensors", "b.safetensors")),
+     MODEL, "sub/a.safetensors"),
+    ("shard above", "llama-f32", lambda f: f.shard(("../a.safetensors", "b.safetensors")), MODEL,
+     "../a.safetensors"),
+    ("shard of another kind", "llama-f32", lambda f: f.shard(("a.bin", "b.safetensors")), MODEL,
+     "a.bin"),
+    ("missing shard", "llama-f32",
+     lambda f: f.shard(change=lambda m: m.update(x="c.safetensors")), MODEL, "c.safetensors"),
+    ("tensor in no shard", "llama-f32",
+     lambda f: f.shard(change=lambda m: m.update(x="a.safetensors")), MODEL,
+     "\"x\" is not in a.safetensors"),
+    ("tensor in another shard", "llama-f32",
+     lambda f: f.shard(change=lambda m: m.update(
+         {k: "b.safetensors" for k, v in list(m.items())[:1]})), MODEL, "is not in b.safetensors"),
+    ("two shards with one tensor", "llama-f32",
+     lambda f: (f.shard(), shutil.copy(f.file("a.safetensors"), f.file("c.safetensors")),
+                f.config(), add_to_map(f, "c.safetensors")), MODEL, "stands in"),
+    ("only .bin weights", "llama-f32",
+     lambda f: os.rename(f.file("model.safetensors"), f.file("pytorch_model.bin")), MODEL,
+     "converted to safetensors"),
+    ("file cut short", "llama-f32",
+     lambda f: os.truncate(f.file("model.safetensors"), 40000), MODEL, "outside the"),
+    ("empty file", "llama-f32", lambda f: os.truncate(f.file("model.safetensors"), 0), MODEL,
+     "is empty"),
+    ("sampling default out of range", "llama-f32",
+     lambda f: write(f.file("generation_config.json"), '{"temperature": -2}'), MODEL,
+     "generation_config.json: temperature"),
+]
+
+
+def add_to_map(folder, shard):
+    path = folder.file("model.safetensors.index.json")
+    with open(path) as f:
+        index = json.load(f)
+    first = next(iter(index["weight_map"]))
+    index["weight_map"][first] = shard
+    write(path, json.dumps(index))
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
+class Runner:
+    def __init__(self, opener):
+        self.opener = opener
+        self.passed = self.failed = 0
+
+    def check(self, name, folder, exit_class, *words):
+        start = time.monotonic()
+        try:
+            p = subprocess.run(self.opener + [folder], stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            code, text = p.returncode, p.stdout.decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            code, text = "a time-out", ""
+        text = text.replace(folder, "DIR")
+        good = code == exit_class and all(w in text for w in words)
+        self.passed += good
+        self.failed += not good
+        print(f"{'ok  ' if good else 'FAIL'} {name} ({(time.monotonic() - start) * 1e3:.0f} ms)")
+        if not good:
+            print(f"    exit {code}, {exit_class} expected, with the words: {', '.join(words)}")
+            print(f"    {text.strip()[:400]}")
+
+
+def hostile(runner, directory, whole):
+    """The folders of bad.py: class `model` is refused on opening; `render` needs a request."""
+    subprocess.run([sys.executable, os.path.join(GOLDEN, "bad.py"), directory], check=True,
+                   stdout=subprocess.DEVNULL)
+    with open(os.path.join(directory, "expect.tsv")) as f:
+        rows = [line.rstrip("\n").split("\t") for line in f]
+    for name, kind, *words in rows:
+        if kind == "render" or (not whole and name.startswith(("tokenizer-", "template-"))):
+            continue
+        runner.check(name, os.path.join(directory, name), OK if kind == "ok" else MODEL, *words)
+
+
+def main():
+    opener = sys.argv[1:]
+    whole = opener[:1] == ["--whole"]
+    if len(opener) == whole:
+        sys.exit(__doc__)
+    runner = Runner(opener[whole:])
+    for name in sorted(os.listdir(MODELS)):
+        runner.check(name, os.path.join(MODELS, name), OK, "")
+    with tempfile.TemporaryDirectory() as scratch:
+        for i, (name, base, change, exit_class, words) in enumerate(CHANGES):
+            folder = Folder(base, os.path.join(scratch, f"change{i}"))
+            change(folder)
+            runner.check(name, folder.path, exit_class, words)
+        hostile(runner, os.path.join(scratch, "hostile"), whole)
+    print(f"{runner.passed} passed, {runner.failed} failed")
+    sys.exit(runner.failed != 0)
+
+
+if __name__ == "__main__":
+    main()

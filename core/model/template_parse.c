@@ -246,10 +246,10 @@ static struct node *strings(struct parser *p)
     return n;
 }
 
-static bool tuple_end(struct parser *p, const char *end_name)
+static bool tuple_end(struct parser *p)
 {
     return p->cur.kind == T_VAR_END || p->cur.kind == T_BLOCK_END || at_op(p, ')') ||
-           p->cur.kind == T_EOF || (end_name && at_name(p, end_name));
+           p->cur.kind == T_EOF;
 }
 
 enum tuple_how {
@@ -258,7 +258,7 @@ enum tuple_how {
     TUPLE_PARENS,  /* () is an empty tuple */
 };
 
-static struct node *tuple(struct parser *p, enum tuple_how how, const char *end_name)
+static struct node *tuple(struct parser *p, enum tuple_how how)
 {
     struct chain items = {0};
     bool many = false;
@@ -266,7 +266,7 @@ static struct node *tuple(struct parser *p, enum tuple_how how, const char *end_
     for (;;) {
         if (items.n)
             expect_op(p, ',');
-        if (tuple_end(p, end_name))
+        if (tuple_end(p))
             break;
         append(&items, how == TUPLE_NO_COND ? or_expression(p) : expression(p));
         if (!at_op(p, ','))
@@ -341,7 +341,7 @@ static struct node *primary(struct parser *p)
         break;
     }
     if (skip_op(p, '(')) {
-        n = tuple(p, TUPLE_PARENS, NULL);
+        n = tuple(p, TUPLE_PARENS);
         expect_op(p, ')');
         return n;
     }
@@ -746,7 +746,7 @@ static struct node *target_item(struct parser *p, bool with_space)
     return n;
 }
 
-static struct node *target(struct parser *p, bool with_space, const char *end_name)
+static struct node *target(struct parser *p, bool with_space)
 {
     struct chain items = {0};
     bool many = false;
@@ -756,7 +756,7 @@ static struct node *target(struct parser *p, bool with_space, const char *end_na
         if (!skip_op(p, ','))
             break;
         many = true;
-        if (tuple_end(p, end_name) || at_op(p, '='))
+        if (tuple_end(p) || at_op(p, '='))
             break;
     }
     if (!many)
@@ -790,7 +790,7 @@ static struct node *if_statement(struct parser *p, u32 pos)
         struct node *branch = node(p, N_PAIR, p->cur.pos);
         has_else = str_is(end, "else");
         if (!has_else)
-            branch->a = tuple(p, TUPLE_NO_COND, NULL);
+            branch->a = tuple(p, TUPLE_NO_COND);
         p->branch++;
         branch->list = body(p, has_else ? "endif" : "elif else endif", &end);
         p->branch--;
@@ -800,18 +800,28 @@ static struct node *if_statement(struct parser *p, u32 pos)
     return n;
 }
 
+static bool mentions_loop(const struct parser *p)
+{
+    for (const struct mention *m = p->frame->mentions; m; m = m->next)
+        if (m->id == p->t->loop_id)
+            return true;
+    return false;
+}
+
 static struct node *for_statement(struct parser *p, u32 pos)
 {
     struct node *n = node(p, S_FOR, pos);
-    struct node *to = target(p, false, "in");
+    struct node *to = target(p, false);
     struct str end;
     if (!skip_name(p, "in"))
         FAIL(p, p->cur.pos, "'in' is missing");
-    n->b = tuple(p, TUPLE_NO_COND, "recursive");
+    n->b = tuple(p, TUPLE_NO_COND);
     struct saved s = frame_open(p);
     n->frame = p->frame;
     n->a = to;
     mention_target(p, to);
+    if (mentions_loop(p))
+        FAIL(p, to->pos, "a loop variable cannot be named loop");
     mention(p, p->t->loop_id, true);
     if (skip_name(p, "if"))
         n->c = expression(p);
@@ -842,10 +852,10 @@ static const struct node *filter_chain(struct parser *p)
 static struct node *set_statement(struct parser *p, u32 pos)
 {
     struct node *n = node(p, S_SET, pos);
-    struct node *to = target(p, true, NULL);
+    struct node *to = target(p, true);
     n->a = to;
     if (skip_op(p, '=')) {
-        n->b = tuple(p, TUPLE_PLAIN, NULL);
+        n->b = tuple(p, TUPLE_PLAIN);
         mention_target(p, to);
         return n;
     }
@@ -919,7 +929,7 @@ static struct node *with_statement(struct parser *p, u32 pos)
         if (pairs.n)
             expect_op(p, ',');
         struct node *pair = node(p, N_PAIR, p->cur.pos);
-        pair->a = target(p, false, NULL);
+        pair->a = target(p, false);
         expect_op(p, '=');
         pair->b = expression(p);
         append(&pairs, pair);
@@ -1017,7 +1027,7 @@ static struct node *statements(struct parser *p, const char *ends, struct str *e
         } else if (p->cur.kind == T_VAR_BEGIN) {
             advance(p);
             n = node(p, S_PRINT, pos);
-            n->a = tuple(p, TUPLE_PLAIN, NULL);
+            n->a = tuple(p, TUPLE_PLAIN);
             if (p->cur.kind != T_VAR_END)
                 FAIL(p, p->cur.pos, "'}}' is missing");
             advance(p);

@@ -163,16 +163,41 @@ void sink_put_cp(struct rt *r, struct sink *s, u32 cp)
     sink_put(r, s, text, utf8_encode(cp, text));
 }
 
+/* Adds one to the last digit of "d.ddde-dd". */
+static void next_digits(char *text)
+{
+    for (char *p = strchr(text, 'e'); p-- > text;)
+        if (*p == '9') {
+            *p = '0';
+        } else if (*p != '.') {
+            ++*p;
+            return;
+        }
+}
+
+/* The fewest digits that read back as f. 15 always suffice to print what 15 digits made, so the
+ * search starts there, except among subnormals. Above a power of two the doubles lie twice as far
+ * apart as below: there the next decimal up may be one digit shorter than the nearest. */
+static void shortest(double f, char *text, size_t size)
+{
+    int exponent;
+    bool power = fabs(frexp(f, &exponent)) == 0.5;
+    for (int precision = fabs(f) < 0x1p-1022 ? 0 : 14;; precision++) {
+        snprintf(text, size, "%.*e", precision, f);
+        if (precision == 16 || strtod(text, NULL) == f)
+            return;
+        next_digits(text);
+        if (power && strtod(text, NULL) == f)
+            return;
+    }
+}
+
 size_t text_double(double f, char *out)
 {
     if (isnan(f) || isinf(f))
         return (size_t)sprintf(out, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
     char text[40], digits[20];
-    for (int precision = 14; precision <= 16; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, f);
-        if (strtod(text, NULL) == f)
-            break;
-    }
+    shortest(f, text, sizeof text);
     const char *p = text + (text[0] == '-');
     char *e = strchr(text, 'e');
     int point = atoi(e + 1) + 1, n = 0;
@@ -538,9 +563,8 @@ struct val text_percent(struct rt *r, struct str fmt, struct val args)
         else
             put_conversion(r, &s, spec, kind, list[used++]);
     }
-    if (used < n && args.type != V_DICT && !val_is_seq(args))
-        rt_fail(r, "not all arguments converted during string formatting");
-    if (used < n && args.type == V_TUPLE)
+    bool indexed = args.type == V_DICT || args.type == V_LIST || args.type == V_UNDEF;
+    if (used < n && !indexed) /* Python takes what could be indexed by name as it is */
         rt_fail(r, "not all arguments converted during string formatting");
     return sink_close(r, &s);
 }
@@ -609,7 +633,7 @@ static void put_json_str(struct rt *r, struct sink *s, struct str t, bool ascii)
             else
                 sprintf(text, "\\u%04x", c);
         } else if (c == 0x7f && ascii) {
-            text[0] = 0; /* Python leaves DEL as it is, too */
+            sprintf(text, "\\u007f");
         }
         if (text[0]) {
             sink_put(r, s, t.p + from, i - from);

@@ -13,6 +13,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import engines
 import snippets
+import styles
 
 
 def compare(name, cases, driver):
@@ -40,7 +41,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--count", type=int, default=20000)
     a = p.parse_args()
-    sets = {"snippets": snippets.cases}
+    sets = {"styles": styles.cases, "snippets": snippets.cases}
     bad = sum(compare(name, make(), a.driver) for name, make in sets.items()
               if a.only in (None, name))
     return 1 if bad else 0

@@ -118,7 +118,7 @@ GLOBAL(g_strftime_now)
             sink_put_z(r, &s, tm.tm_hour < 12 ? "am" : "pm");
         else if (spec[k] == 'k' || spec[k] == 'l') /* not in musl's strftime */
             sink_put(r, &s, text,
-                     (size_t)sprintf(text, "%2d",
+                     (size_t)snprintf(text, sizeof text, "%2d",
                                      spec[k] == 'k' ? tm.tm_hour : (tm.tm_hour + 11) % 12 + 1));
         else if (spec[k] != 'z' && spec[k] != 'Z') /* a naive time has no zone */
             sink_put(r, &s, text, strftime(text, sizeof text, spec, &tm));

@@ -263,7 +263,7 @@ static size_t escape(struct str s, char **out)
         return 1;
     }
     u32 n = utf8_decode(s.p, s.n, &cp); /* Python escapes it first and finds \\ there */
-    *out += sprintf(*out, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", cp);
+    *out += snprintf(*out, 10, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", cp);
     return n;
 }
 

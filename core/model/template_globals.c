@@ -4,6 +4,7 @@
 #include "core/model/template_filter.h"
 #include "core/model/template_text.h"
 
+#include <stdio.h>
 #include <time.h>
 
 enum { RANGE_MAX = 100000 }; /* the sandbox of jinja2 refuses longer ones */
@@ -109,14 +110,16 @@ GLOBAL(g_strftime_now)
         if (f.p[i + 1] == '-' && i + 2 < f.n)
             spec[k++] = f.p[++i];
         spec[k] = f.p[++i];
-        if (!spec[k] || !strchr("aAbBcdDeFfGgHhIjklmMnpPrRStTuUVwWxXyYzZ%", spec[k]))
+        if (!spec[k] || !strchr("aAbBcCdDeFfGgHhIjklmMnpPrRStTuUVwWxXyYzZ%", spec[k]))
             rt_fail(r, "strftime_now: unsupported conversion");
         else if (spec[k] == 'f')
             sink_put_z(r, &s, "000000");
         else if (spec[k] == 'P')
             sink_put_z(r, &s, tm.tm_hour < 12 ? "am" : "pm");
         else if (spec[k] == 'k' || spec[k] == 'l') /* not in musl's strftime */
-            rt_fail(r, "strftime_now: unsupported conversion");
+            sink_put(r, &s, text,
+                     (size_t)snprintf(text, sizeof text, "%2d",
+                                     spec[k] == 'k' ? tm.tm_hour : (tm.tm_hour + 11) % 12 + 1));
         else if (spec[k] != 'z' && spec[k] != 'Z') /* a naive time has no zone */
             sink_put(r, &s, text, strftime(text, sizeof text, spec, &tm));
     }

@@ -142,17 +142,25 @@ static enum err raw_block(struct lexer *l, size_t tag, struct token *t)
         behind(l, end);
         return ERR_OK;
     }
+    if (l->at == l->src.n) { /* nothing behind it: jinja2 lets that pass */
+        *t = (struct token){.kind = T_DATA, .pos = (u32)l->at};
+        return ERR_OK;
+    }
     return lex_fail(l, tag, "{%% raw %%} without {%% endraw %%}");
 }
 
-static enum err comment(struct lexer *l, size_t tag, size_t at)
+static enum err comment(struct lexer *l, size_t tag, size_t behind_open)
 {
-    for (; at < l->src.n; at++) {
+    for (size_t at = behind_open; at < l->src.n; at++) {
         size_t end = tag_end(l, at, "#}", true);
         if (end) {
             behind(l, end);
             return ERR_OK;
         }
+    }
+    if (l->src.n == behind_open) { /* nothing behind it: jinja2 lets that pass */
+        l->at = l->src.n;
+        return ERR_OK;
     }
     return lex_fail(l, tag, "comment without an end (\"#}\" is missing)");
 }
@@ -255,7 +263,7 @@ static size_t escape(struct str s, char **out)
         return 1;
     }
     u32 n = utf8_decode(s.p, s.n, &cp); /* Python escapes it first and finds \\ there */
-    *out += sprintf(*out, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", cp);
+    *out += snprintf(*out, 10, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", cp);
     return n;
 }
 

@@ -613,24 +613,24 @@ METHOD(list_index)
 }
 
 static const struct func str_methods[] = {
-    {"strip", "chars", 0, false, str_strip},
-    {"lstrip", "chars", 0, false, str_lstrip},
-    {"rstrip", "chars", 0, false, str_rstrip},
+    {"strip", "/ chars", 0, false, str_strip},
+    {"lstrip", "/ chars", 0, false, str_lstrip},
+    {"rstrip", "/ chars", 0, false, str_rstrip},
     {"split", "sep maxsplit", 0, false, str_split},
     {"rsplit", "sep maxsplit", 0, false, str_rsplit},
     {"splitlines", "keepends", 0, false, str_splitlines},
-    {"partition", "sep", 1, false, str_partition},
-    {"rpartition", "sep", 1, false, str_rpartition},
-    {"startswith", "prefix start end", 1, false, str_startswith},
-    {"endswith", "suffix start end", 1, false, str_endswith},
-    {"find", "sub start end", 1, false, str_find},
-    {"rfind", "sub start end", 1, false, str_rfind},
-    {"index", "sub start end", 1, false, str_index},
-    {"rindex", "sub start end", 1, false, str_rindex},
-    {"count", "sub start end", 1, false, str_count},
-    {"replace", "old new count", 2, false, str_replace},
-    {"removeprefix", "prefix", 1, false, str_removeprefix},
-    {"removesuffix", "suffix", 1, false, str_removesuffix},
+    {"partition", "/ sep", 1, false, str_partition},
+    {"rpartition", "/ sep", 1, false, str_rpartition},
+    {"startswith", "/ prefix start end", 1, false, str_startswith},
+    {"endswith", "/ suffix start end", 1, false, str_endswith},
+    {"find", "/ sub start end", 1, false, str_find},
+    {"rfind", "/ sub start end", 1, false, str_rfind},
+    {"index", "/ sub start end", 1, false, str_index},
+    {"rindex", "/ sub start end", 1, false, str_rindex},
+    {"count", "/ sub start end", 1, false, str_count},
+    {"replace", "/ old new count", 2, false, str_replace},
+    {"removeprefix", "/ prefix", 1, false, str_removeprefix},
+    {"removesuffix", "/ suffix", 1, false, str_removesuffix},
     {"upper", "", 0, false, str_upper},
     {"lower", "", 0, false, str_lower},
     {"title", "", 0, false, str_title},
@@ -641,12 +641,12 @@ static const struct func str_methods[] = {
     {"isspace", "", 0, false, str_isspace},
     {"isupper", "", 0, false, str_isupper},
     {"islower", "", 0, false, str_islower},
-    {"join", "iterable", 1, false, str_join},
+    {"join", "/ iterable", 1, false, str_join},
     {"format", "", 0, true, str_format},
 };
 
 static const struct func dict_methods[] = {
-    {"get", "key default", 1, false, dict_get_method},
+    {"get", "/ key default", 1, false, dict_get_method},
     {"keys", "", 0, false, dict_keys},
     {"values", "", 0, false, dict_values},
     {"items", "", 0, false, dict_items},
@@ -654,8 +654,8 @@ static const struct func dict_methods[] = {
 };
 
 static const struct func list_methods[] = {
-    {"count", "value", 1, false, list_count},
-    {"index", "value", 1, false, list_index},
+    {"count", "/ value", 1, false, list_count},
+    {"index", "/ value", 1, false, list_index},
     {"copy", "", 0, false, same},
 };
 
@@ -688,7 +688,7 @@ static bool one_of(struct str name, const char *const *words, size_t n)
 
 bool method_hidden(struct val self, struct str name)
 {
-    static const char *const dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
+    static const char *const dict[] = {"clear", "/ pop", "popitem", "setdefault", "update"};
     static const char *const list[] = {"append",  "clear", "pop",    "reverse",
                                        "insert", "sort",  "extend", "remove"};
     return (self.type == V_DICT && one_of(name, dict, COUNTOF(dict))) ||

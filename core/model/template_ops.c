@@ -200,7 +200,7 @@ struct val op_binary(struct rt *r, u8 op, struct val a, struct val b)
         return repeat(r, a, b.i);
     if (op == '*' && is_int(a) && (b.type == V_STR || val_is_seq(b)))
         return repeat(r, b, a.i);
-    if (op == '%' && a.type == V_STR && b.type != V_UNDEF)
+    if (op == '%' && a.type == V_STR)
         return text_percent(r, val_text(a), b);
     return mismatch(r, op, a, b);
 }

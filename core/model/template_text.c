@@ -163,19 +163,44 @@ void sink_put_cp(struct rt *r, struct sink *s, u32 cp)
     sink_put(r, s, text, utf8_encode(cp, text));
 }
 
+/* Adds one to the last digit of "d.ddde-dd". */
+static void next_digits(char *text)
+{
+    for (char *p = strchr(text, 'e'); p-- > text;)
+        if (*p == '9') {
+            *p = '0';
+        } else if (*p != '.') {
+            ++*p;
+            return;
+        }
+}
+
+/* The fewest digits that read back as f. 15 always suffice to print what 15 digits made, so the
+ * search starts there, except among subnormals. Above a power of two the doubles lie twice as far
+ * apart as below: there the next decimal up may be one digit shorter than the nearest. */
+static void shortest(double f, char *text, size_t size)
+{
+    int exponent;
+    bool power = fabs(frexp(f, &exponent)) == 0.5;
+    for (int precision = fabs(f) < 0x1p-1022 ? 0 : 14;; precision++) {
+        snprintf(text, size, "%.*e", precision, f);
+        if (precision == 16 || strtod(text, NULL) == f)
+            return;
+        next_digits(text);
+        if (power && strtod(text, NULL) == f)
+            return;
+    }
+}
+
 size_t text_double(double f, char *out)
 {
     if (isnan(f) || isinf(f))
-        return (size_t)sprintf(out, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+        return (size_t)snprintf(out, DOUBLE_BYTES, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
     char text[40], digits[20];
-    for (int precision = 14; precision <= 16; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, f);
-        if (strtod(text, NULL) == f)
-            break;
-    }
+    shortest(f, text, sizeof text);
     const char *p = text + (text[0] == '-');
     char *e = strchr(text, 'e');
-    int point = atoi(e + 1) + 1, n = 0;
+    int point = (int)strtol(e + 1, NULL, 10) + 1, n = 0;
     for (; p < e; p++)
         if (*p != '.')
             digits[n++] = *p;
@@ -190,10 +215,12 @@ size_t text_double(double f, char *out)
             *o++ = '.';
         memcpy(o, digits + 1, (size_t)(n - 1));
         o += n - 1;
-        return (size_t)(o + sprintf(o, "e%+03d", point - 1) - out);
+        return (size_t)(o + snprintf(o, 8, "e%+03d", point - 1) - out);
     }
-    if (point <= 0)
-        o += sprintf(o, "0.");
+    if (point <= 0) {
+        *o++ = '0';
+        *o++ = '.';
+    }
     for (int i = MIN(point, 0); i < MAX(n, point + 1); i++) {
         if (i == point && point > 0)
             *o++ = '.';
@@ -223,7 +250,7 @@ static bool printable(u32 c)
 static void put_escape(struct rt *r, struct sink *s, u32 cp)
 {
     char text[16];
-    sprintf(text, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
+    snprintf(text, sizeof text, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
     sink_put_z(r, s, text);
 }
 
@@ -299,16 +326,17 @@ static void put_range(struct rt *r, struct sink *s, const struct range *g)
     char text[80];
     int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)g->start,
                      (long long)g->stop);
-    n += g->step == 1 ? sprintf(text + n, ")")
-                      : sprintf(text + n, ", %lld)", (long long)g->step);
     sink_put(r, s, text, (size_t)n);
+    n = g->step == 1 ? 0 : snprintf(text, sizeof text, ", %lld", (long long)g->step);
+    sink_put(r, s, text, (size_t)n);
+    sink_put_z(r, s, ")");
 }
 
 static void put_number(struct rt *r, struct sink *s, struct val v)
 {
-    char text[40];
+    char text[DOUBLE_BYTES];
     size_t n = v.type == V_FLOAT ? text_double(v.f, text)
-                                 : (size_t)sprintf(text, "%lld", (long long)v.i);
+                                 : (size_t)snprintf(text, sizeof text, "%lld", (long long)v.i);
     sink_put(r, s, text, n);
 }
 
@@ -538,9 +566,8 @@ struct val text_percent(struct rt *r, struct str fmt, struct val args)
         else
             put_conversion(r, &s, spec, kind, list[used++]);
     }
-    if (used < n && args.type != V_DICT && !val_is_seq(args))
-        rt_fail(r, "not all arguments converted during string formatting");
-    if (used < n && args.type == V_TUPLE)
+    bool indexed = args.type == V_DICT || args.type == V_LIST || args.type == V_UNDEF;
+    if (used < n && !indexed) /* Python takes what could be indexed by name as it is */
         rt_fail(r, "not all arguments converted during string formatting");
     return sink_close(r, &s);
 }
@@ -597,19 +624,19 @@ static void put_json_str(struct rt *r, struct sink *s, struct str t, bool ascii)
         if (c >= 0x80) {
             n = text_char(t, i, &c);
             if (ascii && c < 0x10000)
-                sprintf(text, "\\u%04x", c);
+                snprintf(text, sizeof text, "\\u%04x", c);
             else if (ascii)
-                sprintf(text, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+                snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
         } else if (c == '"' || c == '\\') {
-            sprintf(text, "\\%c", (char)c);
+            snprintf(text, sizeof text, "\\%c", (char)c);
         } else if (c < 0x20) {
             static const char names[] = "btn?fr"; /* 8..13; vertical tab has no short name */
             if (c >= 8 && c <= 13 && c != 11)
-                sprintf(text, "\\%c", names[c - 8]);
+                snprintf(text, sizeof text, "\\%c", names[c - 8]);
             else
-                sprintf(text, "\\u%04x", c);
+                snprintf(text, sizeof text, "\\u%04x", c);
         } else if (c == 0x7f && ascii) {
-            text[0] = 0; /* Python leaves DEL as it is, too */
+            snprintf(text, sizeof text, "\\u007f");
         }
         if (text[0]) {
             sink_put(r, s, t.p + from, i - from);

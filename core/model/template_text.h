@@ -38,7 +38,8 @@ struct val text_of(struct rt *r, struct val v); /* str(v): a string as it is */
 struct val text_copy(struct rt *r, struct str s);
 struct val text_concat(struct rt *r, struct val a, struct val b); /* both V_STR */
 
-/* repr of a double into out[32]: the shortest digits that read back the same. */
+/* repr of a double into out: the shortest digits that read back the same. */
+enum { DOUBLE_BYTES = 40 };
 size_t text_double(double f, char *out);
 
 /* json.dumps. indent < 0: one line; item and key: the separators. */

@@ -780,7 +780,9 @@ static u32 params_count(const char *params)
 struct val func_call(struct rt *r, const struct func *f, struct val self, const struct args *args)
 {
     struct val a[FUNC_PARAMS_MAX] = {0}; /* all absent */
-    u32 params = params_count(f->params);
+    bool positional = f->params[0] == '/';
+    const char *names = f->params + (positional ? 2 : 0);
+    u32 params = params_count(names);
     if (!rt_step(r))
         return val_nothing();
     if (f->variadic)
@@ -792,7 +794,7 @@ struct val func_call(struct rt *r, const struct func *f, struct val self, const 
     for (u32 i = 0; i < args->n; i++)
         a[i] = args->pos[i];
     for (u32 i = 0; i < args->kn; i++) {
-        int at = param_of(f->params, args->kw[i].name);
+        int at = positional ? -1 : param_of(names, args->kw[i].name);
         if (at < 0 || (u32)at < args->n || !arg_absent(a[at])) {
             rt_fail(r, "%s cannot take the keyword argument '%.*s'", f->name,
                     STR_ARG(args->kw[i].name));

@@ -205,7 +205,7 @@ struct args {
 };
 
 /* A callable in C. params: names separated by blanks ("old new count"), `required` of them must be
- * given; the function gets them in order, V_UNDEF with s == NULL where absent (see arg_absent).
+ * given; "/ " in front: no keywords. The function gets them in order, V_UNDEF with s == NULL where absent (see arg_absent).
  * variadic: takes `args` as they are. */
 struct func {
     const char *name, *params;

@@ -88,13 +88,21 @@ static enum err escape(struct parser *s, char **out)
 static enum err string(struct parser *s, struct str *out)
 {
     const char *q = ++s->p; /* find the end first: unescaping never makes a string longer */
-    while (q < s->end && *q != '"')
-        q += *q == '\\' ? 2 : 1;
+    bool plain = true;      /* printable ASCII without escapes, which is nearly all there is */
+    for (; q < s->end && *q != '"'; q++) {
+        plain &= *q >= 0x20 && *q != '\\';
+        q += *q == '\\';
+    }
     if (q >= s->end)
         return bad(s, "string without an end");
     char *text = arena_alloc(s->a, (size_t)(q - s->p) + 1, 1), *t = text;
     if (!text)
         return arena_full(s->a, s->source, s->e);
+    if (plain) {
+        memcpy(t, s->p, (size_t)(q - s->p));
+        t += q - s->p;
+        s->p = q;
+    }
     while (s->p < q) {
         u8 c = (u8)*s->p;
         if (c == '\\') {

@@ -30,6 +30,11 @@ enum {
 MUST enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
                              struct tokenizer **out, struct err_text *e);
 
+/* The same from texts in memory; the names are for messages. config.p NULL: there is none. */
+MUST enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str text,
+                              const char *name, struct str config, const char *config_name,
+                              struct tokenizer **out, struct err_text *e);
+
 u32 tokenizer_vocab(const struct tokenizer *t); /* 1 + highest id */
 
 /* Bytes of work memory with which any text of at most text_bytes can be encoded. */

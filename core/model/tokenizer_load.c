@@ -340,14 +340,11 @@ static enum err config_token(struct loader *l, const struct json *config, const 
     return ERR_OK;
 }
 
-static enum err config_file(struct loader *l, const char *path)
+static enum err config_file(struct loader *l, struct str text)
 {
     struct tokenizer *t = l->t;
-    struct str text;
     const struct json *config;
-    l->path = path;
-    TRY(file_read(l->scratch, path, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, &text, l->e));
-    TRY(json_parse(l->scratch, text, path, ERR_MODEL, &config, l->e));
+    TRY(json_parse(l->scratch, text, l->path, ERR_MODEL, &config, l->e));
     if (config->type != JSON_OBJECT)
         return REFUSE(l, "must be an object, not %s", json_type_name(config));
     TRY(config_token(l, config, "bos_token", &t->bos));
@@ -392,18 +389,13 @@ static enum err parts(struct loader *l, const struct json *root)
     return load_post_processor(l, json_get(root, "post_processor"), 0);
 }
 
-enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
-                        struct tokenizer **out, struct err_text *e)
+enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str text,
+                         const char *name, struct str config, const char *config_name,
+                         struct tokenizer **out, struct err_text *e)
 {
-    char path[LIMIT_PATH_BYTES], config[LIMIT_PATH_BYTES];
-    struct loader l = {.keep = keep, .scratch = scratch, .path = path, .e = e};
-    size_t mark = scratch->used_bytes;
-    struct str text;
+    struct loader l = {.keep = keep, .scratch = scratch, .path = name, .e = e};
     const struct json *root;
-    TRY(file_path(path, dir, STR("tokenizer.json"), e));
-    TRY(file_path(config, dir, STR("tokenizer_config.json"), e));
-    TRY(file_read(scratch, path, LIMIT_TOKENIZER_FILE_BYTES, ERR_MODEL, &text, e));
-    TRY(json_parse(scratch, text, path, ERR_MODEL, &root, e));
+    TRY(json_parse(scratch, text, name, ERR_MODEL, &root, e));
     if (root->type != JSON_OBJECT)
         return REFUSE(&l, "must be an object, not %s", json_type_name(root));
     l.t = ARENA_NEW(keep, struct tokenizer, 1);
@@ -411,9 +403,25 @@ enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *d
         return full(&l, keep);
     l.t->bos = l.t->eos = l.t->unk = l.t->pad = (struct str){"", 0};
     TRY(parts(&l, root));
-    if (file_exists(config))
+    l.path = config_name;
+    if (config.p)
         TRY(config_file(&l, config));
-    arena_reset(scratch, mark);
     *out = l.t;
+    return ERR_OK;
+}
+
+enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
+                        struct tokenizer **out, struct err_text *e)
+{
+    char name[LIMIT_PATH_BYTES], config_name[LIMIT_PATH_BYTES];
+    size_t mark = scratch->used_bytes;
+    struct str text, config = {0};
+    TRY(file_path(name, dir, STR("tokenizer.json"), e));
+    TRY(file_path(config_name, dir, STR("tokenizer_config.json"), e));
+    TRY(file_read(scratch, name, LIMIT_TOKENIZER_FILE_BYTES, ERR_MODEL, &text, e));
+    if (file_exists(config_name))
+        TRY(file_read(scratch, config_name, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, &config, e));
+    TRY(tokenizer_parse(keep, scratch, text, name, config, config_name, out, e));
+    arena_reset(scratch, mark);
     return ERR_OK;
 }

@@ -5,22 +5,32 @@
 enum { VOCAB_ID_BITS = 21 }; /* id + 1 */
 _Static_assert(LIMIT_VOCAB < 1u << VOCAB_ID_BITS, "ids must fit beside the hash tag");
 
-/* Eight bytes a step, multiply and fold. */
+static u64 load64(const char *p)
+{
+    u64 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static u64 mix(u64 h, u64 part)
+{
+    h = (h ^ part) * 0xff51afd7ed558ccdu;
+    return h ^ h >> 32;
+}
+
+/* Eight bytes a step, multiply and fold; the last step overlaps the one before it. */
 static u64 hash(struct str s)
 {
-    u64 h = 0x9e3779b97f4a7c15u ^ s.n, part;
-    size_t i = 0;
-    for (; i + 8 <= s.n; i += 8) {
-        memcpy(&part, s.p + i, 8);
-        h = (h ^ part) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
+    u64 h = 0x9e3779b97f4a7c15u ^ s.n, tail = 0;
+    if (s.n >= 8) {
+        for (size_t i = 0; i + 8 < s.n; i += 8)
+            h = mix(h, load64(s.p + i));
+        tail = load64(s.p + s.n - 8);
+    } else {
+        for (size_t i = 0; i < s.n; i++)
+            tail = tail << 8 | (u8)s.p[i];
     }
-    part = 0;
-    if (i < s.n)
-        memcpy(&part, s.p + i, s.n - i);
-    h = (h ^ part) * 0xff51afd7ed558ccdu;
-    h ^= h >> 32;
-    h *= 0xc4ceb9fe1a85ec53u;
+    h = mix(h, tail) * 0xc4ceb9fe1a85ec53u;
     return h ^ h >> 29;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds core/model/tokenizer against the `tokenizers` library.
 
-    build/venv/bin/python tests/tokenizer/compare.py [--strings N] [--giants] [KIND...]
+    build/venv/bin/python tests/tokenizer/compare.py [--strings N] [--giant BYTES] [KIND...]
 
 For every kind of kinds.py, with and without added tokens: trains a tokenizer.json with the library,
 then compares through build/tokenizer_driver encoding (without and with special tokens added, and
@@ -22,15 +22,17 @@ from multiprocessing import Pool
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-from tokenizers import Tokenizer, processors  # noqa: E402
-from tokenizers.decoders import DecodeStream  # noqa: E402
+from tokenizers import Tokenizer, processors
+from tokenizers.decoders import DecodeStream
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import kinds  # noqa: E402
-import texts  # noqa: E402
+import kinds
+import texts
 
-DRIVER = "build/tokenizer_driver"
+DRIVER = os.environ.get("TOKENIZER_DRIVER", "build/tokenizer_driver")
 FOLDER = "build/tests/tokenizer"
+STRINGS = []  # for kinds without and with added tokens
+GIANTS = []
 
 
 def drive(folder, records):
@@ -68,20 +70,25 @@ class Failures:
                 print("FAIL %s: %s: %s" % (self.name, what, " | ".join(ascii(d) for d in details)))
 
 
-def compare_encode(f, library, folder, strings):
-    """Returns the ids without special tokens, for decoding."""
-    plain = [e.ids for e in library.encode_batch_fast(strings, add_special_tokens=False)]
-    framed = [e.ids for e in library.encode_batch_fast(strings, add_special_tokens=True)]
+def compare_encode(f, library, folder, strings, others):
+    """Every string without special tokens; some (`others`) with them, and with special tokens as
+    plain text. Returns the ids, for decoding."""
+    def encode(some, special):
+        return [e.ids for e in library.encode_batch_fast(some, add_special_tokens=special)]
+
+    some = strings[:others]
+    plain, framed = encode(strings, False), encode(some, True)
     library.encode_special_tokens = True
-    as_text = [e.ids for e in library.encode_batch_fast(strings, add_special_tokens=False)]
+    as_text = encode(some, False)
     library.encode_special_tokens = False
-    raw = [s.encode() for s in strings]
-    answers = drive(folder, [(c, s) for c in (b"e", b"E", b"i") for s in raw])
-    for k, (what, want) in enumerate((("encode", plain), ("with specials", framed),
-                                      ("specials as text", as_text))):
-        for s, ids, got in zip(strings, want, answers[k * len(raw):]):
+    runs = ((b"e", strings, plain), (b"E", some, framed), (b"i", some, as_text))
+    answers = drive(folder, [(c, s.encode()) for c, texts_of, _ in runs for s in texts_of])
+    at = 0
+    for command, texts_of, want in runs:
+        for s, ids, got in zip(texts_of, want, answers[at:]):
             if got != pack(ids):
-                f.check(False, what, s, ids, list(array.array("I", got)))
+                f.check(False, "encode " + command.decode(), s, ids, list(array.array("I", got)))
+        at += len(texts_of)
     return plain
 
 
@@ -204,26 +211,22 @@ def compare_config(f, library, folder, strings):
 
 
 def run_kind(job):
-    name, added, count, giants = job
+    name, added = job
     folder = os.path.join(FOLDER, name + ("-added" if added else ""))
     shutil.rmtree(folder, ignore_errors=True)
     from_s = time.time()
     library = kinds.make(name, added, folder)
     f = Failures(os.path.basename(folder))
-    tokens = [t.content for t in kinds.ADDED] + ["<s>", "</s>"] if added else ["<s>", "</s>"]
-    strings = texts.texts(7 + added, count, tokens)
-    ids = compare_encode(f, library, folder, strings)
-    if giants:
-        big = list(texts.giants())
-        compare_encode(f, library, folder, big)
-        strings = strings + big
+    strings, count = STRINGS[added], len(STRINGS[added])
+    ids = compare_encode(f, library, folder, strings, count if added else count // 8)
+    compare_encode(f, library, folder, GIANTS, 0)
     compare_broken(f, library, folder, count // 25)
     lists = random_ids(library, count // 4)
     compare_decode(f, library, folder, lists, count // 50)
     compare_decode(f, library, folder, ids[:count // 2], count // 50)
     compare_config(f, library, folder, strings[:200])
     print("%s %s: %d strings, %d id lists, %.1f s" % (
-        "FAIL" if f.n else "ok  ", f.name, len(strings), len(lists) + count // 2,
+        "FAIL" if f.n else "ok  ", f.name, len(strings) + len(GIANTS), len(lists) + count // 2,
         time.time() - from_s), flush=True)
     return f.n
 
@@ -231,11 +234,15 @@ def run_kind(job):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--strings", type=int, default=50000, help="a kind, with and without added tokens")
-    p.add_argument("--giants", action="store_true", help="also texts of a megabyte")
+    p.add_argument("--giant", type=int, default=1 << 14, help="bytes of the longest texts")
     p.add_argument("kinds", nargs="*", choices=[[], *kinds.KINDS])
     a = p.parse_args()
     names = a.kinds or list(kinds.KINDS)
-    jobs = [(name, added, a.strings, a.giants) for name in names for added in (False, True)]
+    jobs = [(name, added) for name in names for added in (False, True)]
+    framing = ["<s>", "</s>"]
+    STRINGS.append(texts.texts(7, a.strings, framing)) # before the fork: every kind takes the same
+    STRINGS.append(texts.texts(8, a.strings, framing + [t.content for t in kinds.ADDED]))
+    GIANTS.extend(texts.giants(a.giant))
     with Pool(2) as pool:
         bad = pool.map(run_kind, jobs, chunksize=1)
     print("%d kinds equal, %d differ" % (bad.count(0), len(bad) - bad.count(0)))

@@ -106,10 +106,9 @@ def texts(seed, n, tokens=()):
     return out
 
 
-def giants():
-    """A few texts of a size at which anything quadratic would show."""
+def giants(n):
+    """A few texts of about n bytes; at a megabyte anything quadratic would show."""
     r = random.Random(5)
-    n = 1 << 20
     yield from (c * (n // len(c.encode())) for c in
                 ["a", " ", "\n", "7", "ab", "\u0301", "▁", "é", " a", "你", "😀", "A", "x\u0323\u0307"])
     yield "".join(fragment(r) for _ in range(n // 8))

@@ -1,8 +1,9 @@
 /* golden DIR [NAME...]: the models of DIR/models.tsv through the device seam, with every kernel set
  * that this CPU can run, against logits and tokens that other software computed (golden.json,
  * golden.f32), and against themselves: the same bits however the prompt is cut, whoever shares the
- * step and however many threads compute. Quantised weights with int8 activations are not held to
- * the golden's tolerance; their divergence (KL) is printed. Without NAMEs all models run.
+ * step and however many threads compute. Quantised weights with int8 activations are held to a
+ * tenth of the logits only, along the golden's tokens; their divergence (KL) is printed. Without
+ * NAMEs all models run.
  */
 #include "core/base/file.h"
 #include "core/base/json.h"
@@ -26,7 +27,8 @@ struct golden {
 
 /* What one way of running the prompt gave. */
 struct result {
-    float *logits; /* [n_prompt + GREEDY][vocab]: of every position */
+    const u32 *forced; /* in: golden.greedy, so that logits can be compared though tokens differ */
+    float *logits;     /* [n_prompt + GREEDY][vocab]: of every position */
     u32 tokens[GREEDY];
 };
 
@@ -107,15 +109,24 @@ struct sequence {
     u32 tokens[PROMPT_MAX + GREEDY]; /* prompt, then output */
     u32 n_prompt, known, done;       /* known: prompt and output so far; done: in the cache */
     u32 chunk;
+    u32 chosen[GREEDY];
+    const u32 *forced; /* outputs taken from here instead of the device, or NULL */
     u32 pages[PAGES_EACH];
     float *logits; /* [PROMPT_MAX + GREEDY][vocab] or NULL */
 };
 
+/* f32 where the golden is held to f32 precision, and for W8A8: there a difference of f16's size can
+ * move an activation to the next int8, which is no error but looks like one. */
+static enum dtype kv_type(const struct golden *g)
+{
+    bool exact = strcmp(g->format, "f32") == 0 || strcmp(g->format, "ct-w8a8") == 0;
+    return exact ? DTYPE_F32 : DTYPE_F16;
+}
+
 static struct device *open_device(const struct golden *g, const struct kernel_set *set, u32 threads,
                                   struct arena *host)
 {
-    struct cpu_options options = {set, threads, false,
-                                  strcmp(g->format, "f32") == 0 ? DTYPE_F32 : DTYPE_F16};
+    struct cpu_options options = {set, threads, false, kv_type(g)};
     struct device_limits limits = {SEQUENCES, SEQUENCES * PAGES_EACH, SEQUENCES * PROMPT_MAX,
                                    PAGES_EACH * LIMIT_PAGE_TOKENS};
     struct device *d;
@@ -178,8 +189,11 @@ static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
         ;
     for (u32 r = 0; r < s.n_rows; r++) {
         struct sequence *q = &seq[of[r]];
-        if (rows[r].sample && q->known < COUNTOF(q->tokens))
-            q->tokens[q->known++] = results[at].token;
+        u32 output = q->known - q->n_prompt;
+        if (rows[r].sample && output < GREEDY) {
+            q->chosen[output] = results[at].token;
+            q->tokens[q->known++] = q->forced ? q->forced[output] : results[at].token;
+        }
         at += rows[r].sample;
     }
     ASSERT(at == n_results);
@@ -198,13 +212,14 @@ static void run(const struct golden *g, struct device *d, u32 chunk, bool neighb
         out->logits[i] = NAN;
     start_sequence(&seq[mine], d, mine, g->prompt, g->n_prompt, chunk);
     seq[mine].logits = out->logits;
+    seq[mine].forced = out->forced;
     if (neighbours) {
         start_sequence(&seq[0], d, 0, mirrored, g->n_prompt, 13);
         start_sequence(&seq[2], d, 2, mirrored + 5, g->n_prompt / 2, PROMPT_MAX);
     }
     while (step(d, seq, neighbours ? SEQUENCES : 1, outputs))
         ;
-    memcpy(out->tokens, seq[mine].tokens + g->n_prompt, outputs * sizeof *out->tokens);
+    memcpy(out->tokens, seq[mine].chosen, outputs * sizeof *out->tokens);
 }
 
 /* --- judging
@@ -259,17 +274,16 @@ static bool against_golden(const struct golden *g, const struct kernel_set *set,
     const float *golden_decode = g->logits + (size_t)g->n_prefill * vocab;
     double p = distance(prefill, g->logits, (size_t)g->n_prefill * vocab);
     double d = distance(decode, golden_decode, (size_t)g->n_decode * vocab);
-    while (same < g->n_greedy && r->tokens[same] == g->greedy[same])
-        same++;
+    for (u32 i = 0; i < g->n_greedy; i++)
+        same += r->tokens[i] == g->greedy[i];
     bool exact = is_exact(g, set);
+    double limit = exact ? g->tolerance : 0.1;
     snprintf(what, cap, "prefill %.1e decode %.1e %s %.0e KL %.1e greedy %u/%u", p, d,
-             exact ? "of" : "(int8) of", exact ? g->tolerance : 1.0,
+             exact ? "of" : "(int8) of", limit,
              divergence(prefill, g->logits, g->n_prefill, vocab) / 2 +
                  divergence(decode, golden_decode, g->n_decode, vocab) / 2,
              same, g->n_greedy);
-    if (!exact)
-        return p < 1 && d < 1;
-    return p <= g->tolerance && d <= g->tolerance && same == g->n_greedy;
+    return p <= limit && d <= limit && (!exact || same == g->n_greedy);
 }
 
 /* Cutting the prompt and sharing the step give the bits of `want`. */
@@ -300,6 +314,7 @@ static void test_set(const struct golden *g, const struct kernel_set *set, struc
 {
     static const u32 chunks[] = {1, 3, 7, PROMPT_MAX}, few[] = {5, PROMPT_MAX};
     char figures[128], what[256];
+    want->forced = other->forced = is_exact(g, set) ? NULL : g->greedy;
     bool close = false, cut = false, beside = false, threads_same = true;
     for (u32 threads = 1; threads <= THREADS; threads++) {
         struct arena host;

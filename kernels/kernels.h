@@ -21,19 +21,15 @@
 
 enum { ACT_BLOCK = 128 };
 
-/* A weight matrix as a kernel set wants it, made by ops->pack. Only the kernels look inside. Points
- * into the model file where the stored layout is used in place, else into the memory given to
- * pack. A tile is tile_n output features; strides are in bytes. */
+/* A weight matrix as a kernel set wants it, made by ops->pack. Only the kernels look inside
+ * (kernels/cpu/linear_pack.h describes the packed form). */
 struct packed {
     const struct weight *w;
-    const u8 *data;   /* tile t, row r of fields: data + t * data_tile + r * data_row */
-    const u8 *scales; /* tile t, group g: scales + t * scales_tile + g * scales_row */
-    const u8 *zeros;  /* likewise; NULL: every zero is 2^(bits-1) */
-    size_t data_tile, data_row, scales_tile, scales_row, zeros_tile, zeros_row;
+    const u8 *data;   /* packed tiles; in the model file where the stored form is used in place */
     const u32 *order; /* act-order: packed input i is feature order[i]; NULL: i */
-    u32 k;            /* packed input features: w->k rounded up to whole words */
-    u32 group, block; /* packed input features a scale; and an activation scale */
-    bool plus_one;    /* stored zeros are z - 1 */
+    u32 k;            /* packed input features */
+    u32 group, block; /* of them, how many share a weight scale; and an activation scale */
+    size_t tile_bytes, group_bytes, head_bytes;
 };
 
 /* Input rows prepared once and used by several matrices of the same k. */

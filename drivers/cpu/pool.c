@@ -9,7 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 2000 }; /* pauses before a worker sleeps: some tens of microseconds */
+/* Pauses before a worker sleeps: some tens of microseconds at a barrier. After a job it sleeps at
+ * once, since the thread that decides what comes next may need its CPU. */
+enum { BARRIER_SPINS = 2000, JOB_SPINS = 0 };
 
 /* From the kernel's futex interface (musl ships no kernel headers). */
 enum { FUTEX_WAIT_PRIVATE = 0 | 128, FUTEX_WAKE_PRIVATE = 1 | 128 };
@@ -26,9 +28,9 @@ static void relax(void)
 /* Returns when *word is no longer `old`: spins, then sleeps, counted in *sleepers. Counter and word
  * are sequentially consistent, so that change_word sees every sleeper that could miss its change.
  */
-static void await_change(_Atomic u32 *word, u32 old, _Atomic u32 *sleepers)
+static void await_change(_Atomic u32 *word, u32 old, _Atomic u32 *sleepers, u32 spins)
 {
-    for (u32 i = 0; i < SPINS; i++) {
+    for (u32 i = 0; i < spins; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old)
             return;
         relax();
@@ -50,7 +52,7 @@ void pool_barrier(struct pool *p)
 {
     u32 phase = atomic_load_explicit(&p->phase, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&p->arrived, 1, memory_order_acq_rel) + 1 < p->n) {
-        await_change(&p->phase, phase, &p->asleep);
+        await_change(&p->phase, phase, &p->asleep, BARRIER_SPINS);
         return;
     }
     atomic_store_explicit(&p->arrived, 0, memory_order_relaxed);
@@ -77,7 +79,7 @@ static void *worker_main(void *arg)
         sched_setaffinity(0, sizeof set, &set);
     }
     for (u32 done = 0;; done++) {
-        await_change(&p->jobs, done, &p->idle);
+        await_change(&p->jobs, done, &p->idle, JOB_SPINS);
         if (p->closing)
             return NULL;
         p->job(p->arg, w->id);

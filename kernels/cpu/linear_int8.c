@@ -192,7 +192,7 @@ INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32
             dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
     const u8 *at = b->words + (size_t)c * 4;
     vi nibbles = vi_set1(0x0f0f0f0f);
-    for (u32 k = 0; k < b->k; k += 32 / bits, at += b->row) {
+    for (u32 k = 0; k < b->k; k += 32 / bits, at += ROW_BYTES) {
         for (u32 v = 0; v < vectors; v++)
             __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);
         for (u32 v = 0; v < vectors; v++) {
@@ -225,14 +225,14 @@ INLINE void few_rows(const struct packed *p, const struct activations *a, const 
 
 /* `rows` rows by MANY_VECTORS vectors from column c; w: rows of TILE_N words of four bytes. */
 INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, const u8 *w,
-                      size_t w_row, float *acc, u32 c)
+                      float *acc, u32 c)
 {
     vi dot[MANY][MANY_VECTORS];
     for (u32 i = 0; i < rows; i++)
         for (u32 v = 0; v < MANY_VECTORS; v++)
             dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
     w += (size_t)c * 4;
-    for (u32 k = 0; k < b->k; k += 4, w += w_row) {
+    for (u32 k = 0; k < b->k; k += 4, w += ROW_BYTES) {
         vi lanes[MANY_VECTORS];
         for (u32 v = 0; v < MANY_VECTORS; v++)
             lanes[v] = vi_load(w + (size_t)v * VW * 4);
@@ -249,11 +249,11 @@ INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, con
 }
 
 INLINE void many_rows(const struct packed *p, const struct activations *a, const struct block *b,
-                      u32 i, u32 rows, const u8 *w, size_t w_row)
+                      u32 i, u32 rows, const u8 *w)
 {
     struct rows r = take_rows(p, a, b, i, rows);
     for (u32 c = 0; c < TILE_N; c += MANY_VECTORS * VW)
-        dot_bytes(b, &r, rows, w, w_row, b->acc + (size_t)i * TILE_N, c);
+        dot_bytes(b, &r, rows, w, b->acc + (size_t)i * TILE_N, c);
 }
 
 /* Fields become bytes, in the order of the activations: [k / 4][TILE_N] words. */
@@ -261,7 +261,7 @@ static void unpack(const struct block *b, u32 *out)
 {
     vi nibbles = vi_set1(0x0f0f0f0f);
     const u8 *at = b->words;
-    for (u32 k = 0; k < b->k; k += 32 / b->bits, at += b->row)
+    for (u32 k = 0; k < b->k; k += 32 / b->bits, at += ROW_BYTES)
         if (b->bits == 4) {
             for (u32 c = 0; c < TILE_N; c += VW) {
                 vi w = vi_load(at + (size_t)c * 4);
@@ -293,19 +293,18 @@ static void run_block(const struct packed *p, const struct activations *a, const
         return;
     }
     const u8 *w = b->words;
-    size_t w_row = b->row;
+
     if (b->bits == 4 || DOT_SIGNED) {
         unpack(b, b->buffer);
         w = b->buffer;
-        w_row = TILE_N * 4;
     }
     u32 i = 0;
     for (; i + MANY <= b->rows; i += MANY)
-        many_rows(p, a, b, i, MANY, w, w_row);
+        many_rows(p, a, b, i, MANY, w);
     for (; i + 2 <= b->rows; i += 2)
-        many_rows(p, a, b, i, 2, w, w_row);
+        many_rows(p, a, b, i, 2, w);
     for (; i < b->rows; i++)
-        many_rows(p, a, b, i, 1, w, w_row);
+        many_rows(p, a, b, i, 1, w);
 }
 
 /* --- the set ------------------------------------------------------------------------------- */

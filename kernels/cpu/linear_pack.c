@@ -2,36 +2,54 @@
 
 #include "kernels/cpu/stored.h"
 
-/* Where the pieces of a packed matrix lie in its memory. */
-struct layout {
-    u32 tiles, rows, k;
-    size_t scale_bytes; /* one scale */
-    size_t scales, zeros, order, end;
+/* A matrix being packed: the shape of its packed form, and the tiles [t0, t1) of this part. */
+struct job {
+    const struct weight *w;
+    struct packed p;
+    u8 *memory;
+    u32 per; /* fields a word */
+    u32 t0, t1;
 };
 
-static bool used_in_place(const struct weight *w)
+static u32 scale_size(const struct weight *w)
 {
-    if (w->kind == WEIGHT_PLAIN)
-        return true;
-    return w->kind == WEIGHT_GPTQ && !w->group_index && w->n % TILE_N == 0 && w->k % UNIT_K == 0;
+    return w->scale_type == DTYPE_F32 ? 4 : 2;
 }
 
-static struct layout lay_out(const struct weight *w)
+static struct packed shape(const struct weight *w, const u8 *memory)
 {
-    struct layout l = {.tiles = CEIL_DIV(w->n, TILE_N), .k = ROUND_UP(w->k, UNIT_K)};
-    l.scale_bytes = w->scale_type == DTYPE_F32 ? 4 : 2;
-    l.rows = l.k / (32 / w->bits);
-    size_t per_group = (size_t)l.tiles * w->groups * TILE_N;
-    l.scales = (size_t)l.tiles * l.rows * TILE_N * 4;
-    l.zeros = ROUND_UP(l.scales + per_group * l.scale_bytes, 64);
-    l.order = ROUND_UP(l.zeros + (w->zeros ? per_group * w->bits / 8 : 0), 64);
-    l.end = ROUND_UP(l.order + (w->group_index ? (size_t)w->k * 4 : 0), 64);
-    return l;
+    struct packed p = {.w = w, .data = w->data, .k = w->k};
+    if (w->kind == WEIGHT_PLAIN)
+        return p;
+    p.data = memory;
+    p.k = ROUND_UP(w->k, UNIT_K);
+    p.group = w->group >= w->k ? p.k : w->group;
+    p.block = p.group == p.k ? ACT_BLOCK : MIN(p.group & -p.group, ACT_BLOCK);
+    ASSERT(p.group % UNIT_K == 0 && w->groups == CEIL_DIV(p.k, p.group));
+    p.head_bytes = TILE_N * (scale_size(w) + (w->zeros ? 1 : 0));
+    p.group_bytes = p.head_bytes + (size_t)p.group * w->bits / 8 * TILE_N;
+    p.tile_bytes = w->groups * p.head_bytes + (size_t)p.k * w->bits / 8 * TILE_N;
+    return p;
+}
+
+static size_t tiles_bytes(const struct packed *p)
+{
+    return CEIL_DIV(p->w->n, TILE_N) * p->tile_bytes;
 }
 
 size_t linear_pack_bytes(const struct weight *w)
 {
-    return used_in_place(w) ? 0 : lay_out(w).end;
+    if (w->kind == WEIGHT_PLAIN)
+        return 0;
+    struct packed p = shape(w, NULL);
+    return ROUND_UP(tiles_bytes(&p) + (w->group_index ? (size_t)w->k * 4 : 0), 64);
+}
+
+static u32 *row_of(const struct job *b, u32 t, u32 j)
+{
+    u32 g = j / b->p.group;
+    u8 *group = b->memory + t * b->p.tile_bytes + g * b->p.group_bytes + b->p.head_bytes;
+    return (u32 *)(void *)group + (size_t)((j - g * b->p.group) / b->per) * TILE_N;
 }
 
 /* The fields of input feature k for the tile's output features from n. */
@@ -54,60 +72,64 @@ static void read_fields(const struct weight *w, u32 n, u32 k, u8 out[TILE_N])
     memset(out + count, 0, TILE_N - count);
 }
 
-/* Input feature k of tiles [t0, t1) becomes packed feature j; features come in order of j. */
-static void put_feature(const struct weight *w, const struct layout *l, u8 *data, u32 t0, u32 t1,
-                        u32 j, u32 k)
+/* Input feature k becomes packed feature j; features come in order of j. */
+static void put_feature(const struct job *b, u32 j, u32 k)
 {
-    u32 per = 32 / w->bits, shift = j % per * w->bits;
+    u32 shift = j % b->per * b->w->bits;
     u8 fields[TILE_N];
-    for (u32 t = t0; t < t1; t++) {
-        u32 *row = (u32 *)(void *)data + ((size_t)t * l->rows + j / per) * TILE_N;
-        read_fields(w, t * TILE_N, k, fields);
+    for (u32 t = b->t0; t < b->t1; t++) {
+        u32 *row = row_of(b, t, j);
+        read_fields(b->w, t * TILE_N, k, fields);
         for (u32 c = 0; c < TILE_N; c++)
             row[c] = (shift ? row[c] : 0) | (u32)fields[c] << shift;
     }
 }
 
-/* Without memory of its own: one pass over group_index a group. */
-static void put_ordered(const struct weight *w, const struct layout *l, u8 *data, u32 t0, u32 t1)
+/* Any kind, any order: feature by feature. Without memory of its own: one pass over group_index a
+ * group. */
+static void put_features(const struct job *b)
 {
+    const struct weight *w = b->w;
     u32 j = 0;
     for (u32 g = 0; g < w->groups; g++)
-        for (u32 k = 0; k < w->k; k++)
+        for (u32 k = w->group_index ? 0 : j; k < w->k && (w->group_index || k / w->group == g); k++)
             if (stored_group(w, k) == g)
-                put_feature(w, l, data, t0, t1, j++, k);
+                put_feature(b, j++, k);
+    ASSERT(j == w->k);
+    for (; j < b->p.k && j % b->per == 0; j += b->per) /* whole words of padding */
+        for (u32 t = b->t0; t < b->t1; t++)
+            memset(row_of(b, t, j), 0, TILE_N * 4);
 }
 
-/* Formats whose rows lie along k: a stored word is a packed word. */
-static void put_words(const struct weight *w, const struct layout *l, u8 *data, u32 t)
+/* Formats whose stored words are packed words: GPTQ row by row, the others feature by feature. */
+static void put_words(const struct job *b, u32 t)
 {
-    u32 *tile = (u32 *)(void *)data + (size_t)t * l->rows * TILE_N;
-    u32 words = w->k * w->bits / 32, flip = w->kind == WEIGHT_INT8 ? 0x80808080u : 0;
-    for (u32 c = 0; c < TILE_N; c++) {
-        u32 n = t * TILE_N + c;
-        for (u32 r = 0; r < words; r++)
-            tile[(size_t)r * TILE_N + c] =
-                n < w->n ? stored_word(w->data, (size_t)n * words + r) ^ flip : 0;
+    const struct weight *w = b->w;
+    u32 words = w->k / b->per, count = MIN(TILE_N, w->n - t * TILE_N);
+    u32 flip = w->kind == WEIGHT_INT8 ? 0x80808080u : 0;
+    for (u32 r = 0; r < words; r++) {
+        u32 *row = row_of(b, t, r * b->per);
+        size_t from = (size_t)r * w->n + t * TILE_N;
+        if (w->kind == WEIGHT_GPTQ)
+            memcpy(row, (const u8 *)w->data + from * 4, count * 4);
+        else
+            for (u32 c = 0; c < count; c++)
+                row[c] = stored_word(w->data, (size_t)(t * TILE_N + c) * words + r) ^ flip;
+        memset(row + count, 0, (TILE_N - count) * 4);
     }
 }
 
-static void put_scales(const struct weight *w, const struct layout *l, u8 *memory, u32 t)
+static void put_head(const struct job *b, u32 t, u32 g)
 {
-    for (u32 g = 0; g < w->groups; g++) {
-        size_t at = ((size_t)t * w->groups + g) * TILE_N;
-        u8 *scales = memory + l->scales + at * l->scale_bytes;
-        u8 *zeros = memory + l->zeros + at * w->bits / 8;
-        memset(scales, 0, TILE_N * l->scale_bytes);
+    const struct weight *w = b->w;
+    u32 size = scale_size(w), count = MIN(TILE_N, w->n - t * TILE_N);
+    u8 *scales = b->memory + t * b->p.tile_bytes + g * b->p.group_bytes;
+    memset(scales, 0, b->p.head_bytes);
+    for (u32 c = 0; c < count; c++) {
+        u32 n = t * TILE_N + c;
+        memcpy(scales + c * size, (const u8 *)w->scales + stored_scale_at(w, n, g) * size, size);
         if (w->zeros)
-            memset(zeros, 0, TILE_N * w->bits / 8);
-        for (u32 c = 0; c < TILE_N && t * TILE_N + c < w->n; c++) {
-            u32 n = t * TILE_N + c;
-            memcpy(scales + c * l->scale_bytes,
-                   (const u8 *)w->scales + stored_scale_at(w, n, g) * l->scale_bytes,
-                   l->scale_bytes);
-            if (w->zeros)
-                zeros[c * w->bits / 8] |= (u8)(stored_zero(w, n, g) << c * w->bits % 8);
-        }
+            scales[TILE_N * size + c] = (u8)stored_zero(w, n, g);
     }
 }
 
@@ -118,65 +140,32 @@ static void put_order(const struct weight *w, u32 *order)
         for (u32 k = 0; k < w->k; k++)
             if (stored_group(w, k) == g)
                 order[j++] = k;
-    ASSERT(j == w->k);
-}
-
-static void describe(const struct weight *w, u8 *memory, struct packed *out)
-{
-    *out = (struct packed){.w = w, .data = w->data, .k = w->k};
-    if (w->kind == WEIGHT_PLAIN)
-        return;
-    struct layout l = lay_out(w);
-    out->k = l.k;
-    out->group = w->group >= w->k ? l.k : w->group;
-    out->block = out->group == l.k ? ACT_BLOCK : MIN(out->group & -out->group, ACT_BLOCK);
-    ASSERT(out->group % UNIT_K == 0 && w->groups == CEIL_DIV(l.k, out->group));
-    size_t row = used_in_place(w) ? w->n : TILE_N;
-    out->data_row = row * 4;
-    out->scales_row = row * l.scale_bytes;
-    out->zeros_row = row * w->bits / 8;
-    if (used_in_place(w)) {
-        out->scales = w->scales;
-        out->zeros = w->zeros;
-        out->plus_one = w->zero_plus_one;
-        out->data_tile = TILE_N * 4;
-        out->scales_tile = TILE_N * l.scale_bytes;
-        out->zeros_tile = TILE_N * w->bits / 8;
-        return;
-    }
-    out->data = memory;
-    out->scales = memory + l.scales;
-    out->zeros = w->zeros ? memory + l.zeros : NULL;
-    out->data_tile = l.rows * out->data_row;
-    out->scales_tile = w->groups * out->scales_row;
-    out->zeros_tile = w->groups * out->zeros_row;
-    out->order = w->group_index ? (const u32 *)(void *)(memory + l.order) : NULL;
 }
 
 void linear_pack(const struct weight *w, void *memory, struct packed *out, u32 part, u32 parts)
 {
+    struct job b = {.w = w, .p = shape(w, memory), .memory = memory};
+    u32 *order = w->group_index ? (u32 *)(void *)(b.memory + tiles_bytes(&b.p)) : NULL;
+    b.p.order = order;
     if (part == 0)
-        describe(w, memory, out);
-    if (used_in_place(w))
+        *out = b.p;
+    if (part == 0 && order)
+        put_order(w, order);
+    if (w->kind == WEIGHT_PLAIN)
         return;
-    struct layout l = lay_out(w);
-    u32 t0 = (u32)((u64)l.tiles * part / parts), t1 = (u32)((u64)l.tiles * (part + 1) / parts);
-    if (l.k != w->k)
-        memset((u8 *)memory + (size_t)t0 * l.rows * TILE_N * 4, 0,
-               (size_t)(t1 - t0) * l.rows * TILE_N * 4);
-    bool along_k = w->kind == WEIGHT_PACKED || w->kind == WEIGHT_INT8;
-    if (w->group_index)
-        put_ordered(w, &l, memory, t0, t1);
-    else if (along_k && w->k * w->bits % 32 == 0)
-        for (u32 t = t0; t < t1; t++)
-            put_words(w, &l, memory, t);
-    else
-        for (u32 k = 0; k < w->k; k++)
-            put_feature(w, &l, memory, t0, t1, k, k);
-    for (u32 t = t0; t < t1; t++)
-        put_scales(w, &l, memory, t);
-    if (w->group_index && part == 0)
-        put_order(w, (u32 *)(void *)((u8 *)memory + l.order));
+    u32 tiles = CEIL_DIV(w->n, TILE_N);
+    b.per = 32 / w->bits;
+    b.t0 = (u32)((u64)tiles * part / parts);
+    b.t1 = (u32)((u64)tiles * (part + 1) / parts);
+    bool words = w->kind != WEIGHT_AWQ && !order && w->k == b.p.k;
+    if (!words)
+        put_features(&b);
+    for (u32 t = b.t0; t < b.t1; t++) {
+        if (words)
+            put_words(&b, t);
+        for (u32 g = 0; g < w->groups; g++)
+            put_head(&b, t, g);
+    }
 }
 
 bool linear_same_order(const struct packed *a, const struct packed *b)

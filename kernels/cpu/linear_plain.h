@@ -19,13 +19,6 @@ enum {
     PLAIN_CHUNK = 64                         /* rows of activations that stay in L2 */
 };
 
-INLINE vf plain_load(const u8 *p, size_t i, enum dtype type)
-{
-    return type == DTYPE_F16    ? v_load_f16(p + i * 2)
-           : type == DTYPE_BF16 ? v_load_bf16(p + i * 2)
-                                : v_load((const float *)(const void *)(p + i * 4));
-}
-
 static inline float plain_fold(const vf *acc)
 {
     float t[PLAIN_LANES];
@@ -59,7 +52,7 @@ INLINE void plain_tile(const struct plain *p, u32 n, u32 ns, u32 m, u32 ms, enum
     for (u32 at = 0; at < whole; at += PLAIN_LANES)
         for (u32 v = 0; v < PLAIN_VECTORS; v++)
             for (u32 j = 0; j < ns; j++) {
-                vf wv = plain_load(w + (size_t)j * k * size, at + v * VW, type);
+                vf wv = v_load_as(w + ((size_t)j * k + at + v * VW) * size, type);
                 for (u32 i = 0; i < ms; i++)
                     acc[j][i][v] =
                         v_fma(wv, v_load(x + (size_t)i * p->x_stride + at + v * VW), acc[j][i][v]);

@@ -136,4 +136,10 @@ enum { DOT_SIGNED = 1 };
 
 #endif
 
+/* VW values of type f32, f16 or bf16 as f32. */
+#define v_load_as(p, type)                   \
+    ((type) == DTYPE_F16    ? v_load_f16(p)  \
+     : (type) == DTYPE_BF16 ? v_load_bf16(p) \
+                            : v_load((const float *)(const void *)(p)))
+
 #endif

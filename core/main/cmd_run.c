@@ -1,3 +1,4 @@
+#include "core/base/utf8.h"
 #include "core/main/args.h"
 #include "core/main/boot.h"
 #include "core/main/chat.h"
@@ -298,6 +299,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     struct str text = str_of(prompt);
     if (strcmp(prompt, "-") == 0)
         TRY(read_stdin(&b->work, b->prompt_bytes, &text, e));
+    if (!utf8_valid(text) || (run.system && !utf8_valid(str_of(run.system))))
+        return err_set(e, ERR_REQUEST, "the prompt is not valid UTF-8");
     TRY(submit(text, e));
     enum err r = loop(signals, e);
     print_end();

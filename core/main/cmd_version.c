@@ -12,7 +12,10 @@
 
 int cmd_version(int argc, char **argv)
 {
-    (void)argv;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("usage: zigcuda version\n");
+        return EXIT_OK;
+    }
     if (argc > 1) {
         fprintf(stderr, "zigcuda version: takes no arguments\n");
         return EXIT_USAGE;

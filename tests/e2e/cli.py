@@ -144,7 +144,7 @@ def bench_prints_json():
 @check
 def control_c_is_clean():
     process = subprocess.Popen(
-        [*BINARY, "run", "--model", MODEL, "--max-tokens", "900", "--raw", "a"],
+        [*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.read(1)
     process.send_signal(signal.SIGINT)
@@ -154,7 +154,7 @@ def control_c_is_clean():
 
 @check
 def a_closed_pipe_ends_it():
-    process = subprocess.Popen([*BINARY, "run", "--model", MODEL, "--max-tokens", "900", "--raw", "a"],
+    process = subprocess.Popen([*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     process.stdout.read(1)
     process.stdout.close()
@@ -168,7 +168,7 @@ def no_allocation_after_ready():
         print("skip no_allocation_after_ready: strace needs the binary itself")
         return
     with tempfile.NamedTemporaryFile("r") as log:
-        subprocess.run(["strace", "-f", "-o", log.name, "-e",
+        subprocess.run(["strace", "-f", "-s", "200", "-o", log.name, "-e",
                         "trace=mmap,munmap,brk,mremap,mprotect,write,clone,clone3", *BINARY, "run",
                         "--model", MODEL, "--log.level=debug", "--max-tokens", "64", "Hello"],
                        check=True, capture_output=True, timeout=300)

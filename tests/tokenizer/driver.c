@@ -80,8 +80,8 @@ static double now_ms(void)
 static void load(const char *dir, struct tokenizer **t)
 {
     struct err_text e = {0};
-    if (arena_open(&keep, "boot", LIMIT_BOOT_ARENA_BYTES, &e) != ERR_OK ||
-        arena_open(&scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, &e) != ERR_OK ||
+    if (arena_open(&keep, "boot", LIMIT_BOOT_ARENA_BYTES, false, &e) != ERR_OK ||
+        arena_open(&scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, false, &e) != ERR_OK ||
         tokenizer_load(&keep, &scratch, dir, t, &e) != ERR_OK)
         die(&e);
     arena_close(&scratch);
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     load(argv[1], &t);
-    if (arena_open(&space, "driver", 3 * GIB, &e) != ERR_OK)
+    if (arena_open(&space, "driver", 3 * GIB, false, &e) != ERR_OK)
         die(&e);
     work_bytes = GIB + 512 * MIB;
     input = arena_alloc(&space, 64 * MIB, 16);

@@ -2,8 +2,8 @@
 
 The prompt is searched, not given: of many random texts of N_PROMPT tokens the one is taken whose
 greedy path keeps the widest gap between the best and the second logit, so that an engine that
-sums in another order still walks the same path (W8A8: see choose). Logits then come from one uncached forward pass
-over prompt + greedy tokens, and the cached path of the search must agree with it.
+sums in another order still walks the same path (W8A8: see choose). Logits then come from one
+uncached forward pass over prompt + greedy tokens, and the cached path of the search must agree.
 """
 import copy
 import json

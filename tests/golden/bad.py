@@ -306,7 +306,7 @@ case("gptq-no-method", GPTQ, edit(CONFIG, lambda j: [
 case("gptq-no-bits", GPTQ, edit(CONFIG, lambda j: j["quantization_config"].pop("bits") and None),
      [CONFIG, "bits"])
 case("gptq-no-config", GPTQ, lambda d: (drop(CONFIG, "quantization_config")(d),
-                                        remove("quantize_config.json")(d)), UP)
+                                        remove("quantize_config.json")(d)), CONFIG)
 for leaf in ("scales", "qzeros"):
     case("gptq-no-" + leaf, GPTQ, without(UP + leaf), UP + leaf)
 case("gptq-qweight-shape", GPTQ, entry("shape", [128, 8], UP + "qweight"), UP + "qweight")
@@ -366,8 +366,6 @@ for name, change, needle in [
         ("id-twice", tokenizer(lambda j: j["model"]["vocab"].update(zz=5)), "5"),
         ("added-id", tokenizer(lambda j: j["added_tokens"].append(
             dict(j["added_tokens"][0], content="<new>", id=1 << 31))), "<new>"),
-        ("added-empty", tokenizer(lambda j: put(j["added_tokens"][0], "content", "")),
-         "added_tokens"),
         ("long-token", tokenizer(lambda j: j["model"]["vocab"].update({"z" * 5000: 5})), "vocab"),
         ("regex", tokenizer(lambda j: put(j, "pre_tokenizer", split(dict(Regex="(a+)+b")))),
          "(a+)+b"),
@@ -400,7 +398,7 @@ for name, text, kind in [
         ("escape", "{{ ''.__class__.__mro__[1].__subclasses__() }}", "render"),
         ("filter", "{{ messages | attr('x') | nosuch }}", "render"),
         ("raise", "{{ raise_exception('only users may speak') }}", "render")]:
-    needle = "only users may speak" if name == "raise" else "template"
+    needle = "only users may speak" if name == "raise" else "chat_template"
     case("template-" + name, PLAIN, lambda d, t=text: write(d, TEMPLATE, t), needle, kind)
 
 

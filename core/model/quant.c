@@ -366,6 +366,30 @@ static bool classify_order(const struct tensor *t, const struct weight *w, enum 
     return true;
 }
 
+/* Act-order permutes rows and then cuts groups, so each has its full size: kernels rely on it. */
+static enum err check_members(struct binder *b, const struct tensor *t, const struct weight *w)
+{
+    size_t mark = b->keep->used_bytes;
+    u32 *members = ARENA_NEW(b->keep, u32, w->groups);
+    if (!members)
+        return arena_full(b->keep, w->name, b->e);
+    for (u32 i = 0; i < w->k; i++) {
+        i32 g;
+        memcpy(&g, (const char *)t->data + 4 * (size_t)i, 4);
+        members[g]++;
+    }
+    u32 bad = 0;
+    while (bad < w->groups && members[bad] == MIN(w->group, w->k - bad * w->group))
+        bad++;
+    u32 has = bad < w->groups ? members[bad] : 0;
+    arena_reset(b->keep, mark);
+    if (bad < w->groups)
+        return err_set(b->e, ERR_MODEL,
+                       "%s: tensor \"%.*s\" gives %u inputs to group %u; groups have %u (%s)",
+                       t->file, STR_ARG(t->name), has, bad, w->group, b->shape);
+    return ERR_OK;
+}
+
 /* The group index `suffix` of a module. Files without act-order hold k / group, all zeros, or
  * none at all: that is group_index NULL. */
 static enum err set_order(struct binder *b, const char *module, const char *suffix,
@@ -389,6 +413,7 @@ static enum err set_order(struct binder *b, const char *module, const char *suff
                        "%s: tensor \"%.*s\" holds an activation order, though the quantization "
                        "config says none",
                        t->file, STR_ARG(t->name));
+    TRY(check_members(b, t, out));
     if ((uintptr_t)t->data % _Alignof(i32) == 0) {
         out->group_index = t->data;
         return ERR_OK;

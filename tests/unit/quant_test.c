@@ -240,6 +240,9 @@ void gptq_group_index(void)
     CHECK(bind(&t, &q, N, K, false, &w, &e) == ERR_MODEL && strstr(e.text, "p.g_idx"));
     q.act_order_said = false;
     CHECK(bind(&t, &q, N, K, false, &w, &e) == ERR_OK && w.group_index);
+    order[K - 1] = 0; /* 17 and 15 members */
+    CHECK(gptq_file(0x77777777, order, 0, &t));
+    CHECK(bind(&t, &q, N, K, false, &w, &e) == ERR_MODEL && strstr(e.text, "17 inputs to group 0"));
     static const i32 outside[] = {-1, 2, INT32_MAX, INT32_MIN};
     for (u32 i = 0; i < 4; i++) {
         order[K - 1] = outside[i];

@@ -57,4 +57,13 @@
 #define LIMIT_THREADS 256    /* CPU worker threads */
 #define LIMIT_PAGE_TOKENS 16 /* KV positions a page; fixed, so that bits do not depend on it */
 
+/* --- the API -------------------------------------------------------------------------------- */
+#define LIMIT_CHOICES 128 /* n, best_of, and prompts of one request */
+#define LIMIT_KEYS 512
+#define LIMIT_KEY_NAME_BYTES 63
+#define LIMIT_KEY_FILE_BYTES ((size_t)128 << 10)
+#define LIMIT_ORIGINS 32 /* of other sites that may call (CORS) */
+#define LIMIT_HOSTS 32   /* names by which loopback may be called */
+#define LIMIT_API_LIST_BYTES 2048
+
 #endif

@@ -397,9 +397,8 @@ void json_close(struct json_out *o, char bracket)
     o->comma = true;
 }
 
-static void quoted(struct json_out *o, struct str s)
+static void escaped(struct json_out *o, struct str s)
 {
-    put(o, "\"", 1);
     for (size_t i = 0; i < s.n;) {
         u8 c = (u8)s.p[i];
         u32 cp, n = utf8_decode(s.p + i, s.n - i, &cp);
@@ -418,13 +417,24 @@ static void quoted(struct json_out *o, struct str s)
         }
         i += n;
     }
+}
+
+static void quoted(struct json_out *o, struct str s)
+{
+    put(o, "\"", 1);
+    escaped(o, s);
     put(o, "\"", 1);
 }
 
 void json_key(struct json_out *o, const char *key)
 {
+    json_key_str(o, str_of(key));
+}
+
+void json_key_str(struct json_out *o, struct str key)
+{
     separate(o);
-    quoted(o, str_of(key));
+    quoted(o, key);
     put(o, ":", 1);
     o->comma = false;
 }
@@ -433,6 +443,22 @@ void json_put_str(struct json_out *o, struct str s)
 {
     separate(o);
     quoted(o, s);
+}
+
+void json_open_str(struct json_out *o)
+{
+    separate(o);
+    put(o, "\"", 1);
+}
+
+void json_put_piece(struct json_out *o, struct str s)
+{
+    escaped(o, s);
+}
+
+void json_close_str(struct json_out *o)
+{
+    put(o, "\"", 1);
 }
 
 void json_put_u64(struct json_out *o, u64 v)
@@ -469,4 +495,34 @@ void json_put_null(struct json_out *o)
 {
     separate(o);
     put(o, "null", 4);
+}
+
+/* --- making --------------------------------------------------------------------------------- */
+
+struct json *json_make(struct arena *a, enum json_type type, struct str text)
+{
+    struct json *v = ARENA_NEW(a, struct json, 1);
+    if (v)
+        *v = (struct json){.type = type, .text = text};
+    return v;
+}
+
+struct json_tree json_grow(struct json *v)
+{
+    struct json_tree t = {.v = v, .full = !v};
+    if (v)
+        t.end = &v->child;
+    return t;
+}
+
+void json_append(struct json_tree *t, struct str key, struct json *child)
+{
+    t->full |= !child;
+    if (t->full)
+        return;
+    child->key = key;
+    child->next = NULL;
+    *t->end = child;
+    t->end = &child->next;
+    t->v->n++;
 }

@@ -60,11 +60,30 @@ struct json_out json_out_over(char *p, size_t cap);
 void json_open(struct json_out *o, char bracket);  /* '{' or '[' */
 void json_close(struct json_out *o, char bracket); /* '}' or ']' */
 void json_key(struct json_out *o, const char *key);
+void json_key_str(struct json_out *o, struct str key);
 void json_put_str(struct json_out *o, struct str s); /* escapes; invalid UTF-8 becomes U+FFFD */
+/* A string in pieces, each of whole characters. */
+void json_open_str(struct json_out *o);
+void json_put_piece(struct json_out *o, struct str s);
+void json_close_str(struct json_out *o);
 void json_put_u64(struct json_out *o, u64 v);
 void json_put_i64(struct json_out *o, i64 v);
 void json_put_f64(struct json_out *o, double v, int digits); /* not finite: null */
 void json_put_bool(struct json_out *o, bool v);
 void json_put_null(struct json_out *o);
+
+/* --- making --------------------------------------------------------------------------------
+ * Trees that were not parsed. The first missing piece of memory sticks in `full`. */
+struct json_tree {
+    struct json *v;
+    const struct json **end;
+    bool full;
+};
+
+/* `text` is not copied. NULL: the arena is full. */
+struct json *json_make(struct arena *a, enum json_type type, struct str text);
+struct json_tree json_grow(struct json *v); /* an empty object or array, or NULL */
+/* Appends `child`, which is in no other tree; `key` is not copied. */
+void json_append(struct json_tree *t, struct str key, struct json *child);
 
 #endif

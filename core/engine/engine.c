@@ -17,7 +17,7 @@ struct seq {
     u32 *pages; /* [pages a sequence can have] */
     u32 n_pages, committed;
     u32 salt;
-    u64 deadline_ns;
+    u64 deadline_ns, after, submit_ns, waited_ns;
     bool cancelled, in_flight;
     bool ignore_eos;
     struct sampling sampling;
@@ -240,6 +240,8 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .n_tokens = r->n_prompt,
                       .max_tokens = max_tokens,
                       .deadline_ns = r->deadline_ns,
+                      .after = r->after,
+                      .submit_ns = clock_now_ns(&g->clock),
                       .ignore_eos = r->ignore_eos,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
@@ -288,7 +290,8 @@ static void deliver(struct engine *g, struct seq *s, const struct step_result *r
                           .finish = finish,
                           .prompt_tokens = s->n_prompt,
                           .cached_tokens = s->cached,
-                          .output_tokens = s->outputs};
+                          .output_tokens = s->outputs,
+                          .waited_ns = s->waited_ns};
     if (finish != FINISH_NONE) {
         g->stats.finished++;
         g->stats.cancelled += finish == FINISH_CANCELLED;
@@ -409,6 +412,7 @@ static bool admit(struct engine *g, struct seq *s)
     s->committed = found;
     s->computed = s->cached = found * LIMIT_PAGE_TOKENS;
     s->state = SEQ_RUNNING;
+    s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
     g->stats.prompt_tokens += s->n_prompt;
     g->stats.cached_tokens += s->cached;
     g->device->ops->slot_begin(g->device, slot, s->tokens, s->n_prompt);
@@ -433,11 +437,20 @@ static void add_row(struct engine *g, struct seq *s, u32 n)
     s->in_flight = true;
 }
 
+/* True while the prompt it shares is still being read by another. */
+static bool follows(struct engine *g, const struct seq *s)
+{
+    const struct seq *first = s->after ? seq_find(g, s->after) : NULL;
+    return first && first->outputs == 0;
+}
+
 static void plan_step(struct engine *g)
 {
     u32 n = 0;
     for (u32 i = 0; i < g->in_use; i++) {
         struct seq *s = g->order[i];
+        if (s->state == SEQ_WAITING && follows(g, s))
+            continue;
         if (s->state == SEQ_WAITING && !admit(g, s))
             break; /* in order: nobody overtakes */
         u32 left = s->n_tokens - s->computed;
@@ -532,6 +545,8 @@ struct engine_stats engine_stats(const struct engine *g)
     stats.kv_hits = g->kv.hits;
     stats.waiting = g->in_use - g->running;
     stats.running = g->running;
+    stats.step_rows = g->step.n_rows;
+    stats.step_tokens = g->step.n_tokens;
     stats.pages = g->kv.n;
     stats.pages_free = kv_available(&g->kv);
     return stats;

@@ -28,6 +28,8 @@ struct request {
     struct str stop[LIMIT_STOP_STRINGS]; /* copied */
     i32 priority;                        /* higher first; equal ones in order of arrival */
     u64 deadline_ns;                     /* 0: none; on the engine's clock */
+    u64 after; /* id of a request with the same prompt: wait until that one has read it, so that
+                  its pages are found (as long as it is there); 0: none */
     void *user;
 };
 
@@ -49,6 +51,7 @@ struct event {
     struct str text;                  /* new text, possibly empty */
     enum finish finish;               /* FINISH_NONE: more to come */
     u32 prompt_tokens, cached_tokens, output_tokens;
+    u64 waited_ns; /* from submit until it got its slot; 0: it never did */
 };
 
 typedef void engine_on_event(void *arg, const struct event *event);
@@ -64,6 +67,7 @@ struct engine_stats {
     u64 steps, prompt_tokens, cached_tokens, output_tokens, finished, cancelled;
     u64 kv_lookups, kv_hits; /* pages */
     u32 waiting, running, pages_free, pages;
+    u32 step_rows, step_tokens; /* of the newest step */
 };
 
 struct engine;

@@ -1,8 +1,8 @@
 #include "core/base/utf8.h"
 #include "core/main/args.h"
 #include "core/main/boot.h"
-#include "core/main/chat.h"
 #include "core/main/main.h"
+#include "core/model/chat.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -176,8 +176,17 @@ static enum err prompt_ids(struct str text, u32 *ids, u32 cap, u32 *n, struct er
         return err_set(e, ERR_MODEL,
                        "%.*s has no chat template; --raw continues the prompt as plain text",
                        STR_ARG(b->model->dir));
-    struct str system = run.system ? str_of(run.system) : (struct str){0};
-    return chat_prompt(b, system, text, ids, cap, n, e);
+    struct json_tree messages = json_grow(json_make(&b->work, JSON_ARRAY, (struct str){0}));
+    if (run.system)
+        chat_message(&messages, &b->work, STR("system"), str_of(run.system));
+    chat_message(&messages, &b->work, STR("user"), text);
+    if (messages.full)
+        return arena_full(&b->work, "messages", e);
+    struct chat chat = {.messages = messages.v,
+                        .add_generation_prompt = true,
+                        .now_s = b->clock.wall_s(b->clock.arg)};
+    TRY(chat_render(b->template, b->tokenizer, &chat, &b->work, b->prompt_bytes, &text, e));
+    return boot_encode(b, text, 0, ids, cap, n, e);
 }
 
 static enum err submit(struct str text, struct err_text *e)

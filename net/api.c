@@ -1,0 +1,440 @@
+#include "net/api.h"
+
+#include "core/base/log.h"
+#include "net/route.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum {
+    /* Longest piece of JSON that is not a reply as a whole: text of one event, escaped, and 1 +
+     * LIMIT_LOGPROBS tokens as text and as bytes. */
+    TEXT_MIN_BYTES = 12 * DECODE_PIECE_BYTES + 6 * LIMIT_STOP_STRING_BYTES +
+                     (LIMIT_LOGPROBS + 1) * (10 * LIMIT_TOKEN_BYTES + 128) + 4096,
+    REPLY_BYTES_MAX = 64 << 20, /* of a fitted store */
+};
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+static size_t text_bytes(const struct api_config *g)
+{
+    return MAX(g->body_bytes, (size_t)TEXT_MIN_BYTES);
+}
+
+static u32 jobs_of(const struct api_config *g)
+{
+    return g->limits.slots + g->queue;
+}
+
+/* Fitted: a whole context of plain records for every request, at least one with all logprobs. */
+static u32 store_blocks(const struct api_config *g)
+{
+    size_t context = g->limits.context, bytes = g->reply_bytes;
+    if (bytes == 0) {
+        size_t all = jobs_of(g) * context * 8, one = context * (8 + 8 * LIMIT_LOGPROBS);
+        bytes = MAX(MIN(all, (size_t)REPLY_BYTES_MAX), one);
+    }
+    return (u32)MIN(CEIL_DIV(bytes, (size_t)STORE_BLOCK_BYTES) + jobs_of(g), UINT32_MAX);
+}
+
+static size_t table_bytes(const struct api_config *g)
+{
+    return sizeof(struct api) + jobs_of(g) * (sizeof(struct job) + sizeof(struct choice)) +
+           g->connections * (sizeof(conn_id) + sizeof(struct caller)) + 1024;
+}
+
+void api_plan(const struct api_config *g, struct plan *p)
+{
+    plan_add(p, PLACE_HOST, table_bytes(g), "API requests", "engine.queue", "%u requests",
+             jobs_of(g));
+    plan_add(p, PLACE_HOST, text_bytes(g), "API reply text", "server.body_max", "JSON being built");
+    plan_add(p, PLACE_HOST, store_bytes(store_blocks(g)), "API whole replies",
+             "server.reply_memory", "%u blocks of %u bytes", store_blocks(g), STORE_BLOCK_BYTES);
+}
+
+static bool take(struct api *api, struct arena *a)
+{
+    u32 n = jobs_of(&api->g);
+    api->jobs = ARENA_NEW(a, struct job, n);
+    api->choices = ARENA_NEW(a, struct choice, n);
+    api->sockets = ARENA_NEW(a, conn_id, api->g.connections);
+    api->socket_callers = ARENA_NEW(a, struct caller, api->g.connections);
+    api->text_bytes = text_bytes(&api->g);
+    api->text = arena_alloc(a, api->text_bytes, 64);
+    if (!api->jobs || !api->choices || !api->sockets || !api->socket_callers || !api->text)
+        return false;
+    api->n_jobs = api->n_free_choices = n;
+    for (u32 i = 0; i < n; i++) {
+        api->jobs[i].next = api->free_jobs;
+        api->free_jobs = &api->jobs[i];
+        api->choices[i].next = api->free_choices;
+        api->free_choices = &api->choices[i];
+    }
+    return store_open(&api->store, a, store_blocks(&api->g));
+}
+
+/* The first token, asked for like any other: until it is there and sound, /ready says 503. */
+static enum err verify(struct api *api, struct err_text *e)
+{
+    const struct model *m = api->g.model;
+    u32 prompt = m->bos >= 0 ? (u32)m->bos : 0;
+    struct request r = {.prompt = &prompt,
+                        .n_prompt = 1,
+                        .max_tokens = 1,
+                        .sampling = params_default_sampling(m),
+                        .user = &api->verify};
+    r.sampling.temperature = 0;
+    r.sampling.logprobs = true;
+    return engine_submit(api->g.engine, &r, &api->verify.id, e);
+}
+
+enum err api_open(struct arena *a, const struct api_config *g, struct api **out,
+                  struct err_text *e)
+{
+    struct api *api = ARENA_NEW(a, struct api, 1);
+    if (!api)
+        return arena_full(a, "API", e);
+    api->g = *g;
+    if (!take(api, a))
+        return arena_full(a, "API", e);
+    if (!gate_lists(api, e))
+        return e->code;
+    api->admission.slots = g->limits.slots;
+    api->admission.queue = g->queue;
+    api->admission.queue_tokens = g->queue_tokens;
+    api->admission.key_requests = g->key_requests;
+    api->admission.key_rate = g->key_rate;
+    api->open_ns = api_now(api);
+    api->open_s = g->clock.wall_s(g->clock.arg);
+    *out = api;
+    return verify(api, e);
+}
+
+void api_attach(struct api *api, struct conns *conns)
+{
+    api->conns = conns;
+}
+
+/* --- replies ----------------------------------------------------------------------------------- */
+
+u64 api_now(const struct api *api)
+{
+    return clock_now_ns(&api->g.clock);
+}
+
+/* 64 bits that no other number of this process gives (a bijection), hard to guess from outside. */
+void api_id(const struct api *api, u64 number, const char *prefix, char out[API_ID_BYTES])
+{
+    u64 x = (number + api->g.seed) * 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    snprintf(out, API_ID_BYTES, "%s%016llx", prefix, (unsigned long long)x);
+}
+
+const char *api_extra(struct api *api, const struct caller *c, const char *more)
+{
+    char id[API_ID_BYTES];
+    api_id(api, c->number, "req-", id);
+    int n = snprintf(api->extra, sizeof api->extra, "X-Request-Id: %s\r\n%s", id, more ? more : "");
+    ASSERT(n > 0 && (size_t)n < sizeof api->extra);
+    if (c->origin >= 0) {
+        struct str o = api->origins[c->origin];
+        int k = snprintf(api->extra + n, sizeof api->extra - (size_t)n,
+                         "Access-Control-Allow-Origin: %.*s\r\n"
+                         "Access-Control-Expose-Headers: X-Request-Id\r\nVary: Origin\r\n",
+                         (int)o.n, o.p);
+        if ((size_t)k >= sizeof api->extra - (size_t)n) /* a browser then refuses the reply */
+            api->extra[n] = 0;
+    }
+    return api->extra;
+}
+
+struct json_out api_out(struct api *api)
+{
+    return json_out_over(api->text, api->text_bytes);
+}
+
+void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out)
+{
+    char id[API_ID_BYTES];
+    const char *path = route_path(c->route);
+    api_id(api, c->number, "req-", id);
+    metrics_reply(&api->metrics, c->route, status);
+    log_event(status >= 500 ? LOG_WARN : tokens_in ? LOG_INFO : LOG_DEBUG, "request",
+              "id=%s method=%s path=%s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s", id,
+              c->method, path ? path : "-", status, (double)(api_now(api) - c->start_ns) / 1e6,
+              tokens_in, tokens_out, c->key >= 0 ? api->g.keys->at[c->key].name : "-");
+}
+
+void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o)
+{
+    ASSERT(!o->full);
+    conn_reply(api->conns, c->conn, status, "application/json", (struct str){o->p, o->n},
+               api_extra(api, c, NULL));
+    api_done(api, c, status, 0, 0);
+}
+
+/* The client libraries try again on 429 and 5xx unless they are told that it is of no use. */
+void api_refuse(struct api *api, const struct caller *c, const struct refusal *f)
+{
+    char more[160] = "";
+    const char *method, *path;
+    if (f->retry_s)
+        snprintf(more, sizeof more, "Retry-After: %u\r\n", f->retry_s);
+    else if (f->status == 401)
+        snprintf(more, sizeof more, "WWW-Authenticate: Bearer\r\n");
+    else if (f->status == 405 && api_route(c->route, &method, &path))
+        snprintf(more, sizeof more, "Allow: %s, OPTIONS\r\n",
+                 strcmp(method, "GET") == 0 ? "GET, HEAD" : method);
+    else if (f->status == 504)
+        snprintf(more, sizeof more, "x-should-retry: false\r\n");
+    struct json_out o = api_out(api);
+    refusal_json(&o, f);
+    conn_reply(api->conns, c->conn, f->status, "application/json", (struct str){o.p, o.n},
+               api_extra(api, c, more));
+    api_done(api, c, f->status, 0, 0);
+}
+
+/* --- events of the connections -------------------------------------------------------------- */
+
+static void preflight(struct api *api, const struct caller *c, const struct route *route)
+{
+    char more[256];
+    snprintf(more, sizeof more,
+             "Allow: %s, OPTIONS\r\nAccess-Control-Allow-Methods: %s\r\n"
+             "Access-Control-Allow-Headers: authorization, content-type\r\n"
+             "Access-Control-Max-Age: 600\r\n",
+             strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method, route->method);
+    conn_reply(api->conns, c->conn, 204, NULL, (struct str){0}, api_extra(api, c, more));
+    api_done(api, c, 204, 0, 0);
+}
+
+static void on_request(void *app, conn_id id, const struct http_request *r)
+{
+    struct api *api = app;
+    u32 index;
+    const struct route *route = route_of(r->path, &index);
+    struct caller c = gate_caller(api, id, r, index);
+    ASSERT(route); /* admitted */
+    if (r->method == HTTP_OPTIONS)
+        preflight(api, &c, route);
+    else
+        route->run(api, &c, r);
+    arena_reset(api->g.work, 0);
+}
+
+static void on_gone(void *app, conn_id id)
+{
+    struct api *api = app;
+    struct job *job = job_of(api, id);
+    socket_gone(api, id);
+    if (!job)
+        return;
+    job->caller.conn = 0;
+    job->status = 499;
+    api->metrics.cancelled_by_client++;
+    job_cancel(api, job);
+}
+
+static struct str on_error_body(void *app, int status, const char *why, const char **content_type)
+{
+    struct api *api = app;
+    struct refusal f = {0};
+    refuse(&f, status, NULL, NULL, "%s", why);
+    struct json_out o = json_out_over(api->error_text, sizeof api->error_text);
+    refusal_json(&o, &f);
+    *content_type = "application/json";
+    metrics_reply(&api->metrics, METRICS_ROUTES - 1, status);
+    return o.full ? (struct str){0} : (struct str){o.p, o.n};
+}
+
+const struct conn_events api_conn_events = {.admit = gate_admit,
+                                            .request = on_request,
+                                            .ws_text = socket_text,
+                                            .gone = on_gone,
+                                            .error_body = on_error_body};
+
+/* --- events of the engine ---------------------------------------------------------------------- */
+
+static void verified(struct api *api, const struct event *event)
+{
+    const struct step_result *r = event->result;
+    bool sound = event->has_token && r->token < api->g.model->vocab && isfinite(r->logprob) &&
+                 r->logprob <= 1e-3f;
+    api->ready = sound;
+    if (!sound)
+        log_event(LOG_ERROR, "not_ready", "why=\"the first token is not sound: the model or the "
+                                          "kernels compute nonsense\"");
+    else
+        log_event(LOG_INFO, "ready", "model=\"%s\" fingerprint=%s", api->g.name,
+                  api->g.fingerprint);
+}
+
+static bool is_stop_id(const struct api *api, const struct job *job, u32 token)
+{
+    for (u32 i = 0; i < job->n_stop; i++)
+        if (job->stop_ids[i] == token)
+            return true;
+    for (u32 i = 0; i < api->g.model->n_eos && !job->ignore_eos; i++)
+        if (api->g.model->eos[i] == token)
+            return true;
+    return false;
+}
+
+static void measure(struct api *api, struct choice *c, const struct event *event)
+{
+    u64 now = api_now(api), start = c->job->caller.start_ns;
+    if (!c->begun) {
+        api->admission.tokens -= c->n_prompt;
+        c->cached = event->cached_tokens;
+    }
+    if (event->has_token && event->output_tokens == 1) {
+        metrics_add_s(&api->metrics.queue_s, (double)event->waited_ns / 1e9);
+        metrics_add_s(&api->metrics.first_s, (double)(now - start) / 1e9);
+        c->slot_ns = start + event->waited_ns;
+        c->first_ns = now;
+    } else if (event->has_token) {
+        metrics_add_s(&api->metrics.inter_s, (double)(now - c->last_ns) / 1e9);
+    }
+    c->last_ns = now;
+    c->outputs = event->output_tokens;
+    if (event->finish == FINISH_NONE)
+        return;
+    api->metrics.finished[event->finish]++;
+    if (c->outputs && event->finish != FINISH_CANCELLED)
+        admission_measured(&api->admission, (double)(now - c->slot_ns) / 1e9,
+                           (double)(c->first_ns - c->slot_ns) / 1e9);
+}
+
+/* A job that can not be answered: its error goes out, the rest of it is silence. */
+static void fail(struct api *api, struct job *job, enum finish finish)
+{
+    struct refusal f = {0};
+    if (finish == FINISH_DEADLINE)
+        refuse(&f, 504, "deadline_exceeded", "deadline_ms", "the deadline has passed");
+    else
+        refuse(&f, 503, "device_failed", NULL, "the compute device has failed");
+    job->failed = job->silent = true;
+    job->status = f.status;
+    if (job->stream) {
+        job->silent = false;
+        stream_failed(api, job, &f);
+    } else {
+        api_refuse(api, &job->caller, &f);
+        job->caller.conn = 0;
+    }
+    job_cancel(api, job);
+}
+
+void api_event(struct api *api, const struct event *event)
+{
+    struct choice *c = event->user;
+    struct job *job = c->job;
+    if (!job) {
+        verified(api, event);
+        return;
+    }
+    measure(api, c, event);
+    c->silent_end = event->finish == FINISH_STOP && event->has_token &&
+                    is_stop_id(api, job, event->result->token);
+    bool fails = event->finish == FINISH_DEADLINE || event->finish == FINISH_ERROR;
+    bool heard = !job->failed && job->caller.conn;
+    c->finish = event->finish;
+    if (heard && fails)
+        fail(api, job, event->finish);
+    else if (heard && job->stream)
+        stream_event(api, c, event);
+    else if (heard)
+        whole_event(api, c, event);
+    c->begun = true;
+    if (event->finish == FINISH_NONE || --job->open > 0)
+        return;
+    if (!job->failed && job->caller.conn) {
+        if (job->stream)
+            stream_end(api, job);
+        else
+            whole_end(api, job);
+    }
+    job_end(api, job);
+}
+
+/* --- turns ------------------------------------------------------------------------------------- */
+
+static void step_done(struct api *api, u64 now)
+{
+    metrics_add_s(&api->metrics.step_s, (double)(now - api->step_ns) / 1e9);
+    api->in_flight = false;
+}
+
+static void heartbeats(struct api *api, u64 now)
+{
+    for (struct job *j = api->first_job; j && api->g.heartbeat_ms; j = j->next)
+        if (j->stream && !j->ws && j->caller.conn &&
+            now - j->sent_ns >= api->g.heartbeat_ms * 1000000)
+            stream_heartbeat(api, j);
+}
+
+static void device_lost(struct api *api, const struct err_text *e)
+{
+    api->lost = true;
+    api->ready = false;
+    log_event(LOG_ERROR, "device_failed", "why=\"%s\"", e->text);
+}
+
+bool api_turn(struct api *api)
+{
+    struct err_text e = {0};
+    struct engine *g = api->g.engine;
+    u64 begin = api_now(api), steps = engine_stats(g).steps;
+    bool had = api->in_flight;
+    if (engine_poll(g, false, &e) != ERR_OK && !api->lost)
+        device_lost(api, &e);
+    bool busy = engine_step(g);
+    struct engine_stats s = engine_stats(g);
+    u64 end = api_now(api);
+    if (had && (s.steps != steps || !busy))
+        step_done(api, begin);
+    if (s.steps != steps) {
+        if (had)
+            metrics_add_s(&api->metrics.host_s, (double)(end - begin) / 1e9);
+        metrics_add_n(&api->metrics.batch_rows, s.step_rows);
+        metrics_add_n(&api->metrics.batch_tokens, s.step_tokens);
+        api->step_ns = end;
+        api->in_flight = true;
+    }
+    heartbeats(api, end);
+    if (api->draining)
+        socket_close_idle(api);
+    return !api->lost;
+}
+
+u64 api_next_ns(const struct api *api)
+{
+    u64 next = UINT64_MAX;
+    for (const struct job *j = api->first_job; j && api->g.heartbeat_ms; j = j->next)
+        if (j->stream && !j->ws && j->caller.conn)
+            next = MIN(next, j->sent_ns + api->g.heartbeat_ms * 1000000);
+    return engine_idle(api->g.engine) || api->in_flight ? next : 0;
+}
+
+bool api_busy(const struct api *api)
+{
+    return api->in_flight;
+}
+
+bool api_ready(const struct api *api)
+{
+    return api->ready && !api->draining && !api->lost;
+}
+
+void api_drain(struct api *api)
+{
+    api->draining = true;
+    socket_close_idle(api);
+}
+
+bool api_idle(const struct api *api)
+{
+    return api->first_job == NULL;
+}

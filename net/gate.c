@@ -1,0 +1,214 @@
+#include "net/route.h"
+
+#include <stdio.h>
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+static bool split(const char *list, struct str *out, u32 cap, u32 *n)
+{
+    for (const char *p = list; *p;) {
+        const char *end = strchrnul(p, ',');
+        struct str word = {p, (size_t)(end - p)};
+        while (word.n && word.p[0] == ' ')
+            word = (struct str){word.p + 1, word.n - 1};
+        while (word.n && word.p[word.n - 1] == ' ')
+            word.n--;
+        if (word.n && *n == cap)
+            return false;
+        if (word.n)
+            out[(*n)++] = word;
+        p = *end ? end + 1 : end;
+    }
+    return true;
+}
+
+bool gate_lists(struct api *api, struct err_text *e)
+{
+    if (!split(api->g.hosts, api->hosts, LIMIT_HOSTS, &api->n_hosts))
+        err_set(e, ERR_CONFIG, "server.hosts has more than %u names", LIMIT_HOSTS);
+    if (!split(api->g.origins, api->origins, LIMIT_ORIGINS, &api->n_origins))
+        err_set(e, ERR_CONFIG, "server.origins has more than %u origins", LIMIT_ORIGINS);
+    return e->code == ERR_OK;
+}
+
+static bool same_nocase(struct str a, struct str b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++) {
+        u8 x = (u8)a.p[i], y = (u8)b.p[i];
+        x = x >= 'A' && x <= 'Z' ? x | 32 : x;
+        y = y >= 'A' && y <= 'Z' ? y | 32 : y;
+        if (x != y)
+            return false;
+    }
+    return true;
+}
+
+static i32 in_list(const struct str *list, u32 n, struct str s)
+{
+    for (u32 i = 0; i < n; i++)
+        if (same_nocase(list[i], s))
+            return (i32)i;
+    return -1;
+}
+
+/* --- Host: DNS rebinding ------------------------------------------------------------------- */
+
+static struct str without_port(struct str host)
+{
+    if (host.n && host.p[0] == '[') {
+        const char *end = memchr(host.p, ']', host.n);
+        return end ? (struct str){host.p, (size_t)(end - host.p) + 1} : host;
+    }
+    const char *colon = memchr(host.p, ':', host.n);
+    return colon ? (struct str){host.p, (size_t)(colon - host.p)} : host;
+}
+
+/* On loopback a page of any site can reach us under that site's own name, once its DNS says
+ * 127.0.0.1. Only names that DNS can not give away are taken there: numbers, "localhost" and
+ * what server.hosts lists. HTTP/1.0 without a Host is no browser. */
+static bool host_allowed(const struct api *api, const struct http_request *r)
+{
+    struct str host = without_port(r->host);
+    bool numbers = host.n > 0;
+    if (!r->loopback || host.n == 0)
+        return true;
+    for (size_t i = 0; i < host.n; i++)
+        numbers &= (host.p[i] >= '0' && host.p[i] <= '9') || host.p[i] == '.';
+    if (numbers || host.p[0] == '[' || same_nocase(host, STR("localhost")))
+        return true;
+    return in_list(api->hosts, api->n_hosts, host) >= 0;
+}
+
+/* --- Origin: cross-site requests --------------------------------------------------------- */
+
+static bool same_site(struct str origin, struct str host)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (u32 i = 0; i < COUNTOF(schemes); i++) {
+        struct str s = str_of(schemes[i]);
+        if (str_starts(origin, s))
+            return same_nocase((struct str){origin.p + s.n, origin.n - s.n}, host);
+    }
+    return false;
+}
+
+static i32 origin_index(const struct api *api, struct str origin)
+{
+    i32 any = in_list(api->origins, api->n_origins, STR("*"));
+    i32 exact = in_list(api->origins, api->n_origins, origin);
+    return exact >= 0 ? exact : any;
+}
+
+/* --- keys --------------------------------------------------------------------------------------- */
+
+static struct str bearer(const struct http_request *r)
+{
+    struct str v = http_header(r, "authorization");
+    if (v.n <= 7 || !same_nocase((struct str){v.p, 7}, STR("Bearer ")))
+        return (struct str){0};
+    v = (struct str){v.p + 7, v.n - 7};
+    while (v.n && v.p[0] == ' ')
+        v = (struct str){v.p + 1, v.n - 1};
+    return v;
+}
+
+static i32 key_of(const struct api *api, const struct http_request *r)
+{
+    struct str key = bearer(r);
+    return api->g.keys && key.n ? keys_find(api->g.keys, key) : -1;
+}
+
+/* --- the gate ----------------------------------------------------------------------------------- */
+
+struct caller gate_caller(struct api *api, conn_id id, const struct http_request *r, u32 route)
+{
+    static const char *const methods[] = {"GET", "HEAD", "POST", "OPTIONS", "OTHER"};
+    return (struct caller){.conn = id,
+                           .start_ns = api_now(api),
+                           .number = r->request_number,
+                           .key = key_of(api, r),
+                           .origin = origin_index(api, http_header(r, "origin")),
+                           .route = route,
+                           .method = methods[r->method]};
+}
+
+static bool check_origin(const struct api *api, const struct http_request *r, struct refusal *f)
+{
+    struct str origin = http_header(r, "origin");
+    if (!host_allowed(api, r))
+        return refuse(f, 403, "host_not_allowed", NULL,
+                      "the name '%.*s' is not taken on loopback (protection against DNS "
+                      "rebinding); use localhost, or list it in server.hosts",
+                      (int)MIN(r->host.n, (size_t)100), r->host.p);
+    if (!origin.p || same_site(origin, r->host) || origin_index(api, origin) >= 0)
+        return true;
+    return refuse(f, 403, "origin_not_allowed", NULL,
+                  "pages of '%.*s' may not call this server; list it in server.origins",
+                  (int)MIN(origin.n, (size_t)100), origin.p);
+}
+
+static bool wants_socket(const struct http_request *r)
+{
+    return http_list_has(http_header(r, "upgrade"), "websocket");
+}
+
+static bool method_fits(const struct route *route, const struct http_request *r)
+{
+    bool get = strcmp(route->method, "GET") == 0;
+    if (r->method == HTTP_OPTIONS)
+        return true;
+    if (r->method == HTTP_GET && (route->flags & ROUTE_SOCKET))
+        return wants_socket(r);
+    return get ? r->method == HTTP_GET || r->method == HTTP_HEAD : r->method == HTTP_POST;
+}
+
+static bool is_json(struct str type)
+{
+    const char *semicolon = type.n ? memchr(type.p, ';', type.n) : NULL;
+    if (semicolon)
+        type.n = (size_t)(semicolon - type.p);
+    while (type.n && type.p[type.n - 1] == ' ')
+        type.n--;
+    return same_nocase(type, STR("application/json"));
+}
+
+static bool check(struct api *api, const struct http_request *r, const struct route *route,
+                  const struct caller *c, struct refusal *f)
+{
+    if (!check_origin(api, r, f))
+        return false;
+    if (!route)
+        return refuse(f, 404, "not_found", NULL,
+                      "there is nothing at %.*s; /openapi.json lists what there is",
+                      (int)MIN(r->path.n, (size_t)100), r->path.p);
+    if (!method_fits(route, r))
+        return refuse(f, 405, "method_not_allowed", NULL, "%s takes %s", route->path,
+                      route->method);
+    if (r->method == HTTP_OPTIONS)
+        return true;
+    if (api->g.keys && !(route->flags & ROUTE_OPEN) && c->key < 0)
+        return refuse(f, 401, "invalid_api_key", NULL,
+                      http_header(r, "authorization").p
+                          ? "the API key is not known here"
+                          : "this needs an API key: 'Authorization: Bearer KEY'");
+    if (r->method == HTTP_POST && (route->flags & ROUTE_JSON) &&
+        !is_json(http_header(r, "content-type")))
+        return refuse(f, 415, "unsupported_media_type", NULL,
+                      "the body has to be JSON, with 'Content-Type: application/json'");
+    return true;
+}
+
+int gate_admit(void *app, conn_id id, const struct http_request *r)
+{
+    struct api *api = app;
+    struct refusal f = {0};
+    u32 index;
+    const struct route *route = route_of(r->path, &index);
+    struct caller c = gate_caller(api, id, r, index);
+    if (check(api, r, route, &c, &f))
+        return 0;
+    api_refuse(api, &c, &f);
+    return CONN_ANSWERED;
+}

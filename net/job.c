@@ -1,0 +1,489 @@
+#include "net/parts.h"
+
+#include "core/model/chat.h"
+
+#include <stdio.h>
+
+/* One prompt as token ids; `text` is what echo gives back. */
+struct prompt {
+    u32 *ids;
+    u32 n;
+    struct str text;
+};
+
+struct prompts {
+    struct prompt at[LIMIT_CHOICES];
+    u32 n;
+    u64 tokens;
+};
+
+/* --- prompts ----------------------------------------------------------------------------------- */
+
+static bool too_long(struct refusal *f, u32 n, u32 context, const char *param)
+{
+    return refuse(f, 400, "context_length_exceeded", param,
+                  "the prompt has %u tokens; the context is %u tokens (model.context) and one must "
+                  "be left for the answer",
+                  n, context);
+}
+
+/* Text to ids; the work memory beyond the ids is free again afterwards. */
+static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p,
+                   const char *param, struct refusal *f)
+{
+    struct arena *work = api->g.work;
+    struct err_text e = {0};
+    if (text.n > api->g.prompt_bytes)
+        return refuse(f, 400, "context_length_exceeded", param,
+                      "the prompt has %zu bytes; the limit is %zu (model.context)", text.n,
+                      api->g.prompt_bytes);
+    u32 cap = (u32)text.n + 64;
+    p->ids = ARENA_NEW(work, u32, cap);
+    size_t start = p->ids ? (size_t)((u8 *)p->ids - work->base) : 0;
+    size_t bytes = tokenizer_work_bytes(api->g.tokenizer, text.n);
+    void *memory = arena_alloc(work, bytes, 16);
+    if (!p->ids || !memory)
+        return refuse(f, 413, "request_too_large", param,
+                      "the prompts take more work memory than was planned for one request");
+    enum err r =
+        tokenizer_encode(api->g.tokenizer, text, flags, memory, bytes, p->ids, cap, &p->n, &e);
+    if (r == ERR_LIMIT) /* more tokens than bytes: far beyond any context that is full of text */
+        return refuse(f, 400, "context_length_exceeded", param,
+                      "the prompt has more than %u tokens; the context is %u", cap,
+                      api->g.limits.context);
+    if (r != ERR_OK)
+        return refuse_err(f, &e, param);
+    arena_reset(work, start + p->n * sizeof *p->ids);
+    p->text = text;
+    return true;
+}
+
+static bool chat_prompt(struct api *api, const struct params *p, struct prompt *out,
+                        struct refusal *f)
+{
+    struct err_text e = {0};
+    struct str text;
+    struct chat chat = {.messages = p->messages,
+                        .variables = p->variables,
+                        .add_generation_prompt = p->add_generation_prompt,
+                        .continue_final = p->continue_final,
+                        .now_s = api->g.clock.wall_s(api->g.clock.arg)};
+    if (!api->g.template)
+        return refuse(f, 400, "no_chat_template", "messages",
+                      "this model has no chat template; use /v1/completions");
+    if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
+                    &text, &e) != ERR_OK)
+        return refuse_err(f, &e, "messages");
+    return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, "messages", f);
+}
+
+/* A list of ids as the client gives it. */
+static bool given_ids(struct api *api, const struct json *list, struct prompt *p,
+                      struct refusal *f)
+{
+    u64 id;
+    if (list->n >= api->g.limits.context)
+        return too_long(f, list->n, api->g.limits.context, "prompt");
+    p->ids = ARENA_NEW(api->g.work, u32, list->n);
+    if (!p->ids)
+        return refuse(f, 413, "request_too_large", "prompt",
+                      "the prompts take more work memory than was planned for one request");
+    for (const struct json *v = list->child; v; v = v->next) {
+        if (!json_u64(v, &id) || id >= api->g.model->vocab)
+            return refuse(f, 400, "invalid_value", "prompt",
+                          "entry %u of a token list is no token id below %u", p->n,
+                          api->g.model->vocab);
+        p->ids[p->n++] = (u32)id;
+    }
+    return true;
+}
+
+/* What echo gives back for a list of ids. */
+static bool text_of_ids(struct api *api, struct prompt *p, struct refusal *f)
+{
+    struct decode_stream d = decode_start(api->g.tokenizer, true);
+    size_t room = api->g.prompt_bytes + DECODE_PIECE_BYTES, n = 0;
+    char *text = arena_alloc(api->g.work, room, 1);
+    for (u32 i = 0; text && i < p->n && n < api->g.prompt_bytes; i++)
+        n += decode_push(&d, p->ids[i], text + n);
+    if (!text || n >= api->g.prompt_bytes)
+        return refuse(f, 413, "request_too_large", "prompt",
+                      "the text of the prompt is longer than %zu bytes (model.context)",
+                      api->g.prompt_bytes);
+    n += decode_end(&d, text + n);
+    p->text = (struct str){text, n};
+    arena_reset(api->g.work, (size_t)((u8 *)text - api->g.work->base) + n);
+    return true;
+}
+
+static bool one_prompt(struct api *api, const struct params *p, const struct json *v,
+                       struct prompts *all, struct refusal *f)
+{
+    struct prompt *to = &all->at[all->n];
+    if (all->n == LIMIT_CHOICES)
+        return refuse(f, 400, "invalid_value", "prompt", "more than %u prompts", LIMIT_CHOICES);
+    *to = (struct prompt){0};
+    if (v->type == JSON_STRING) {
+        if (!encode(api, v->text, p->add_special ? ENCODE_ADD_SPECIAL : 0, to, "prompt", f))
+            return false;
+    } else if (v->type != JSON_ARRAY) {
+        return refuse(f, 400, "invalid_type", "prompt",
+                      "prompt must be a string, a list of strings, a list of token ids or a list "
+                      "of such lists");
+    } else if (!given_ids(api, v, to, f) || (p->echo && !text_of_ids(api, to, f))) {
+        return false;
+    }
+    all->n++;
+    return true;
+}
+
+static bool text_prompts(struct api *api, const struct params *p, struct prompts *all,
+                         struct refusal *f)
+{
+    const struct json *v = p->prompt;
+    if (v->type != JSON_ARRAY || (v->child && v->child->type == JSON_NUMBER))
+        return one_prompt(api, p, v, all, f);
+    for (const struct json *one = v->child; one; one = one->next)
+        if (!one_prompt(api, p, one, all, f))
+            return false;
+    return all->n || refuse(f, 400, "invalid_value", "prompt", "prompt is an empty list");
+}
+
+static bool read_prompts(struct api *api, const struct params *p, struct prompts *all,
+                         struct refusal *f)
+{
+    all->n = 0;
+    all->tokens = 0;
+    if (p->messages) {
+        all->n = 1;
+        all->at[0] = (struct prompt){0};
+        if (!chat_prompt(api, p, &all->at[0], f))
+            return false;
+    } else if (!text_prompts(api, p, all, f)) {
+        return false;
+    }
+    for (u32 i = 0; i < all->n; i++)
+        all->tokens += all->at[i].n;
+    return true;
+}
+
+bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n, struct refusal *f)
+{
+    static struct prompts all;
+    if (!read_prompts(api, p, &all, f))
+        return false;
+    if (all.n != 1)
+        return refuse(f, 400, "invalid_value", "prompt", "one prompt at a time");
+    *ids = all.at[0].ids;
+    *n = all.at[0].n;
+    return true;
+}
+
+/* --- choices ----------------------------------------------------------------------------------- */
+
+/* Tokens it may produce: the same rule as the engine's, with its refusals in OpenAI's form. */
+static bool size_choice(const struct api *api, const struct params *p, const struct prompt *prompt,
+                        u32 *max_tokens, struct refusal *f)
+{
+    const char *param = p->messages ? "messages" : "prompt";
+    u32 context = api->g.limits.context;
+    if (prompt->n == 0)
+        return refuse(f, 400, "invalid_value", param, "the prompt is empty: it has no token");
+    if (prompt->n >= context)
+        return too_long(f, prompt->n, context, param);
+    u32 room = context - prompt->n, usual = api->g.max_tokens ? api->g.max_tokens : room;
+    *max_tokens = p->max_tokens ? p->max_tokens : MIN(usual, room);
+    if (*max_tokens > room)
+        return refuse(f, 400, "context_length_exceeded", "max_tokens",
+                      "the prompt has %u tokens and max_tokens is %u: together more than the "
+                      "context of %u tokens (model.context)",
+                      prompt->n, *max_tokens, context);
+    return true;
+}
+
+static size_t record_bytes(const struct job *job)
+{
+    return 2 * sizeof(u32) + job->top_logprobs * sizeof(struct top_logprob);
+}
+
+static struct choice *take_choice(struct api *api)
+{
+    struct choice *c = api->free_choices;
+    api->free_choices = c->next;
+    api->n_free_choices--;
+    *c = (struct choice){0};
+    return c;
+}
+
+static void give_choices(struct api *api, struct job *job)
+{
+    while (job->choices) {
+        struct choice *c = job->choices;
+        job->choices = c->next;
+        store_give(&api->store, &c->echo);
+        store_give(&api->store, &c->tokens);
+        c->next = api->free_choices;
+        api->free_choices = c;
+        api->n_free_choices++;
+    }
+}
+
+static bool take_store(struct api *api, struct job *job, struct choice *c, struct str text,
+                       struct refusal *f)
+{
+    size_t need = c->max_tokens * record_bytes(job);
+    if (job->stream)
+        return true;
+    if ((job->echo && !store_take(&api->store, &c->echo, text.n)) ||
+        !store_take(&api->store, &c->tokens, need)) {
+        size_t all = (size_t)api->store.n * STORE_BLOCK_BYTES;
+        if (need * job->n_choices + text.n > all)
+            return refuse(f, 400, "request_too_large", "max_tokens",
+                          "the reply can take %zu bytes for each of %u choices; there are %zu "
+                          "(server.reply_memory): lower max_tokens or stream",
+                          need, job->n_choices, all);
+        refuse(f, 429, "queue_full", NULL,
+               "the memory for whole replies is in use (server.reply_memory); stream, lower "
+               "max_tokens, or try again");
+        f->retry_s = 1;
+        return false;
+    }
+    if (job->echo)
+        store_put(&api->store, &c->echo, text.p, text.n);
+    return true;
+}
+
+static bool make_choices(struct api *api, struct job *job, const struct params *p,
+                         const struct prompts *all, struct refusal *f)
+{
+    struct choice **link = &job->choices;
+    for (u32 i = 0; i < all->n; i++)
+        for (u32 k = 0; k < job->best_of; k++) {
+            struct choice *c = take_choice(api);
+            *link = c;
+            link = &c->next;
+            c->job = job;
+            c->prompt = i;
+            c->index = i * job->best_of + k;
+            c->n_prompt = all->at[i].n;
+            if (!size_choice(api, p, &all->at[i], &c->max_tokens, f) ||
+                !take_store(api, job, c, all->at[i].text, f))
+                return false;
+        }
+    return true;
+}
+
+static u64 splitmix(u64 x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static bool submit(struct api *api, struct job *job, const struct params *p,
+                   const struct prompts *all, struct refusal *f)
+{
+    struct request r = {.sampling = p->sampling,
+                        .ignore_eos = p->ignore_eos,
+                        .special_text = !p->skip_special,
+                        .n_stop = p->n_stop,
+                        .priority = p->priority};
+    u64 seed = p->seeded ? p->sampling.seed : splitmix(api->g.seed ^ job->caller.number);
+    u32 k = 0;
+    memcpy(r.stop, p->stop, sizeof r.stop);
+    if (p->deadline_ms)
+        r.deadline_ns = job->caller.start_ns + p->deadline_ms * 1000000;
+    for (struct choice *c = job->choices; c; c = c->next, k++) {
+        struct err_text e = {0};
+        u32 nth = k % job->best_of; /* of its prompt */
+        r.prompt = all->at[c->prompt].ids;
+        r.n_prompt = c->n_prompt;
+        r.max_tokens = c->max_tokens;
+        r.user = c;
+        r.after = nth ? r.after : 0;
+        r.sampling.seed = nth ? splitmix(seed + nth) : seed;
+        if (engine_submit(api->g.engine, &r, &c->id, &e) != ERR_OK) {
+            c->id = 0;
+            return refuse_err(f, &e, NULL);
+        }
+        if (nth == 0)
+            r.after = c->id;
+        job->open++;
+        api->admission.tokens += c->n_prompt;
+    }
+    return true;
+}
+
+/* --- jobs --------------------------------------------------------------------------------------- */
+
+static struct job *take_job(struct api *api)
+{
+    struct job *job = api->free_jobs;
+    if (!job)
+        return NULL;
+    api->free_jobs = job->next;
+    *job = (struct job){0};
+    return job;
+}
+
+static void give_job(struct api *api, struct job *job)
+{
+    give_choices(api, job);
+    job->next = api->free_jobs;
+    api->free_jobs = job;
+}
+
+static void link_job(struct api *api, struct job *job)
+{
+    job->next = NULL;
+    *(api->last_job ? &api->last_job->next : &api->first_job) = job;
+    api->last_job = job;
+}
+
+static void unlink_job(struct api *api, struct job *job)
+{
+    struct job *before = NULL, *j = api->first_job;
+    while (j != job) {
+        before = j;
+        j = j->next;
+    }
+    *(before ? &before->next : &api->first_job) = job->next;
+    if (api->last_job == job)
+        api->last_job = before;
+}
+
+static void fill(struct api *api, struct job *job, const struct params *p)
+{
+    job->n = p->n;
+    job->best_of = MAX(p->best_of, p->n);
+    job->stream = p->stream || job->ws;
+    job->include_usage = p->include_usage || job->ws;
+    job->echo = p->echo;
+    job->logprobs = p->logprobs;
+    job->top_logprobs = p->sampling.top_logprobs;
+    job->skip_special = p->skip_special;
+    job->ignore_eos = p->ignore_eos;
+    job->n_stop = p->sampling.n_stop;
+    memcpy(job->stop_ids, p->sampling.stop, job->n_stop * sizeof *job->stop_ids);
+    job->status = 200;
+    job->created_s = api->g.clock.wall_s(api->g.clock.arg);
+    api_id(api, job->caller.number, job->chat ? "chatcmpl-" : "cmpl-", job->id);
+}
+
+static bool room_for(struct api *api, const struct job *job, const struct params *p,
+                     const struct prompts *all, struct refusal *f)
+{
+    struct engine_stats s = engine_stats(api->g.engine);
+    if (job->n_choices > api->g.queue)
+        return refuse(f, 400, "invalid_value", "n",
+                      "the request asks for %u sequences; at most %u can ever wait (engine.queue)",
+                      job->n_choices, api->g.queue);
+    if (job->n_choices > api->n_free_choices) {
+        refuse(f, 429, "queue_full", NULL, "no room for %u more sequences (engine.queue)",
+               job->n_choices);
+        f->retry_s = 1;
+        return false;
+    }
+    return admission_enter(&api->admission, s.waiting, s.running, job->n_choices, all->tokens,
+                           p->deadline_ms, f);
+}
+
+static bool begin(struct api *api, struct job *job, const struct params *p,
+                  const struct prompts *all, struct refusal *f)
+{
+    fill(api, job, p);
+    job->n_prompts = all->n;
+    job->n_choices = all->n * job->best_of;
+    if (!room_for(api, job, p, all, f) || !make_choices(api, job, p, all, f))
+        return false;
+    return admission_key_enter(&api->admission, job->caller.key, api_now(api), f);
+}
+
+static bool check_model(const struct api *api, const struct params *p, struct refusal *f)
+{
+    if (!p->model.p)
+        return refuse(f, 400, "missing_required_parameter", "model",
+                      "model is missing; this server has '%s'", api->g.name);
+    if (str_is(p->model, api->g.name))
+        return true;
+    return refuse(f, 404, "model_not_found", "model",
+                  "there is no model '%.*s' here; this server has '%s'",
+                  (int)MIN(p->model.n, (size_t)100), p->model.p, api->g.name);
+}
+
+bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
+               const struct json *body, struct refusal *f)
+{
+    static struct prompts all; /* one request is read at a time */
+    struct params *p = &api->params;
+    if (!params_read(p, chat ? PARAMS_CHAT : PARAMS_COMPLETION, body, api->g.model, api->g.work, f))
+        return false;
+    if (!check_model(api, p, f) || !read_prompts(api, p, &all, f))
+        return false;
+    struct job *job = take_job(api);
+    if (!job) {
+        refuse(f, 429, "queue_full", NULL, "%u requests are in work (engine.queue)", api->n_jobs);
+        f->retry_s = 1;
+        return false;
+    }
+    job->caller = *caller;
+    job->chat = chat;
+    job->ws = ws;
+    if (!begin(api, job, p, &all, f)) {
+        give_job(api, job);
+        return false;
+    }
+    link_job(api, job);
+    if (!submit(api, job, p, &all, f)) {
+        /* What was submitted ends with its cancelled event; nobody is told. */
+        job->caller.conn = 0;
+        job->failed = job->silent = true;
+        if (job->open == 0)
+            job_end(api, job);
+        else
+            job_cancel(api, job);
+        return false;
+    }
+    if (job->stream) {
+        stream_begin(api, job);
+        for (struct choice *c = job->choices; job->echo && c; c = c->next)
+            stream_echo(api, c, all.at[c->prompt].text);
+    }
+    return true;
+}
+
+void job_cancel(struct api *api, struct job *job)
+{
+    job->cancelled = true;
+    for (struct choice *c = job->choices; c; c = c->next)
+        if (c->id && c->finish == FINISH_NONE)
+            engine_cancel(api->g.engine, c->id);
+}
+
+struct job *job_of(const struct api *api, conn_id id)
+{
+    for (struct job *j = api->first_job; id && j; j = j->next)
+        if (j->caller.conn == id)
+            return j;
+    return NULL;
+}
+
+void job_end(struct api *api, struct job *job)
+{
+    u64 in = 0, out = 0;
+    u32 seen = 0;
+    for (const struct choice *c = job->choices; c; c = c->next) {
+        out += c->outputs;
+        in += c->prompt >= seen ? c->n_prompt : 0;
+        seen = MAX(seen, c->prompt + 1);
+    }
+    admission_key_leave(&api->admission, job->caller.key);
+    if (!job->silent) {
+        double seconds = (double)(api_now(api) - job->caller.start_ns) / 1e9;
+        metrics_add_s(&api->metrics.request_s, seconds);
+        api_done(api, &job->caller, job->status, (u32)in, (u32)out);
+    }
+    unlink_job(api, job);
+    give_job(api, job);
+}

@@ -1,0 +1,211 @@
+#include "net/messages.h"
+
+#include <stdio.h>
+
+struct reading {
+    struct arena *work;
+    struct refusal *f;
+    u32 at; /* message */
+};
+
+static bool bad(struct reading *r, const char *where, const char *what)
+{
+    char param[64];
+    snprintf(param, sizeof param, "messages[%u]%s", r->at, where);
+    return refuse(r->f, 400, "invalid_value", param, "%s: %s", param, what);
+}
+
+static struct json *make(struct reading *r, enum json_type type, struct str text)
+{
+    return json_make(r->work, type, text);
+}
+
+static bool full(struct reading *r)
+{
+    return refuse(r->f, 413, "request_too_large", "messages",
+                  "messages take more work memory than was planned for one request");
+}
+
+/* --- content ----------------------------------------------------------------------------------- */
+
+static bool part_text(struct reading *r, const struct json *part, struct str *out)
+{
+    const struct json *type = json_get(part, "type"), *text = json_get(part, "text");
+    if (!type || type->type != JSON_STRING)
+        return bad(r, ".content", "every part needs a type");
+    if (!str_is(type->text, "text"))
+        return bad(r, ".content", "this model reads text only: parts of type \"text\"");
+    if (!text || text->type != JSON_STRING || part->n != 2)
+        return bad(r, ".content", "a text part is {\"type\": \"text\", \"text\": \"...\"}");
+    *out = text->text;
+    return true;
+}
+
+static bool join_parts(struct reading *r, const struct json *parts, struct str *out)
+{
+    struct str text;
+    size_t n = 0;
+    for (const struct json *p = parts->child; p; p = p->next) {
+        if (!part_text(r, p, &text))
+            return false;
+        n += text.n + 1;
+    }
+    char *to = arena_alloc(r->work, n + 1, 1);
+    if (!to)
+        return full(r);
+    *out = (struct str){to, n ? n - 1 : 0};
+    for (const struct json *p = parts->child; p; p = p->next) {
+        if (!part_text(r, p, &text))
+            return false;
+        memcpy(to, text.p, text.n);
+        to += text.n;
+        *to++ = '\n';
+    }
+    return true;
+}
+
+static bool content(struct reading *r, const struct json *v, struct json_tree *to)
+{
+    struct str text = v->text;
+    if (v->type == JSON_ARRAY && !join_parts(r, v, &text))
+        return false;
+    if (v->type == JSON_NULL)
+        text = (struct str){0};
+    else if (v->type != JSON_STRING && v->type != JSON_ARRAY)
+        return bad(r, ".content", "must be a string or a list of parts");
+    json_append(to, STR("content"), make(r, JSON_STRING, text));
+    return true;
+}
+
+/* --- earlier tool calls --------------------------------------------------------------------- */
+
+static bool tool_arguments(struct reading *r, const struct json *v, struct json_tree *to)
+{
+    struct err_text e = {0};
+    const struct json *tree;
+    if (!v || v->type != JSON_STRING)
+        return bad(r, ".tool_calls", "function.arguments must be a string of JSON");
+    if (v->text.n == 0) {
+        json_append(to, STR("arguments"), make(r, JSON_OBJECT, (struct str){0}));
+        return true;
+    }
+    if (json_parse(r->work, v->text, "function.arguments", ERR_REQUEST, &tree, &e) != ERR_OK)
+        return bad(r, ".tool_calls", e.text);
+    struct json *copy = make(r, tree->type, tree->text);
+    if (copy)
+        *copy = *tree;
+    json_append(to, STR("arguments"), copy);
+    return true;
+}
+
+static bool tool_call(struct reading *r, const struct json *v, struct json_tree *calls)
+{
+    const struct json *function = json_get(v, "function"), *name = json_get(function, "name");
+    const struct json *id = json_get(v, "id"), *type = json_get(v, "type");
+    if (!name || name->type != JSON_STRING || !id || id->type != JSON_STRING || !type ||
+        type->type != JSON_STRING || !str_is(type->text, "function") || v->n != 3 ||
+        function->n != 2)
+        return bad(r, ".tool_calls",
+                   "an entry is {\"id\", \"type\": \"function\", \"function\": {\"name\", "
+                   "\"arguments\"}}");
+    struct json_tree call = json_grow(make(r, JSON_OBJECT, (struct str){0}));
+    struct json_tree inner = json_grow(make(r, JSON_OBJECT, (struct str){0}));
+    json_append(&inner, STR("name"), make(r, JSON_STRING, name->text));
+    if (!tool_arguments(r, json_get(function, "arguments"), &inner))
+        return false;
+    json_append(&call, STR("id"), make(r, JSON_STRING, id->text));
+    json_append(&call, STR("type"), make(r, JSON_STRING, STR("function")));
+    json_append(&call, STR("function"), inner.full ? NULL : inner.v);
+    json_append(calls, (struct str){0}, call.full ? NULL : call.v);
+    return true;
+}
+
+static bool tool_calls(struct reading *r, const struct json *v, struct json_tree *to)
+{
+    struct json_tree calls = json_grow(make(r, JSON_ARRAY, (struct str){0}));
+    if (v->type != JSON_ARRAY)
+        return bad(r, ".tool_calls", "must be a list");
+    for (const struct json *c = v->child; c; c = c->next)
+        if (!tool_call(r, c, &calls))
+            return false;
+    json_append(to, STR("tool_calls"), calls.full ? NULL : calls.v);
+    return true;
+}
+
+/* --- one message ------------------------------------------------------------------------------- */
+
+static bool role(struct reading *r, const struct json *m, struct str *out)
+{
+    static const char *const known[] = {"system", "developer", "user", "assistant", "tool"};
+    const struct json *v = json_get(m, "role");
+    if (!v || v->type != JSON_STRING)
+        return bad(r, ".role", "a message needs a role");
+    for (u32 i = 0; i < COUNTOF(known); i++)
+        if (str_is(v->text, known[i])) {
+            *out = i == 1 ? STR("system") : v->text;
+            return true;
+        }
+    return bad(r, ".role", "must be system, developer, user, assistant or tool");
+}
+
+static bool member(struct reading *r, const struct json *v, bool assistant, bool tool,
+                   struct json_tree *to)
+{
+    if (str_is(v->key, "role") || str_is(v->key, "content"))
+        return true; /* done */
+    if (v->type == JSON_NULL)
+        return true;
+    if (str_is(v->key, "tool_calls") && assistant)
+        return tool_calls(r, v, to);
+    if (str_is(v->key, "name") || (str_is(v->key, "tool_call_id") && tool)) {
+        if (v->type != JSON_STRING)
+            return bad(r, "", "name and tool_call_id are strings");
+        json_append(to, v->key, make(r, JSON_STRING, v->text));
+        return true;
+    }
+    char what[128];
+    snprintf(what, sizeof what, "the field '%.*s' is not supported",
+             (int)MIN(v->key.n, (size_t)60), v->key.p);
+    return bad(r, "", what);
+}
+
+static bool message(struct reading *r, const struct json *m, struct json_tree *list)
+{
+    struct str who;
+    const struct json *said = json_get(m, "content"), *calls = json_get(m, "tool_calls");
+    struct json_tree to = json_grow(make(r, JSON_OBJECT, (struct str){0}));
+    if (m->type != JSON_OBJECT)
+        return bad(r, "", "must be an object");
+    if (!role(r, m, &who))
+        return false;
+    bool assistant = str_is(who, "assistant");
+    bool may_be_empty = assistant && calls && calls->type == JSON_ARRAY && calls->n;
+    if ((!said || said->type == JSON_NULL) && !may_be_empty)
+        return bad(r, ".content", "a message needs a content");
+    json_append(&to, STR("role"), make(r, JSON_STRING, who));
+    struct json none = {.type = JSON_NULL};
+    if (!content(r, said ? said : &none, &to))
+        return false;
+    for (const struct json *v = m->child; v; v = v->next)
+        if (!member(r, v, assistant, str_is(who, "tool"), &to))
+            return false;
+    json_append(list, (struct str){0}, to.full ? NULL : to.v);
+    return true;
+}
+
+bool messages_read(const struct json *v, struct arena *work, const struct json **out,
+                   struct refusal *f)
+{
+    struct reading r = {.work = work, .f = f};
+    struct json_tree list = json_grow(make(&r, JSON_ARRAY, (struct str){0}));
+    if (v->type != JSON_ARRAY || v->n == 0)
+        return refuse(f, 400, "invalid_type", "messages",
+                      "messages must be a list of at least one message");
+    for (const struct json *m = v->child; m; m = m->next, r.at++)
+        if (!message(&r, m, &list))
+            return false;
+    if (list.full)
+        return full(&r);
+    *out = list.v;
+    return true;
+}

@@ -1,0 +1,46 @@
+/* The body of a completion request: every field of the OpenAI reference and our extensions, read by
+ * one table into struct params. Each field is honoured, or named in a 400; a few that change no
+ * answer are accepted and ignored (marked in the table). Limits: LIMIT_STOP_*, LIMIT_LOGIT_BIAS,
+ * LIMIT_LOGPROBS, LIMIT_CHOICES. Strings and trees stay in the arena of the parsed body.
+ */
+#ifndef ZIGCUDA_PARAMS_H
+#define ZIGCUDA_PARAMS_H
+
+#include "core/engine/engine.h"
+#include "net/refusal.h"
+
+enum { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2, PARAMS_TOKENIZE = 4, PARAMS_DETOKENIZE = 8 };
+
+struct params {
+    struct sampling sampling; /* stop holds the caller's stop_token_ids */
+    struct str model;         /* p NULL: not given */
+    u32 n, best_of;           /* best_of 0: n */
+    u32 max_tokens;           /* 0: not given */
+    u32 n_stop;
+    struct str stop[LIMIT_STOP_STRINGS];
+    bool stream, include_usage, echo, ignore_eos;
+    bool logprobs; /* wanted in the reply; how many others: sampling.top_logprobs */
+    bool seeded, skip_special;
+    bool add_generation_prompt, continue_final, add_special;
+    bool has_add_generation_prompt, has_add_special;
+    bool token_strings;
+    i32 priority;
+    u64 deadline_ms;               /* 0: none */
+    const struct json *messages;   /* checked and flattened, see net/messages.h */
+    const struct json *variables;  /* chat_template_kwargs, or NULL */
+    const struct json *prompt;     /* string, strings, tokens or lists of tokens; not checked yet */
+    const struct json *tokens;     /* of /detokenize */
+};
+
+/* What a request that names nothing gets: the model's generation_config.json, else OpenAI's. */
+struct sampling params_default_sampling(const struct model *m);
+
+/* Reads the object `body` of a request of one `kind`; `work` for what has to be rebuilt. */
+MUST bool params_read(struct params *p, u32 kind, const struct json *body, const struct model *m,
+                      struct arena *work, struct refusal *f);
+
+/* The i-th known field's name and the kinds it belongs to; NULL behind the last. For the test that
+ * holds openapi.json against this table. */
+const char *params_field(u32 i, u32 *kinds);
+
+#endif

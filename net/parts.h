@@ -1,0 +1,153 @@
+/* What the files of the API share: its state, one job a request in work, one choice a sequence of a
+ * job. net/api owns the state; net/job begins and ends jobs; net/stream and net/whole write replies;
+ * net/shape has the JSON both of them are made of.
+ */
+#ifndef ZIGCUDA_PARTS_H
+#define ZIGCUDA_PARTS_H
+
+#include "net/admission.h"
+#include "net/api.h"
+#include "net/metrics.h"
+#include "net/params.h"
+#include "net/refusal.h"
+#include "net/store.h"
+
+enum { API_ID_BYTES = 32, API_EXTRA_BYTES = 512 };
+
+/* How a request is answered: what every reply to it carries and what its log line says. */
+struct caller {
+    conn_id conn; /* 0: gone */
+    u64 start_ns;
+    u64 number;         /* the request's id is made of it */
+    i32 key;            /* index into keys, or -1 */
+    i32 origin;         /* index into the list of CORS origins, or -1 */
+    u32 route;          /* index into the routes; METRICS_ROUTES - 1: none */
+    const char *method; /* static text */
+};
+
+struct job;
+
+struct choice {
+    struct job *job;
+    struct choice *next; /* of the job, or of the free list */
+    u64 id;              /* the engine's; 0: not submitted */
+    u32 prompt, index;   /* which prompt; index in the reply */
+    u32 n_prompt, cached, outputs, max_tokens;
+    u32 text_bytes;   /* of its text so far */
+    u32 chars;        /* of its text so far, for text_offset */
+    enum finish finish;
+    bool silent_end;  /* its last token is a stop id, which is no text */
+    bool begun;       /* the first event has come */
+    double logprob_sum;
+    u64 slot_ns, first_ns, last_ns; /* when it got its slot, its first and its last token */
+    struct chain echo, tokens; /* whole replies: text of the prompt; records of the tokens */
+};
+
+struct job {
+    struct caller caller;
+    struct choice *choices; /* in order of their index */
+    struct job *next;       /* in use, in order of arrival; or of the free list */
+    u32 n_choices, open;    /* open: have no last event yet */
+    u32 n, best_of, n_prompts;
+    bool chat, stream, ws, include_usage, echo, logprobs, skip_special;
+    bool failed;  /* an error was sent; the rest is silence */
+    bool cancelled;
+    bool silent;  /* no log line: the refusal has one */
+    int status;   /* for the log line */
+    u32 top_logprobs;
+    u32 n_stop, stop_ids[LIMIT_STOP_IDS];
+    bool ignore_eos;
+    char id[API_ID_BYTES]; /* "chatcmpl-..." */
+    i64 created_s;
+    u64 sent_ns; /* last bytes of a stream, for heartbeats */
+};
+
+struct api {
+    struct api_config g;
+    struct conns *conns;
+    struct metrics metrics;
+    struct admission admission;
+    struct store store;
+    struct job *jobs, *free_jobs, *first_job, *last_job; /* [n_jobs] */
+    struct choice *choices, *free_choices;               /* [n_jobs] */
+    u32 n_jobs, n_free_choices;
+    conn_id *sockets; /* [connections] open WebSockets */
+    struct caller *socket_callers;
+    u32 n_sockets;
+    struct str origins[LIMIT_ORIGINS], hosts[LIMIT_HOSTS];
+    u32 n_origins, n_hosts;
+    char error_text[2 * ERR_TEXT_MAX]; /* body of a refusal by the connection */
+    char *text; /* [text_bytes] JSON is built here, one piece at a time */
+    size_t text_bytes;
+    char extra[API_EXTRA_BYTES]; /* header lines of the reply being made */
+    struct params params;        /* of the request being read */
+    struct refusal refusal;
+    u64 number, open_ns;
+    i64 open_s;
+    struct choice verify; /* the first token, for nobody: it has no job */
+    bool ready, draining, lost, in_flight;
+    u64 step_ns; /* when the step in flight was submitted */
+};
+
+/* --- net/job ----------------------------------------------------------------------------------- */
+
+/* Begins the job of a request: all its choices, or false with the reason. */
+MUST bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
+                    const struct json *body, struct refusal *f);
+
+/* The prompt of a body as token ids in the work arena: /tokenize. */
+MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n,
+                         struct refusal *f);
+
+void job_cancel(struct api *api, struct job *job);
+struct job *job_of(const struct api *api, conn_id id);
+
+/* When the last choice has ended: the log line, the metrics, and its memory is free. */
+void job_end(struct api *api, struct job *job);
+
+/* --- net/stream and net/whole --------------------------------------------------------------- */
+
+void stream_begin(struct api *api, struct job *job);
+void stream_event(struct api *api, struct choice *c, const struct event *event);
+void stream_echo(struct api *api, struct choice *c, struct str text);
+void stream_end(struct api *api, struct job *job);
+void stream_heartbeat(struct api *api, struct job *job);
+void stream_failed(struct api *api, struct job *job, const struct refusal *f);
+
+void whole_event(struct api *api, struct choice *c, const struct event *event);
+void whole_end(struct api *api, struct job *job);
+
+/* --- net/shape ------------------------------------------------------------------------------- */
+
+const char *shape_finish(enum finish finish);
+/* id, object, created, model, system_fingerprint of a reply or chunk: the object stays open. */
+void shape_head(struct json_out *o, const struct api *api, const struct job *job);
+void shape_usage(struct json_out *o, const struct job *job);
+/* One entry of chat logprobs.content. */
+void shape_chat_logprob(struct json_out *o, const struct api *api, const struct step_result *r,
+                        u32 tops);
+/* A token as text for logprobs: its bytes, broken ones replaced. */
+void shape_token(struct json_out *o, const struct api *api, u32 id);
+/* {token: logprob, ...} of completions: the tops and the token itself. */
+void shape_text_tops(struct json_out *o, const struct api *api, const struct step_result *r,
+                     u32 tops);
+double shape_logprob(float logprob);
+u32 shape_chars(struct str s);
+
+/* --- net/api ----------------------------------------------------------------------------------- */
+
+/* Header lines for every reply to this caller. */
+const char *api_extra(struct api *api, const struct caller *c, const char *more);
+struct json_out api_out(struct api *api);
+void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o);
+void api_refuse(struct api *api, const struct caller *c, const struct refusal *f);
+void api_id(const struct api *api, u64 number, const char *prefix, char out[API_ID_BYTES]);
+/* The reply is out: log line and counter. */
+void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out);
+u64 api_now(const struct api *api);
+
+/* --- net/status ------------------------------------------------------------------------------ */
+
+void status_json(struct json_out *o, const struct api *api);
+
+#endif

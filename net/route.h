@@ -1,0 +1,36 @@
+/* The route table: path, method, and who handles it. Inside the API only (net/parts.h). */
+#ifndef ZIGCUDA_ROUTE_H
+#define ZIGCUDA_ROUTE_H
+
+#include "net/parts.h"
+
+enum {
+    ROUTE_OPEN = 1,     /* no key needed */
+    ROUTE_JSON = 2,     /* the body is JSON */
+    ROUTE_SOCKET = 4,   /* GET is a WebSocket */
+    ROUTE_PREFIX = 8    /* the rest of the path is an argument */
+};
+
+struct route {
+    const char *method, *path; /* "GET" also takes HEAD */
+    u32 flags;
+    void (*run)(struct api *api, const struct caller *c, const struct http_request *r);
+};
+
+/* The route of a path, and its index; NULL: none. */
+const struct route *route_of(struct str path, u32 *index);
+const char *route_path(u32 i); /* NULL behind the last */
+
+/* net/gate: whether this request may come in at all. 0 and *c is filled, or CONN_ANSWERED. */
+int gate_admit(void *app, conn_id id, const struct http_request *r);
+/* The same view of a request that has been admitted. */
+struct caller gate_caller(struct api *api, conn_id id, const struct http_request *r, u32 route);
+bool gate_lists(struct api *api, struct err_text *e); /* splits hosts and origins */
+
+/* net/socket: WebSockets. */
+void socket_open(struct api *api, const struct caller *c, const struct http_request *r);
+void socket_text(void *app, conn_id id, struct str message);
+void socket_gone(struct api *api, conn_id id);
+void socket_close_idle(struct api *api);
+
+#endif

@@ -1,0 +1,43 @@
+/* Memory of replies that are sent whole: blocks of one size, lent as chains. A request takes all it
+ * can need before it begins, so that no reply runs out half way; it writes records in order and
+ * reads them in order. Owned by net/api; planned and taken at boot.
+ */
+#ifndef ZIGCUDA_STORE_H
+#define ZIGCUDA_STORE_H
+
+#include "core/base/arena.h"
+
+enum { STORE_BLOCK_BYTES = 1024 };
+
+struct store {
+    u8 *blocks; /* [n][STORE_BLOCK_BYTES] */
+    u32 *next;  /* [n] the block behind this one */
+    u32 n, free, first_free;
+};
+
+struct chain {
+    u32 first, last, blocks; /* last: where bytes are added; blocks 0: nothing was taken */
+    size_t n;                /* bytes in it */
+};
+
+struct chain_reader {
+    u32 block;
+    size_t at;
+};
+
+size_t store_bytes(u32 blocks);
+MUST bool store_open(struct store *s, struct arena *a, u32 blocks);
+
+/* Room for `bytes`, or false and nothing is taken. */
+MUST bool store_take(struct store *s, struct chain *c, size_t bytes);
+void store_give(struct store *s, struct chain *c);
+
+/* Appends; more than was taken is a bug. */
+void store_put(struct store *s, struct chain *c, const void *p, size_t n);
+
+struct chain_reader store_from(const struct chain *c);
+/* The next n bytes; false when they are not there. */
+MUST bool store_get(const struct store *s, const struct chain *c, struct chain_reader *r, void *p,
+                    size_t n);
+
+#endif

@@ -1,0 +1,260 @@
+#include "net/parts.h"
+
+/* Replies in pieces: server-sent events (WHATWG HTML, section 9.2) ended by "data: [DONE]", or one
+ * WebSocket message a chunk, ended by {"type": "done"}. */
+
+static struct json_out chunk_begin(struct api *api)
+{
+    memcpy(api->text, "data: ", 6);
+    return json_out_over(api->text + 6, api->text_bytes - 8);
+}
+
+/* The client has left: nothing more is sent, its work ends. */
+static void lost(struct api *api, struct job *job)
+{
+    job->caller.conn = 0;
+    job->status = 499;
+    api->metrics.cancelled_by_client++;
+    job_cancel(api, job);
+}
+
+static void send_bytes(struct api *api, struct job *job, struct str bytes)
+{
+    if (job->caller.conn == 0)
+        return;
+    job->sent_ns = api_now(api);
+    if (!(job->ws ? conn_ws_send(api->conns, job->caller.conn, bytes)
+                  : conn_write(api->conns, job->caller.conn, bytes)))
+        lost(api, job);
+}
+
+static void chunk_send(struct api *api, struct job *job, struct json_out *o)
+{
+    ASSERT(!o->full); /* text_bytes holds the longest chunk */
+    if (job->ws) {
+        send_bytes(api, job, (struct str){o->p, o->n});
+        return;
+    }
+    memcpy(o->p + o->n, "\n\n", 2);
+    send_bytes(api, job, (struct str){api->text, o->n + 8});
+}
+
+/* id ... choices: [{index: i, and it stays open. */
+static struct json_out choice_begin(struct api *api, const struct choice *c)
+{
+    struct json_out o = chunk_begin(api);
+    shape_head(&o, api, c->job);
+    json_key(&o, "choices");
+    json_open(&o, '[');
+    json_open(&o, '{');
+    json_key(&o, "index");
+    json_put_u64(&o, c->index);
+    return o;
+}
+
+static void choice_end(struct api *api, struct choice *c, enum finish finish, struct json_out *o)
+{
+    json_key(o, "finish_reason");
+    if (finish == FINISH_NONE)
+        json_put_null(o);
+    else
+        json_put_str(o, str_of(shape_finish(finish)));
+    json_close(o, '}');
+    json_close(o, ']');
+    if (c->job->include_usage) {
+        json_key(o, "usage");
+        json_put_null(o);
+    }
+    json_close(o, '}');
+    chunk_send(api, c->job, o);
+}
+
+/* --- chat ---------------------------------------------------------------------------------------- */
+
+static void chat_role(struct api *api, struct choice *c)
+{
+    struct json_out o = choice_begin(api, c);
+    json_key(&o, "delta");
+    json_open(&o, '{');
+    json_key(&o, "role");
+    json_put_str(&o, STR("assistant"));
+    json_key(&o, "content");
+    json_put_str(&o, STR(""));
+    json_close(&o, '}');
+    json_key(&o, "logprobs");
+    json_put_null(&o);
+    choice_end(api, c, FINISH_NONE, &o);
+}
+
+static void chat_piece(struct api *api, struct choice *c, const struct event *event, bool logprobs)
+{
+    struct json_out o = choice_begin(api, c);
+    json_key(&o, "delta");
+    json_open(&o, '{');
+    json_key(&o, "content");
+    json_put_str(&o, event->text);
+    json_close(&o, '}');
+    json_key(&o, "logprobs");
+    if (logprobs) {
+        json_open(&o, '{');
+        json_key(&o, "content");
+        json_open(&o, '[');
+        shape_chat_logprob(&o, api, event->result, c->job->top_logprobs);
+        json_close(&o, ']');
+        json_key(&o, "refusal");
+        json_put_null(&o);
+        json_close(&o, '}');
+    } else {
+        json_put_null(&o);
+    }
+    choice_end(api, c, FINISH_NONE, &o);
+}
+
+static void chat_finish(struct api *api, struct choice *c, enum finish finish)
+{
+    struct json_out o = choice_begin(api, c);
+    json_key(&o, "delta");
+    json_open(&o, '{');
+    json_close(&o, '}');
+    json_key(&o, "logprobs");
+    json_put_null(&o);
+    choice_end(api, c, finish, &o);
+}
+
+/* --- completions ----------------------------------------------------------------------------- */
+
+static void text_logprobs(struct json_out *o, struct api *api, const struct choice *c,
+                          const struct step_result *r)
+{
+    json_open(o, '{');
+    json_key(o, "tokens");
+    json_open(o, '[');
+    shape_token(o, api, r->token);
+    json_close(o, ']');
+    json_key(o, "token_logprobs");
+    json_open(o, '[');
+    json_put_f64(o, shape_logprob(r->logprob), 9);
+    json_close(o, ']');
+    json_key(o, "top_logprobs");
+    json_open(o, '[');
+    shape_text_tops(o, api, r, c->job->top_logprobs);
+    json_close(o, ']');
+    json_key(o, "text_offset");
+    json_open(o, '[');
+    json_put_u64(o, c->chars);
+    json_close(o, ']');
+    json_close(o, '}');
+}
+
+static void text_piece(struct api *api, struct choice *c, struct str text,
+                       const struct step_result *logprobs, enum finish finish)
+{
+    struct json_out o = choice_begin(api, c);
+    json_key(&o, "text");
+    json_put_str(&o, text);
+    json_key(&o, "logprobs");
+    if (logprobs)
+        text_logprobs(&o, api, c, logprobs);
+    else
+        json_put_null(&o);
+    choice_end(api, c, finish, &o);
+}
+
+void stream_echo(struct api *api, struct choice *c, struct str text)
+{
+    while (text.n > 0) { /* long prompts in chunks, cut between characters */
+        size_t n = MIN(text.n, (size_t)32 << 10);
+        while (n < text.n && ((u8)text.p[n] & 0xc0) == 0x80)
+            n--;
+        struct str piece = {text.p, n};
+        text_piece(api, c, piece, NULL, FINISH_NONE);
+        c->chars += shape_chars(piece);
+        text.p += n;
+        text.n -= n;
+    }
+}
+
+/* --- a stream -------------------------------------------------------------------------------- */
+
+void stream_begin(struct api *api, struct job *job)
+{
+    job->sent_ns = api_now(api);
+    if (!job->ws && !conn_begin(api->conns, job->caller.conn, 200, "text/event-stream",
+                                api_extra(api, &job->caller, "Cache-Control: no-cache\r\n")))
+        lost(api, job);
+}
+
+void stream_event(struct api *api, struct choice *c, const struct event *event)
+{
+    struct job *job = c->job;
+    bool logprobs = job->logprobs && event->has_token && !c->silent_end;
+    bool piece = event->text.n || logprobs;
+    if (job->chat) {
+        if (!c->begun)
+            chat_role(api, c);
+        if (piece)
+            chat_piece(api, c, event, logprobs);
+        if (event->finish != FINISH_NONE)
+            chat_finish(api, c, event->finish);
+    } else if (piece || event->finish != FINISH_NONE) {
+        text_piece(api, c, event->text, logprobs ? event->result : NULL, event->finish);
+    }
+    c->chars += shape_chars(event->text);
+}
+
+static void usage_chunk(struct api *api, struct job *job)
+{
+    struct json_out o = chunk_begin(api);
+    shape_head(&o, api, job);
+    json_key(&o, "choices");
+    json_open(&o, '[');
+    json_close(&o, ']');
+    shape_usage(&o, job);
+    json_close(&o, '}');
+    chunk_send(api, job, &o);
+}
+
+static void socket_done(struct api *api, struct job *job)
+{
+    struct json_out o = chunk_begin(api);
+    json_open(&o, '{');
+    json_key(&o, "type");
+    json_put_str(&o, STR("done"));
+    json_key(&o, "id");
+    json_put_str(&o, str_of(job->id));
+    json_close(&o, '}');
+    chunk_send(api, job, &o);
+}
+
+static void finish_stream(struct api *api, struct job *job)
+{
+    if (job->ws) {
+        socket_done(api, job);
+    } else {
+        send_bytes(api, job, STR("data: [DONE]\n\n"));
+        if (job->caller.conn && !conn_end(api->conns, job->caller.conn))
+            lost(api, job);
+    }
+    job->caller.conn = 0;
+}
+
+void stream_end(struct api *api, struct job *job)
+{
+    if (job->include_usage)
+        usage_chunk(api, job);
+    finish_stream(api, job);
+}
+
+void stream_failed(struct api *api, struct job *job, const struct refusal *f)
+{
+    struct json_out o = chunk_begin(api);
+    refusal_json(&o, f);
+    chunk_send(api, job, &o);
+    finish_stream(api, job);
+}
+
+void stream_heartbeat(struct api *api, struct job *job)
+{
+    api->metrics.heartbeats++;
+    send_bytes(api, job, STR(": still working\n\n"));
+}

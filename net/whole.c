@@ -1,0 +1,241 @@
+#include "net/parts.h"
+
+/* Replies sent whole: what came is kept as records (token, logprob, tops) in the store, and the
+ * text is decoded again at the end, so that memory is bounded by tokens, not by their text. */
+
+void whole_event(struct api *api, struct choice *c, const struct event *event)
+{
+    static const struct top_logprob nothing = {0, -9999.0f};
+    const struct step_result *r = event->result;
+    c->text_bytes += (u32)event->text.n;
+    if (!event->has_token)
+        return;
+    store_put(&api->store, &c->tokens, &r->token, sizeof r->token);
+    store_put(&api->store, &c->tokens, &r->logprob, sizeof r->logprob);
+    for (u32 i = 0; i < c->job->top_logprobs; i++)
+        store_put(&api->store, &c->tokens, i < r->n_top ? &r->top[i] : &nothing,
+                  sizeof r->top[i]);
+    c->logprob_sum += shape_logprob(r->logprob);
+}
+
+/* --- reading the records back --------------------------------------------------------------- */
+
+struct walk {
+    const struct api *api;
+    const struct choice *c;
+    struct chain_reader reader;
+    struct decode_stream decode;
+    u32 i, left;  /* token; bytes of text to come */
+    u32 chars;    /* before this token */
+    struct step_result r;
+    struct str text;
+    char piece[2 * DECODE_PIECE_BYTES];
+};
+
+static struct walk *walk_from(const struct api *api, const struct choice *c)
+{
+    static struct walk w; /* one at a time */
+    w.api = api;
+    w.c = c;
+    w.reader = store_from(&c->tokens);
+    w.decode = decode_start(api->g.tokenizer, c->job->skip_special);
+    w.i = 0;
+    w.left = c->text_bytes;
+    w.chars = c->chars;
+    w.text = (struct str){0};
+    return &w;
+}
+
+/* The next token that is part of the reply, with the text it brought; false behind the last. */
+static bool walk_next(struct walk *w)
+{
+    const struct choice *c = w->c;
+    const struct store *s = &w->api->store;
+    u32 n = 0, tops = c->job->top_logprobs;
+    w->chars += shape_chars(w->text);
+    if (w->i == c->outputs)
+        return false;
+    bool last = ++w->i == c->outputs, silent = last && c->silent_end;
+    bool there = store_get(s, &c->tokens, &w->reader, &w->r.token, sizeof w->r.token) &&
+                 store_get(s, &c->tokens, &w->reader, &w->r.logprob, sizeof w->r.logprob) &&
+                 store_get(s, &c->tokens, &w->reader, w->r.top, tops * sizeof w->r.top[0]);
+    ASSERT(there);
+    w->r.n_top = tops;
+    while (w->r.n_top && w->r.top[w->r.n_top - 1].logprob <= -9999.0f)
+        w->r.n_top--;
+    if (!silent)
+        n = decode_push(&w->decode, w->r.token, w->piece);
+    if (last)
+        n += decode_end(&w->decode, w->piece + n);
+    n = MIN(n, w->left);
+    w->left -= n;
+    w->text = (struct str){w->piece, n};
+    return !silent || n > 0;
+}
+
+static void put_chain(struct json_out *o, const struct api *api, const struct chain *c)
+{
+    struct chain_reader r = store_from(c);
+    char piece[STORE_BLOCK_BYTES + 4];
+    size_t held = 0;
+    for (size_t left = c->n; left > 0;) {
+        size_t n = MIN(left, (size_t)STORE_BLOCK_BYTES);
+        bool there = store_get(&api->store, c, &r, piece + held, n);
+        ASSERT(there);
+        left -= n;
+        n += held;
+        size_t whole = n; /* a character cut in two waits for its rest */
+        while (left > 0 && whole > 0 && ((u8)piece[whole - 1] & 0xc0) == 0x80)
+            whole--;
+        if (left > 0 && whole > 0)
+            whole--;
+        json_put_piece(o, (struct str){piece, whole});
+        held = n - whole;
+        memmove(piece, piece + whole, held);
+    }
+}
+
+static void put_text(struct json_out *o, const struct api *api, const struct choice *c)
+{
+    json_open_str(o);
+    put_chain(o, api, &c->echo);
+    for (struct walk *w = walk_from(api, c); walk_next(w);)
+        json_put_piece(o, w->text);
+    json_close_str(o);
+}
+
+/* --- chat --------------------------------------------------------------------------------------- */
+
+static void chat_logprobs(struct json_out *o, const struct api *api, const struct choice *c)
+{
+    json_open(o, '{');
+    json_key(o, "content");
+    json_open(o, '[');
+    for (struct walk *w = walk_from(api, c); walk_next(w);)
+        if (!(c->silent_end && w->i == c->outputs))
+            shape_chat_logprob(o, api, &w->r, c->job->top_logprobs);
+    json_close(o, ']');
+    json_key(o, "refusal");
+    json_put_null(o);
+    json_close(o, '}');
+}
+
+static void chat_choice(struct json_out *o, const struct api *api, const struct choice *c)
+{
+    json_key(o, "message");
+    json_open(o, '{');
+    json_key(o, "role");
+    json_put_str(o, STR("assistant"));
+    json_key(o, "content");
+    put_text(o, api, c);
+    json_key(o, "refusal");
+    json_put_null(o);
+    json_close(o, '}');
+    json_key(o, "logprobs");
+    if (c->job->logprobs)
+        chat_logprobs(o, api, c);
+    else
+        json_put_null(o);
+}
+
+/* --- completions ----------------------------------------------------------------------------- */
+
+enum text_list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET, TEXT_LISTS };
+
+static void text_list(struct json_out *o, const struct api *api, const struct choice *c,
+                      enum text_list what)
+{
+    json_open(o, '[');
+    for (struct walk *w = walk_from(api, c); walk_next(w);) {
+        if (c->silent_end && w->i == c->outputs)
+            continue;
+        if (what == TOKENS)
+            shape_token(o, api, w->r.token);
+        else if (what == TOKEN_LOGPROBS)
+            json_put_f64(o, shape_logprob(w->r.logprob), 9);
+        else if (what == TOP_LOGPROBS)
+            shape_text_tops(o, api, &w->r, c->job->top_logprobs);
+        else
+            json_put_u64(o, w->chars);
+    }
+    json_close(o, ']');
+}
+
+static void text_choice(struct json_out *o, const struct api *api, const struct choice *c)
+{
+    static const char *const lists[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+    json_key(o, "text");
+    put_text(o, api, c);
+    json_key(o, "logprobs");
+    if (!c->job->logprobs) {
+        json_put_null(o);
+        return;
+    }
+    json_open(o, '{');
+    for (u32 i = 0; i < TEXT_LISTS; i++) {
+        json_key(o, lists[i]);
+        text_list(o, api, c, (enum text_list)i);
+    }
+    json_close(o, '}');
+}
+
+/* --- the reply -------------------------------------------------------------------------------- */
+
+static double quality(const struct choice *c)
+{
+    return c->outputs ? c->logprob_sum / c->outputs : -9999.0;
+}
+
+/* True when c is among the n best of its prompt; ties: the earlier one. */
+static bool chosen(const struct job *job, const struct choice *c)
+{
+    u32 better = 0;
+    for (const struct choice *o = job->choices; o; o = o->next)
+        better += o->prompt == c->prompt &&
+                  (quality(o) > quality(c) || (quality(o) == quality(c) && o->index < c->index));
+    return job->best_of == job->n || better < job->n;
+}
+
+static void choices(struct json_out *o, const struct api *api, const struct job *job)
+{
+    u32 index = 0;
+    json_key(o, "choices");
+    json_open(o, '[');
+    for (const struct choice *c = job->choices; c; c = c->next) {
+        if (!chosen(job, c))
+            continue;
+        json_open(o, '{');
+        json_key(o, "index");
+        json_put_u64(o, index++);
+        if (job->chat)
+            chat_choice(o, api, c);
+        else
+            text_choice(o, api, c);
+        json_key(o, "finish_reason");
+        json_put_str(o, str_of(shape_finish(c->finish)));
+        json_close(o, '}');
+    }
+    json_close(o, ']');
+}
+
+void whole_end(struct api *api, struct job *job)
+{
+    struct json_out o = api_out(api);
+    shape_head(&o, api, job);
+    choices(&o, api, job);
+    shape_usage(&o, job);
+    json_close(&o, '}');
+    if (o.full) {
+        struct refusal f = {0};
+        refuse(&f, 500, "reply_too_large", NULL,
+               "the reply is longer than %zu bytes (server.body_max): stream it, or ask for fewer "
+               "tokens or logprobs",
+               api->text_bytes);
+        o = api_out(api);
+        refusal_json(&o, &f);
+        job->status = f.status;
+    }
+    conn_reply(api->conns, job->caller.conn, job->status, "application/json",
+               (struct str){o.p, o.n}, api_extra(api, &job->caller, NULL));
+    job->caller.conn = 0;
+}

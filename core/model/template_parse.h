@@ -81,6 +81,7 @@ struct node {
 };
 
 struct template {
+    const struct template *for_tools; /* used instead when the request has tools, or NULL */
     const char *name;
     struct str source;
     const struct node *body;

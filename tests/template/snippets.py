@@ -407,6 +407,7 @@ TEMPLATES = [
     "{% for i in 1, 2, 3 %}{{ i }}{% endfor %}", "{% for i in (1 if f else [7]) %}{{ i }}{% endfor %}", "{% for i in l or [1] %}{{ i }}{% endfor %}", "{% for i l %}{% endfor %}", "{% for in l %}{% endfor %}", "{% for 1 in l %}{% endfor %}",
     "{% for i in l %}", "{% endfor %}", "{% for a.b in l %}{% endfor %}", "{% for i in l %}{{ loop }}{% endfor %}" if False else "", "{% for i in l %}{{ loop.nope is defined }}{% endfor %}", "{% for i in l %}{{ loop|length }}{% endfor %}",
     "{% set g = l|map('string') %}{{ g|list }}{{ g|list }}", "{% set g = l|select('odd') %}{{ 3 in g }}{{ g|list }}", "{% set g = d.items() %}{{ g|list }}{{ g|list|length }}",
+    "{% set ns = namespace(a=1) %}{% for i in l if i >= ns.a %}{{ loop.length }}{% set ns.a = 9 %}{{ i }}{% endfor %}",
     # set
     "{% set x = 1 %}{{ x }}", "{% set x, y = 1, 2 %}{{ x }}{{ y }}", "{% set (x, y) = [3, 4] %}{{ x }}{{ y }}", "{% set x, y = 1 %}", "{% set x, y = [1] %}", "{% set x = 1, 2 %}{{ x }}", "{% set x, y = 'ab' %}{{ x }}{{ y }}",
     "{% set s = s + '!' %}{{ s }}", "{% set x %}a{{ s }}b{% endset %}{{ x|upper }}", "{% set x | upper %}abc{% endset %}{{ x }}", "{% set x | upper | replace('A', 'z') %}abc{% endset %}{{ x }}", "{% set x | trim %}  abc {{ i }} {% endset %}[{{ x }}]",

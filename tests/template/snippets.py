@@ -1,4 +1,4 @@
-"""Short templates: every filter, test, method, operator and whitespace rule, with the cases in which
+"""Short templates: every filter, test, method, operator and whitespace rule, with cases in which
 both engines must refuse. expressions.txt has one expression a line, fragments.txt one template a
 line, as a JSON string."""
 import json

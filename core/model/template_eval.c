@@ -14,7 +14,7 @@ struct scope {
         struct binding *next;
         u32 id;
         struct val value;
-    } *bindings, *spare; /* spare: of earlier iterations, to be used again */
+    } * bindings, *spare; /* spare: of earlier iterations, to be used again */
 };
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
@@ -27,7 +27,7 @@ struct loop {
     struct iter it;
     struct val now, before, ahead, changed;
     bool has_before, has_ahead, has_changed, filtered; /* filtered: `it` has no more to drop */
-    i64 index0, length; /* length -1: not counted yet */
+    i64 index0, length;                                /* length -1: not counted yet */
     u32 depth;
 };
 

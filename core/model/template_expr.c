@@ -103,7 +103,8 @@ u32 parse_intern(struct parser *p, struct str name)
         if (str_eq(t->names[i], name))
             return i;
     if (t->name_count == LIMIT_TEMPLATE_NAMES) {
-        PARSE_FAIL(p, p->cur.pos, "more than %d variables (LIMIT_TEMPLATE_NAMES)", LIMIT_TEMPLATE_NAMES);
+        PARSE_FAIL(p, p->cur.pos, "more than %d variables (LIMIT_TEMPLATE_NAMES)",
+                   LIMIT_TEMPLATE_NAMES);
         return 0;
     }
     t->names[t->name_count] = name;
@@ -125,7 +126,8 @@ bool parse_deeper(struct parser *p)
     if (p->err != ERR_OK)
         return false;
     if (p->depth >= LIMIT_TEMPLATE_DEPTH) {
-        PARSE_FAIL(p, p->cur.pos, "nested deeper than %d (LIMIT_TEMPLATE_DEPTH)", LIMIT_TEMPLATE_DEPTH);
+        PARSE_FAIL(p, p->cur.pos, "nested deeper than %d (LIMIT_TEMPLATE_DEPTH)",
+                   LIMIT_TEMPLATE_DEPTH);
         return false;
     }
     p->depth++;
@@ -317,7 +319,7 @@ static struct node *call_args(struct parser *p, u32 *n)
             for (const struct node *o = args.first; o; o = o->next)
                 if (o->kind == N_KWARG && str_eq(o->name, kw->name))
                     PARSE_FAIL(p, kw->pos, "the keyword argument '%.*s' is repeated",
-                         STR_ARG(kw->name));
+                               STR_ARG(kw->name));
             parse_advance(p);
             parse_advance(p);
             kw->a = parse_expression(p);
@@ -353,8 +355,10 @@ static struct node *subscript(struct parser *p, struct node *of)
         n->kind = N_SLICE;
         parse_append(&parts, first);
         for (int i = 0; i < 2; i++)
-            parse_append(&parts, parse_skip_op(p, ':') && !parse_at_op(p, ':') && !parse_at_op(p, ']') ? parse_expression(p)
-                                                                              : none_node(p));
+            parse_append(&parts,
+                         parse_skip_op(p, ':') && !parse_at_op(p, ':') && !parse_at_op(p, ']')
+                             ? parse_expression(p)
+                             : none_node(p));
         n->list = parts.first;
     }
     if (parse_at_op(p, ','))
@@ -418,8 +422,8 @@ static void check_named_argument(struct parser *p, const struct node *n)
         return;
     struct str name = val_text(arg->value);
     if (map ? !filter_find(name) : !test_find(name))
-        PARSE_FAIL(p, arg->pos, "the %s '%.*s' is unknown or not supported", map ? "filter" : "test",
-             STR_ARG(name));
+        PARSE_FAIL(p, arg->pos, "the %s '%.*s' is unknown or not supported",
+                   map ? "filter" : "test", STR_ARG(name));
 }
 
 /* A filter name with its arguments, behind the '|'. */
@@ -524,7 +528,8 @@ static struct node *power(struct parser *p)
 static struct node *product(struct parser *p)
 {
     struct node *n = power(p);
-    while (parse_at_op(p, '*') || parse_at_op(p, '/') || parse_at_op(p, '%') || parse_at_op(p, (char)OP_FLOORDIV))
+    while (parse_at_op(p, '*') || parse_at_op(p, '/') || parse_at_op(p, '%') ||
+           parse_at_op(p, (char)OP_FLOORDIV))
         n = binary(p, n, power);
     return n;
 }

@@ -324,8 +324,8 @@ static void put_view(struct rt *r, struct sink *s, struct val v)
 static void put_range(struct rt *r, struct sink *s, const struct range *g)
 {
     char text[80];
-    int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)g->start,
-                     (long long)g->stop);
+    int n =
+        snprintf(text, sizeof text, "range(%lld, %lld", (long long)g->start, (long long)g->stop);
     sink_put(r, s, text, (size_t)n);
     n = g->step == 1 ? 0 : snprintf(text, sizeof text, ", %lld", (long long)g->step);
     sink_put(r, s, text, (size_t)n);
@@ -536,7 +536,8 @@ static void put_conversion(struct rt *r, struct sink *s, const char *spec, char 
         return;
     } else {
         snprintf(form + n - 1, sizeof form - n, "ll%c", kind == 'x' ? 'x' : 'd');
-        n = (size_t)snprintf(text, sizeof text, form, (long long)(v.type == V_FLOAT ? (i64)f : v.i));
+        n = (size_t)snprintf(text, sizeof text, form,
+                             (long long)(v.type == V_FLOAT ? (i64)f : v.i));
     }
     sink_put(r, s, text, MIN(n, sizeof text - 1));
 }
@@ -626,7 +627,8 @@ static void put_json_str(struct rt *r, struct sink *s, struct str t, bool ascii)
             if (ascii && c < 0x10000)
                 snprintf(text, sizeof text, "\\u%04x", c);
             else if (ascii)
-                snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+                snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10),
+                         0xdc00 + (c & 0x3ff));
         } else if (c == '"' || c == '\\') {
             snprintf(text, sizeof text, "\\%c", (char)c);
         } else if (c < 0x20) {

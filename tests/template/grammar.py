@@ -4,8 +4,8 @@ import random
 import re
 
 VARS = {
-    "s": "Hello World", "t": " pad\n", "u": "Grüße 你好 🙂", "e": "", "i": 7, "j": -3, "z": 0, "x": 2.5,
-    "y": True, "n": None, "l": [3, 1, 2, 1], "m": ["b", "A", "c d", ""], "le": [],
+    "s": "Hello World", "t": " pad\n", "u": "Grüße 你好 🙂", "e": "", "i": 7, "j": -3, "z": 0,
+    "x": 2.5, "y": True, "n": None, "l": [3, 1, 2, 1], "m": ["b", "A", "c d", ""], "le": [],
     "d": {"a": 1, "b": {"c": [1, "two", None]}, "role": "user"},
     "ms": [{"role": "system", "content": "Be good"}, {"role": "user", "content": " hi "},
            {"role": "assistant", "content": None,
@@ -36,8 +36,8 @@ RULES = {
     "str": """<str> + <str>; <str> ~ <any> ~ <any>; <str>|upper; <str>|lower; <str>|title
         <str>|capitalize; <str>|trim; <str>|string; <str>|reverse; <str>|e; <str>|indent; <str>|safe
         <str>|indent(2, true); <str>|replace('l', 'L'); <str>|replace('', '-', 2); <str>|trim('Hd')
-        <str>.upper(); <str>.lower(); <str>.title(); <str>.strip(); <str>.lstrip('H '); <str>.rstrip()
-        <str>.replace('o', '0'); <str>.capitalize(); <str>.split(' ')[0]; <str>.split()[-1]
+        <str>.upper(); <str>.lower(); <str>.title(); <str>.strip(); <str>.lstrip('H ')
+        <str>.rstrip(); <str>.replace('o', '0'); <str>.capitalize(); <str>.split(' ')[0]; <str>.split()[-1]
         <str>.join(['p', 'q']); <str>.format(1); <str>.removeprefix('He'); <list>|join(<str>)
         <any>|tojson; <any>|tojson; <any>|tojson(indent=2); <any>|tojson(sort_keys=true)
         <any>|tojson(indent=1, separators=(',', ':')); <any>|tojson(ensure_ascii=true)
@@ -48,7 +48,8 @@ RULES = {
     "int": """<int> + <int>; <int> - <int>; <int> * <int>; <int> // <int>; <int> % <int>; -<int>
         +<int>; <str>|length; <list>|count; <dict>|length; <any>|int; <int>|abs; <int>|round
         <int>|float|int""",
-    "num": """<num> + <num>; <num> - <num>; <num> * <num>; <num> / <num>; <num> // <num>; <num> % <num>
+    "num": """<num> + <num>; <num> - <num>; <num> * <num>; <num> / <num>; <num> // <num>
+        <num> % <num>
         <num>|abs; <num>|round; <num>|round(1); <num>|float; <num>|int; <num>|round(2, 'floor')
         2 ** 3; 1.5 ** 2; 3 ** -1; 2 ** 0.5; <int>""",
     "bool": """<str> == <str>; <num> != <num>; <int> < <int>; <list> == <list>; <str> >= <str>
@@ -64,12 +65,14 @@ RULES = {
         <list>|select('defined')|list; <list>|map('length')|list; <list>|map('upper')|list
         <list>|sort(reverse=true); <list>|reject('equalto', 1)|list; ms|map(attribute='role')|list
         ms|selectattr('role', 'equalto', 'user')|list; ms|rejectattr('content')|list
-        ms|selectattr('content', 'string')|map(attribute='content')|list; <str>.split(); <str>.split('l')
+        ms|selectattr('content', 'string')|map(attribute='content')|list
+        <str>.split(); <str>.split('l')
         ms|map(attribute='content', default='-')|list; <str>.split(none, 1); [<any>, <any>]
         <dict>.keys()|list; <dict>.values()|list; <dict>.items()|list; (<any>, <any>); <str>|list
         <dict>|list; (<list>|list)[1:]; (<list>|list)[:-1]; (<list>|list)[::-1]; (<list>|list)[-2:]
         <dict>|dictsort; <dict>|items|list""",
-    "dict": """{'a': <any>, 'b': <any>}; dict(<dict>, k=<any>); {'a': {'b': <any>}}.a; <list>|first""",
+    "dict": """{'a': <any>, 'b': <any>}; dict(<dict>, k=<any>); {'a': {'b': <any>}}.a
+        <list>|first""",
 }
 RULES = {kind: [r.strip() for r in re.split("[;\n]", text)] for kind, text in RULES.items()}
 LOOP = "index index0 first last length revindex previtem nextitem cycle(1,2) changed(v)".split()
@@ -105,7 +108,8 @@ class Grammar:
 
     def call(self):
         name, params = self.r.choice(self.macros)
-        return f"{name}({', '.join(self.expr('any', 1) for _ in range(self.r.randrange(params + 1)))})"
+        given = (self.expr("any", 1) for _ in range(self.r.randrange(params + 1)))
+        return f"{name}({', '.join(given)})"
 
     # --- statements ---
 
@@ -164,7 +168,8 @@ class Grammar:
                                     "filter replace('a', 'b') | upper"), depth)
 
     def scope(self, depth):
-        return self.block(self.pick(f"with v = {self.expr()}, k = {self.expr()}", "generation"), depth)
+        variables = f"with v = {self.expr()}, k = {self.expr()}"
+        return self.block(self.pick(variables, "generation"), depth)
 
     def count(self, depth):
         return (self.tag("set ns = namespace(a=0)") + self.tag(f"for q in {self.expr('list', 1)}") +

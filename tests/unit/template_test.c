@@ -218,9 +218,10 @@ static bool loads(const char *dir, const char *vars_text, const char *want)
 
 void template_loads_from_a_folder(void)
 {
-    static const char config[] = "tokenizer_config.json", list[] = "{\"chat_template\":["
-        "{\"name\":\"default\",\"template\":\"D{{ tools }}\"},"
-        "{\"name\":\"tool_use\",\"template\":\"T{{ tools }}\"}]}";
+    static const char config[] = "tokenizer_config.json",
+                      list[] = "{\"chat_template\":["
+                               "{\"name\":\"default\",\"template\":\"D{{ tools }}\"},"
+                               "{\"name\":\"tool_use\",\"template\":\"T{{ tools }}\"}]}";
     char dir[] = P_tmpdir "/zigcuda-template-XXXXXX";
     struct template *t;
     struct err_text e = {0};

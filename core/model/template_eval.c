@@ -316,7 +316,7 @@ static struct val eval_dict(struct rt *r, const struct node *n)
 
 static struct val eval_concat(struct rt *r, const struct node *n)
 {
-    struct val parts = eval_items(r, n), all = text_of(r, val_str("", 0));
+    struct val parts = eval_items(r, n), all = val_str("", 0);
     for (u32 i = 0; i < parts.n && !r->failed; i++)
         all = text_concat(r, all, text_of(r, parts.items[i]));
     all.markup = false;

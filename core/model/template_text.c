@@ -497,7 +497,9 @@ struct val text_concat(struct rt *r, struct val a, struct val b)
 {
     if (b.n == 0 || a.n == 0)
         return b.n ? b : a;
-    bool newest = a.s + a.n == r->lo && a.n; /* then it grows where it stands */
+    if (a.s + a.n == b.s) /* `out + x|tojson`: b was made right behind a */
+        return val_str(a.s, (size_t)a.n + b.n);
+    bool newest = a.s + a.n == r->lo; /* then it grows where it stands */
     struct sink s = sink_open(r);
     if (!newest)
         sink_put_str(r, &s, val_text(a));

@@ -68,7 +68,7 @@ struct str parse_expect_name(struct parser *p)
 
 void *parse_keep(struct parser *p, size_t size)
 {
-    static _Alignas(16) u8 spill[512]; /* so that a full arena needs no checks above */
+    static _Alignas(16) u8 spill[512]; /* for a full arena: written, never followed */
     void *m = arena_alloc(p->lex.keep, size, 8);
     if (m)
         return m;
@@ -113,6 +113,8 @@ u32 parse_intern(struct parser *p, struct str name)
 
 void parse_mention(struct parser *p, u32 id, bool set)
 {
+    if (p->err != ERR_OK)
+        return;
     for (struct mention *m = p->frame->mentions; m; m = m->next)
         if (m->id == id)
             return;
@@ -316,7 +318,7 @@ static struct node *call_args(struct parser *p, u32 *n)
         if (p->cur.kind == T_NAME && p->look.kind == T_OP && p->look.op == '=') {
             struct node *kw = parse_node(p, N_KWARG, p->cur.pos);
             kw->name = p->cur.text;
-            for (const struct node *o = args.first; o; o = o->next)
+            for (const struct node *o = args.first; o && p->err == ERR_OK; o = o->next)
                 if (o->kind == N_KWARG && str_eq(o->name, kw->name))
                     PARSE_FAIL(p, kw->pos, "the keyword argument '%.*s' is repeated",
                                STR_ARG(kw->name));

@@ -191,6 +191,30 @@ void template_small_memory(void)
     }
 }
 
+/* Compiling with every amount of memory: an error, or the whole template. */
+void template_small_keep(void)
+{
+    static const char whole[] = "{% macro m(a, b=[1, {'k': 'v' 'w'}], *c) %}{% endmacro %}";
+    size_t used = 0, mark = unit_arena.used_bytes;
+    char *memory = arena_alloc(&unit_arena, 64 << 10, 16);
+    struct str sources[] = {
+        STR(rich), STR(whole), STR("{{ f(1, a=2)[1:2:3] is odd if x }}"),
+        STR("{% with a = 1, (b, c) = [1, 2] %}{% set d, e.f = a %}{% endwith %}")};
+    sources[0].p = strchr(rich, '\n'); /* without its broken macro */
+    sources[0].n = strlen(sources[0].p);
+    for (u32 i = 0; i < COUNTOF(sources); i++)
+        for (size_t bytes = 0; bytes < 64 << 10; bytes += 16 + bytes / 512 * 8) {
+            struct arena keep = arena_over("keep", memory, bytes);
+            struct err_text e = {0};
+            struct template *t;
+            memset(memory, 0, used);
+            enum err err = template_compile(&keep, sources[i], "test", &t, &e);
+            CHECK(err == e.code);
+            used = keep.used_bytes;
+        }
+    arena_reset(&unit_arena, mark);
+}
+
 static bool write_file(const char *dir, const char *name, const char *text)
 {
     char path[256];

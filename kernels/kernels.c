@@ -9,9 +9,10 @@
 /* SET(name, text, what it needs, vector kernels, feature), best first: the order of choice. A set
  * is linear_<name>. */
 #if defined(__x86_64__)
-#define SETS(SET)                                                                             \
-    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI; int8 activations", vector_avx512, avx512_vnni) \
-    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI; int8 activations", vector_avx2, avx_vnni)         \
+#define SETS(SET)                                                                            \
+    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI; int8 activations", vector_avx512,    \
+        avx512_vnni)                                                                         \
+    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI; int8 activations", vector_avx2, avx_vnni) \
     SET(avx2_int8, "avx2-int8", "AVX2, FMA, F16C; int8 activations", vector_avx2, avx2)
 #else
 #define SETS(SET)
@@ -26,7 +27,7 @@
     }
 SETS(SUPPORTED)
 
-#define DEFINE(set, text, needs, vector, feature)                                   \
+#define DEFINE(set, text, needs, vector, feature)                                    \
     static const struct kernel_set set_##set = {text, needs, &linear_##set, &vector, \
                                                 supported_##set};
 SETS(DEFINE)

@@ -16,6 +16,8 @@
 #define LINEAR_OPS linear_avx_vnni
 #elif defined(SET_AVX512_VNNI) && defined(__AVX512VNNI__)
 #define LINEAR_OPS linear_avx512_vnni
+#elif defined(SET_DOTPROD) && defined(__ARM_FEATURE_DOTPROD)
+#define LINEAR_OPS linear_neon_dotprod
 #endif
 
 #ifdef LINEAR_OPS /* empty on other architectures */
@@ -148,12 +150,8 @@ static inline struct rows take_rows(const struct packed *p, const struct activat
                                     const struct block *b, u32 i, u32 rows)
 {
     struct rows r = {0};
-    for (u32 j = 0; j < rows; j++) {
-        struct act_row row = act_row(a, p, b->i0 + i + j);
-        r.q[j] = row.q + b->k0;
-        r.scale[j] = row.scale[b->index];
-        r.minus_sum[j] = row.minus_sum[b->index];
-    }
+    EACH(j, rows, struct act_row row = act_row(a, p, b->i0 + i + j); r.q[j] = row.q + b->k0;
+         r.scale[j] = row.scale[b->index]; r.minus_sum[j] = row.minus_sum[b->index];)
     return r;
 }
 
@@ -176,40 +174,41 @@ static inline vi word_lanes(const u8 *at, u32 bits)
     return DOT_SIGNED && bits == 8 ? vi_xor(word, vi_set1((i32)0x80808080u)) : word;
 }
 
-static inline void add_block(float *acc, vi dot, const float *scale, float x_scale)
+/* Sums start at minus zero times the sum of the activations. d is row i, vector v = i * vectors +
+ * v: one loop, so that the compiler unrolls it early and keeps the sums in registers. */
+INLINE void start_sums(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 c,
+                       vi *sum)
 {
-    vf s = v_mul(v_load(scale), v_set1(x_scale));
-    v_store(acc, v_fma(vi_to_f(dot), s, v_load(acc)));
+    EACH(d, rows * vectors,
+         sum[d] =
+             vi_mul16(zero_lanes(b, c + d % vectors * VW), vi_set1(r->minus_sum[d / vectors]));)
 }
 
-/* `rows` rows by `vectors` vectors of features from column c, straight from the packed words. */
-INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 bits,
-                      float *acc, u32 c)
+INLINE void add_sums(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 c,
+                     const vi *sum, float *acc)
 {
-    vi dot[FEW][FEW_VECTORS];
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < vectors; v++)
-            dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
+    EACH(d, rows * vectors, u32 at = c + d % vectors * VW;
+         float *to = acc + d / vectors * TILE_N + at;
+         vf s = v_mul(v_load(b->scale + at), v_set1(r->scale[d / vectors]));
+         v_store(to, v_fma(vi_to_f(sum[d]), s, v_load(to)));)
+}
+
+/* `rows` rows by FEW_VECTORS vectors of features from column c, straight from the packed words. */
+INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, u32 c)
+{
+    vi sum[FEW * FEW_VECTORS], low[FEW_VECTORS], high[FEW_VECTORS];
+    start_sums(b, r, rows, FEW_VECTORS, c, sum);
     const u8 *at = b->words + (size_t)c * 4;
     vi nibbles = vi_set1(0x0f0f0f0f);
     for (u32 k = 0; k < b->k; k += 32 / bits, at += ROW_BYTES) {
-        for (u32 v = 0; v < vectors; v++)
-            __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);
-        for (u32 v = 0; v < vectors; v++) {
-            vi w = word_lanes(at + (size_t)v * VW * 4, bits);
-            vi low = bits == 4 ? vi_and(w, nibbles) : w;
-            vi high = bits == 4 ? vi_and(vi_srl(w, 4), nibbles) : w;
-            for (u32 i = 0; i < rows; i++) {
-                dot[i][v] = vi_dot(dot[i][v], low, four(r->q[i] + k), bits);
-                if (bits == 4)
-                    dot[i][v] = vi_dot(dot[i][v], high, four(r->q[i] + k + 4), bits);
-            }
-        }
+        EACH(v, FEW_VECTORS, __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);
+             vi w = word_lanes(at + (size_t)v * VW * 4, bits);
+             low[v] = bits == 4 ? vi_and(w, nibbles) : w; high[v] = vi_and(vi_srl(w, 4), nibbles);)
+        EACH(d, rows * FEW_VECTORS, const i8 *q = r->q[d / FEW_VECTORS] + k;
+             sum[d] = vi_dot(sum[d], low[d % FEW_VECTORS], four(q), bits);
+             if (bits == 4) sum[d] = vi_dot(sum[d], high[d % FEW_VECTORS], four(q + 4), bits);)
     }
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < vectors; v++)
-            add_block(acc + (size_t)i * TILE_N + c + v * VW, dot[i][v], b->scale + c + v * VW,
-                      r->scale[i]);
+    add_sums(b, r, rows, FEW_VECTORS, c, sum, b->acc);
 }
 
 INLINE void few_rows(const struct packed *p, const struct activations *a, const struct block *b,
@@ -218,34 +217,25 @@ INLINE void few_rows(const struct packed *p, const struct activations *a, const 
     struct rows r = take_rows(p, a, b, 0, rows);
     for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
         if (b->bits == 4)
-            dot_words(b, &r, rows, FEW_VECTORS, 4, b->acc, c);
+            dot_words(b, &r, rows, 4, c);
         else
-            dot_words(b, &r, rows, FEW_VECTORS, 8, b->acc, c);
+            dot_words(b, &r, rows, 8, c);
 }
 
 /* `rows` rows by MANY_VECTORS vectors from column c; w: rows of TILE_N words of four bytes. */
-INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, const u8 *w,
+INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, u32 bits, const u8 *w,
                       float *acc, u32 c)
 {
-    vi dot[MANY][MANY_VECTORS];
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < MANY_VECTORS; v++)
-            dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
+    vi sum[MANY * MANY_VECTORS], lanes[MANY_VECTORS];
+    start_sums(b, r, rows, MANY_VECTORS, c, sum);
     w += (size_t)c * 4;
     for (u32 k = 0; k < b->k; k += 4, w += ROW_BYTES) {
-        vi lanes[MANY_VECTORS];
-        for (u32 v = 0; v < MANY_VECTORS; v++)
-            lanes[v] = vi_load(w + (size_t)v * VW * 4);
-        for (u32 i = 0; i < rows; i++) {
-            vi x = four(r->q[i] + k);
-            for (u32 v = 0; v < MANY_VECTORS; v++)
-                dot[i][v] = vi_dot(dot[i][v], lanes[v], x, 8);
-        }
+        EACH(v, MANY_VECTORS, lanes[v] = vi_load(w + (size_t)v * VW * 4);)
+        EACH(d, rows * MANY_VECTORS,
+             sum[d] =
+                 vi_dot(sum[d], lanes[d % MANY_VECTORS], four(r->q[d / MANY_VECTORS] + k), bits);)
     }
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < MANY_VECTORS; v++)
-            add_block(acc + (size_t)i * TILE_N + c + v * VW, dot[i][v], b->scale + c + v * VW,
-                      r->scale[i]);
+    add_sums(b, r, rows, MANY_VECTORS, c, sum, acc);
 }
 
 INLINE void many_rows(const struct packed *p, const struct activations *a, const struct block *b,
@@ -253,7 +243,10 @@ INLINE void many_rows(const struct packed *p, const struct activations *a, const
 {
     struct rows r = take_rows(p, a, b, i, rows);
     for (u32 c = 0; c < TILE_N; c += MANY_VECTORS * VW)
-        dot_bytes(b, &r, rows, w, b->acc + (size_t)i * TILE_N, c);
+        if (b->bits == 4)
+            dot_bytes(b, &r, rows, 4, w, b->acc + (size_t)i * TILE_N, c);
+        else
+            dot_bytes(b, &r, rows, 8, w, b->acc + (size_t)i * TILE_N, c);
 }
 
 /* Fields become bytes, in the order of the activations: [k / 4][TILE_N] words. */

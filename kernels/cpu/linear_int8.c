@@ -14,6 +14,8 @@
 #define LINEAR_OPS linear_avx2_int8
 #elif defined(SET_AVX_VNNI) && defined(__AVXVNNI__)
 #define LINEAR_OPS linear_avx_vnni
+#elif defined(SET_AMX) && defined(__AMX_INT8__)
+#define LINEAR_OPS linear_amx
 #elif defined(SET_AVX512_VNNI) && defined(__AVX512VNNI__)
 #define LINEAR_OPS linear_avx512_vnni
 #elif defined(SET_DOTPROD) && defined(__ARM_FEATURE_DOTPROD)
@@ -269,6 +271,94 @@ static void unpack(const struct block *b, u32 *out)
         }
 }
 
+#ifdef SET_AMX
+
+/* --- AMX: 16 rows by a tile of features ------------------------------------------------------ */
+
+/* The 64 bytes that ldtilecfg reads (Intel SDM, "Tile configuration"): sums in tiles 0-3, a step of
+ * k of the activations in 4, of the fields in 5. Constant, because gcc 12 takes ldtilecfg to read
+ * eight bytes only and drops stores to the rest. */
+struct tile_config {
+    u8 palette, start_row, reserved[14];
+    u16 row_bytes[16];
+    u8 rows[16];
+} __attribute__((aligned(64)));
+
+#define CONFIG(step)                                                       \
+    {                                                                      \
+        .palette = 1, .row_bytes = {64, 64, 64, 64, (step), 64}, .rows = { \
+            16,                                                            \
+            16,                                                            \
+            16,                                                            \
+            16,                                                            \
+            16,                                                            \
+            (step) / 4                                                     \
+        }                                                                  \
+    }
+static const struct tile_config config_64 = CONFIG(64), config_32 = CONFIG(32);
+
+enum { AMX_ROWS = 16 };
+
+/* Features that a tile instruction takes of this matrix; 0: its blocks are too short. */
+static u32 amx_step(const struct packed *p)
+{
+    return p->block % 64 == 0 ? 64 : p->block % 32 == 0 ? 32 : 0;
+}
+
+static void amx_configure(const struct packed *p)
+{
+    if (amx_step(p))
+        _tile_loadconfig(amx_step(p) == 64 ? &config_64 : &config_32);
+}
+
+/* Sums of q x, [AMX_ROWS][TILE_N]; w as in dot_bytes. */
+static void amx_dot(const i8 *q, size_t q_pitch, const u8 *w, u32 k, u32 step, i32 *out)
+{
+    __asm__ volatile("" ::: "memory"); /* tile loads do not say that they read memory */
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (u32 at = 0; at < k; at += step, w += step / 4 * ROW_BYTES) {
+        _tile_loadd(4, q + at, q_pitch);
+        _tile_loadd(5, w, ROW_BYTES);
+        _tile_dpbsud(0, 4, 5);
+        _tile_loadd(5, w + 64, ROW_BYTES);
+        _tile_dpbsud(1, 4, 5);
+        _tile_loadd(5, w + 128, ROW_BYTES);
+        _tile_dpbsud(2, 4, 5);
+        _tile_loadd(5, w + 192, ROW_BYTES);
+        _tile_dpbsud(3, 4, 5);
+    }
+    _tile_stored(0, out, ROW_BYTES);
+    _tile_stored(1, out + 16, ROW_BYTES);
+    _tile_stored(2, out + 32, ROW_BYTES);
+    _tile_stored(3, out + 48, ROW_BYTES);
+    __asm__ volatile("" ::: "memory");
+}
+
+static void amx_rows(const struct packed *p, const struct activations *a, const struct block *b,
+                     u32 i, const u8 *w)
+{
+    i32 dot[AMX_ROWS * TILE_N] __attribute__((aligned(64)));
+    amx_dot(act_row(a, p, b->i0 + i).q + b->k0, pitch(a->k), w, b->k, amx_step(p), dot);
+    vi zero[TILE_N / VW];
+    vf scale[TILE_N / VW];
+    EACH(v, TILE_N / VW, zero[v] = zero_lanes(b, v * VW); scale[v] = v_load(b->scale + v * VW);)
+    for (u32 j = 0; j < AMX_ROWS; j++) {
+        struct act_row row = act_row(a, p, b->i0 + i + j);
+        vi minus_sum = vi_set1(row.minus_sum[b->index]);
+        vf x_scale = v_set1(row.scale[b->index]);
+        float *acc = b->acc + (size_t)(i + j) * TILE_N;
+        EACH(v, TILE_N / VW,
+             vi sum = vi_add(vi_load(dot + j * TILE_N + v * VW), vi_mul16(zero[v], minus_sum));
+             v_store(acc + v * VW,
+                     v_fma(vi_to_f(sum), v_mul(scale[v], x_scale), v_load(acc + v * VW)));)
+    }
+}
+
+#endif
+
 static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
 {
     switch (b->rows) {
@@ -292,6 +382,11 @@ static void run_block(const struct packed *p, const struct activations *a, const
         w = b->buffer;
     }
     u32 i = 0;
+#ifdef SET_AMX
+    if (amx_step(p) && b->k % amx_step(p) == 0)
+        for (; i + AMX_ROWS <= b->rows; i += AMX_ROWS)
+            amx_rows(p, a, b, i, w);
+#endif
     for (; i + MANY <= b->rows; i += MANY)
         many_rows(p, a, b, i, MANY, w);
     for (; i + 2 <= b->rows; i += 2)
@@ -311,10 +406,19 @@ static size_t scratch_bytes(u32 k)
 static void matmul(const struct packed *w, const struct activations *a, float *y, u32 y_stride,
                    u32 n0, u32 n1, void *scratch)
 {
-    if (w->w->kind == WEIGHT_PLAIN)
+    if (w->w->kind == WEIGHT_PLAIN) {
         plain_matmul(w, a, y, y_stride, n0, n1);
-    else
-        frame_matmul(w, a, y, y_stride, n0, n1, scratch);
+        return;
+    }
+#ifdef SET_AMX
+    if (a->m >= AMX_ROWS)
+        amx_configure(w);
+#endif
+    frame_matmul(w, a, y, y_stride, n0, n1, scratch);
+#ifdef SET_AMX
+    if (a->m >= AMX_ROWS)
+        _tile_release();
+#endif
 }
 
 const struct linear_ops LINEAR_OPS = {

@@ -19,6 +19,7 @@
     SET(avx2, "avx2", "AVX2, FMA, F16C", vector_avx2, avx2)
 #else
 #define SETS(SET)                                                                                \
+    SET(neon_i8mm, "neon-i8mm", "int8 matrix instructions; int8 activations", vector_neon, i8mm) \
     SET(neon_dotprod, "neon-dotprod", "dot product instructions; int8 activations", vector_neon, \
         dotprod)                                                                                 \
     SET(neon, "neon", "every arm64 CPU", vector_neon, neon)

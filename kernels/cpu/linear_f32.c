@@ -171,22 +171,8 @@ INLINE void unpack(const struct block *b, u32 bits, float *out)
     }
 }
 
-static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
+static void all_rows(const struct packed *p, const struct activations *a, const struct block *b)
 {
-    switch (b->rows) {
-    case 1:
-        few_rows(p, a, b, 1);
-        return;
-    case 2:
-        few_rows(p, a, b, 2);
-        return;
-    case 3:
-        few_rows(p, a, b, 3);
-        return;
-    case 4:
-        few_rows(p, a, b, 4);
-        return;
-    }
     if (b->bits == 4)
         unpack(b, 4, b->buffer);
     else
@@ -196,6 +182,20 @@ static void run_block(const struct packed *p, const struct activations *a, const
         many_rows(p, a, b, i, MANY, b->buffer);
     for (; i < b->rows; i++)
         many_rows(p, a, b, i, 1, b->buffer);
+}
+
+static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    if (b->rows == 1)
+        few_rows(p, a, b, 1);
+    else if (b->rows == 2)
+        few_rows(p, a, b, 2);
+    else if (b->rows == 3)
+        few_rows(p, a, b, 3);
+    else if (b->rows == 4)
+        few_rows(p, a, b, 4);
+    else
+        all_rows(p, a, b);
 }
 
 /* --- the set ------------------------------------------------------------------------------- */

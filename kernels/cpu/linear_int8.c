@@ -18,6 +18,8 @@
 #define LINEAR_OPS linear_amx
 #elif defined(SET_AVX512_VNNI) && defined(__AVX512VNNI__)
 #define LINEAR_OPS linear_avx512_vnni
+#elif defined(SET_I8MM) && defined(__ARM_FEATURE_MATMUL_INT8)
+#define LINEAR_OPS linear_neon_i8mm
 #elif defined(SET_DOTPROD) && defined(__ARM_FEATURE_DOTPROD)
 #define LINEAR_OPS linear_neon_dotprod
 #endif
@@ -224,6 +226,8 @@ INLINE void few_rows(const struct packed *p, const struct activations *a, const 
             dot_words(b, &r, rows, 8, c);
 }
 
+#ifndef SET_I8MM
+
 /* `rows` rows by MANY_VECTORS vectors from column c; w: rows of TILE_N words of four bytes. */
 INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, u32 bits, const u8 *w,
                       float *acc, u32 c)
@@ -251,11 +255,14 @@ INLINE void many_rows(const struct packed *p, const struct activations *a, const
             dot_bytes(b, &r, rows, 8, w, b->acc + (size_t)i * TILE_N, c);
 }
 
-/* Fields become bytes, in the order of the activations: [k / 4][TILE_N] words. */
-static void unpack(const struct block *b, u32 *out)
+/* Fields as bytes, in the order of the activations: [k / 4][TILE_N] words. */
+static const u8 *unpack(const struct block *b)
 {
     vi nibbles = vi_set1(0x0f0f0f0f);
+    u32 *out = b->buffer;
     const u8 *at = b->words;
+    if (b->bits == 8 && !DOT_SIGNED)
+        return at;
     for (u32 k = 0; k < b->k; k += 32 / b->bits, at += ROW_BYTES)
         if (b->bits == 4) {
             for (u32 c = 0; c < TILE_N; c += VW) {
@@ -269,7 +276,10 @@ static void unpack(const struct block *b, u32 *out)
                 vi_store(out + c, word_lanes(at + (size_t)c * 4, 8));
             out += TILE_N;
         }
+    return b->buffer;
 }
+
+#endif
 
 #ifdef SET_AMX
 
@@ -359,28 +369,71 @@ static void amx_rows(const struct packed *p, const struct activations *a, const 
 
 #endif
 
-static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
-{
-    switch (b->rows) {
-    case 1:
-        few_rows(p, a, b, 1);
-        return;
-    case 2:
-        few_rows(p, a, b, 2);
-        return;
-    case 3:
-        few_rows(p, a, b, 3);
-        return;
-    case 4:
-        few_rows(p, a, b, 4);
-        return;
-    }
-    const u8 *w = b->words;
+#ifdef SET_I8MM
 
-    if (b->bits == 4 || DOT_SIGNED) {
-        unpack(b, b->buffer);
-        w = b->buffer;
+/* --- i8mm: smmla multiplies two rows by two features, eight bytes deep ------------------------ */
+
+enum { PAIRS = 4 /* of rows, and of features, that a kernel keeps in registers */ };
+
+/* Fields as bytes, in the order of the activations: [k / 8][TILE_N][8]. */
+static const u8 *i8mm_unpack(const struct block *b)
+{
+    vi nibbles = vi_set1(0x0f0f0f0f);
+    u32 rows = b->bits / 4; /* of words, for eight features */
+    u8 *out = b->buffer;
+    for (u32 k = 0; k < b->k; k += 8)
+        for (u32 c = 0; c < TILE_N; c += VW, out += 2 * sizeof(vi)) {
+            const u8 *at = b->words + k / 8 * rows * ROW_BYTES + (size_t)c * 4;
+            vi w = word_lanes(at, b->bits), first, second;
+            first = b->bits == 4 ? vi_and(w, nibbles) : w;
+            second = b->bits == 4 ? vi_and(vi_srl(w, 4), nibbles) : word_lanes(at + ROW_BYTES, 8);
+            vi_store(out, vzip1q_s32(first, second));
+            vi_store(out + sizeof(vi), vzip2q_s32(first, second));
+        }
+    return b->buffer;
+}
+
+/* Rows [i, i + 8), those past the last row computed but not kept, by eight features from c. */
+static void i8mm_rows(const struct packed *p, const struct activations *a, const struct block *b,
+                      u32 i, u32 c, const u8 *w)
+{
+    struct act_row row[2 * PAIRS];
+    vi sum[PAIRS * PAIRS];
+    EACH(j, 2 * PAIRS, row[j] = act_row(a, p, b->i0 + MIN(i + j, b->rows - 1));)
+    EACH(d, PAIRS * PAIRS, sum[d] = vi_set1(0);)
+    for (u32 k = 0; k < b->k; k += 8) {
+        int8x16_t x[PAIRS], fields[PAIRS];
+        EACH(j, PAIRS,
+             x[j] = vcombine_s8(vld1_s8(row[2 * j].q + b->k0 + k),
+                                vld1_s8(row[2 * j + 1].q + b->k0 + k));
+             fields[j] = vld1q_s8((const i8 *)w + (size_t)k * TILE_N + c * 8 + j * 16);)
+        EACH(d, PAIRS * PAIRS, sum[d] = vmmlaq_s32(sum[d], x[d / PAIRS], fields[d % PAIRS]);)
     }
+    i32 dot[2 * PAIRS][2 * PAIRS];
+    EACH(d, PAIRS * PAIRS, vst1_s32(dot[d / PAIRS * 2] + d % PAIRS * 2, vget_low_s32(sum[d]));
+         vst1_s32(dot[d / PAIRS * 2 + 1] + d % PAIRS * 2, vget_high_s32(sum[d]));)
+    for (u32 j = 0; j < MIN(2 * PAIRS, b->rows - i); j++)
+        for (u32 v = 0; v < 2 * PAIRS; v += VW) {
+            vi minus = vi_mul16(zero_lanes(b, c + v), vi_set1(row[j].minus_sum[b->index]));
+            float *acc = b->acc + (size_t)(i + j) * TILE_N + c + v;
+            vf scale = v_mul(v_load(b->scale + c + v), v_set1(row[j].scale[b->index]));
+            v_store(acc, v_fma(vi_to_f(vi_add(vi_load(dot[j] + v), minus)), scale, v_load(acc)));
+        }
+}
+
+static void all_rows(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    const u8 *w = i8mm_unpack(b);
+    for (u32 i = 0; i < b->rows; i += 2 * PAIRS)
+        for (u32 c = 0; c < TILE_N; c += 2 * PAIRS)
+            i8mm_rows(p, a, b, i, c, w);
+}
+
+#else
+
+static void all_rows(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    const u8 *w = unpack(b);
     u32 i = 0;
 #ifdef SET_AMX
     if (amx_step(p) && b->k % amx_step(p) == 0)
@@ -393,6 +446,22 @@ static void run_block(const struct packed *p, const struct activations *a, const
         many_rows(p, a, b, i, 2, w);
     for (; i < b->rows; i++)
         many_rows(p, a, b, i, 1, w);
+}
+
+#endif
+
+static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    if (b->rows == 1)
+        few_rows(p, a, b, 1);
+    else if (b->rows == 2)
+        few_rows(p, a, b, 2);
+    else if (b->rows == 3)
+        few_rows(p, a, b, 3);
+    else if (b->rows == 4)
+        few_rows(p, a, b, 4);
+    else
+        all_rows(p, a, b);
 }
 
 /* --- the set ------------------------------------------------------------------------------- */

@@ -235,8 +235,8 @@ static void pre_metaspace(struct encoder *x, struct str s, u32 step, bool first)
     }
     for (size_t at = 0, end; at < n; at = end) { /* a cut before every mark */
         end = at + 1;
-        while (end < n && !(p->each && n - end >= p->mark.n &&
-                            memcmp(from + end, p->mark.p, p->mark.n) == 0))
+        while (end < n &&
+               !(p->each && n - end >= p->mark.n && memcmp(from + end, p->mark.p, p->mark.n) == 0))
             end++;
         pre_tokenize(x, (struct str){from + at, end - at}, step + 1, first && at == 0);
     }
@@ -251,8 +251,8 @@ static void pre_tokenize(struct encoder *x, struct str s, u32 step, bool first)
         return;
     }
     static void (*const steps[])(struct encoder *, struct str, u32, bool) = {
-        [PRE_SPLIT] = pre_split,           [PRE_AFTER_SPACE] = pre_after_space,
-        [PRE_DIGITS] = pre_digits,         [PRE_METASPACE] = pre_metaspace,
+        [PRE_SPLIT] = pre_split,   [PRE_AFTER_SPACE] = pre_after_space,
+        [PRE_DIGITS] = pre_digits, [PRE_METASPACE] = pre_metaspace,
         [PRE_BYTES] = pre_bytes,
     };
     steps[x->t->pre[step].kind](x, s, step, first);

@@ -22,7 +22,7 @@ static void arenas_empty(void)
     arena_reset(&scratch, 0);
 }
 
-static const char *or(const char *s, const char *missing)
+static const char * or (const char *s, const char *missing)
 {
     return s ? s : missing;
 }
@@ -33,9 +33,9 @@ static size_t json_of(const struct parts *p, char *out, size_t cap)
                      "{'version':'1.0','truncation':null,'padding':null,'added_tokens':[%s],"
                      "'normalizer':%s,'pre_tokenizer':%s,'post_processor':%s,'decoder':%s,"
                      "'model':{'type':'BPE'%s,'vocab':{%s},'merges':[%s]}}",
-                     or(p->added, ""), or(p->normalizer, "null"), or(p->pre, "null"),
-                     or(p->post, "null"), or(p->decoder, "null"), or(p->options, ""), p->vocab,
-                     or(p->merges, ""));
+                     or (p->added, ""), or (p->normalizer, "null"), or (p->pre, "null"),
+                     or (p->post, "null"), or (p->decoder, "null"), or (p->options, ""), p->vocab,
+                     or (p->merges, ""));
     ASSERT(n > 0 && (size_t)n < cap);
     for (int i = 0; i < n; i++)
         if (out[i] == '\'')
@@ -54,9 +54,9 @@ static struct tokenizer *parse(const char *text, size_t n, const char *config)
     for (size_t i = 0; i < config_n; i++)
         config_copy[i] = config[i] == '\'' ? '"' : config[i];
     problem = (struct err_text){0};
-    enum err r = tokenizer_parse(&keep, &scratch, (struct str){copy, n}, "dir/tokenizer.json",
-                                 (struct str){config_copy, config_n}, "dir/config.json", &t,
-                                 &problem);
+    enum err r =
+        tokenizer_parse(&keep, &scratch, (struct str){copy, n}, "dir/tokenizer.json",
+                        (struct str){config_copy, config_n}, "dir/config.json", &t, &problem);
     arena_reset(&unit_arena, mark);
     return r == ERR_OK ? t : NULL;
 }
@@ -217,9 +217,9 @@ void tokenizer_stream_broken_bytes(void)
     }
 }
 
-#define CHAIN                                                                                  \
-    "{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'\xe2\x96\x81'},"    \
-    "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},{'type':'Strip','content':' ',"    \
+#define CHAIN                                                                               \
+    "{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'\xe2\x96\x81'}," \
+    "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},{'type':'Strip','content':' '," \
     "'start':1,'stop':0}]}"
 
 void tokenizer_fallback_runs(void)
@@ -229,14 +229,28 @@ void tokenizer_fallback_runs(void)
         u32 ids[8], n;
         const char *full, *streamed;
     } cases[] = {
-        {{A, E4, BD, A0, A}, 5, "a\xe4\xbd\xa0" "a", NULL},
+        {{A, E4, BD, A0, A},
+         5,
+         "a\xe4\xbd\xa0"
+         "a",
+         NULL},
         {{E4, BD, A0, E4, BD, A0}, 6, "\xe4\xbd\xa0\xe4\xbd\xa0", NULL},
-        {{E4, BD, A}, 3, "\xef\xbf\xbd\xef\xbf\xbd" "a", NULL}, /* one U+FFFD a token */
+        {{E4, BD, A},
+         3,
+         "\xef\xbf\xbd\xef\xbf\xbd"
+         "a",
+         NULL}, /* one U+FFFD a token */
         {{E4, BD}, 2, "\xef\xbf\xbd\xef\xbf\xbd", NULL},
         {{FF, E4, BD, A0}, 4, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", NULL},
-        {{FF, A, E4, BD, A0}, 5, "\xef\xbf\xbd" "a\xe4\xbd\xa0", NULL},
+        {{FF, A, E4, BD, A0},
+         5,
+         "\xef\xbf\xbd"
+         "a\xe4\xbd\xa0",
+         NULL},
         /* only the full decode can take the first character back */
-        {{E4, BD, A0, FF}, 4, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd",
+        {{E4, BD, A0, FF},
+         4,
+         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd",
          "\xe4\xbd\xa0\xef\xbf\xbd"},
         {{MARK, A, MARK, A}, 4, "a a", NULL},
         {{MARK, MARK, A}, 3, " a", NULL},
@@ -290,7 +304,10 @@ void tokenizer_encode_small(void)
     CHECK(encodes(t, "xyaz", 0, "0 2 0"));
     CHECK(encodes(t, "b<s>b", 0, "3 1 3"));
     CHECK(encodes(t, "b<s>b", ENCODE_NO_SPECIAL_TEXT, "3 0 3"));
-    CHECK(encodes(t, "aa b aaa \xc3\xa9" "aa", 0, "10 8 3 8 2 2 2 8 0 2 2"));
+    CHECK(encodes(t,
+                  "aa b aaa \xc3\xa9"
+                  "aa",
+                  0, "10 8 3 8 2 2 2 8 0 2 2"));
     CHECK(encodes(t, "a \n <x>  b<x>y", 0, "2 11 3 12")); /* the longest */
     CHECK(tokenizer_id(t, STR("<x>y")) == 12 && tokenizer_id(t, STR("zz")) == -1);
     CHECK(tokenizer_vocab(t) == 13 && tokenizer_is_special(t, 12) && !tokenizer_is_special(t, 11));
@@ -318,7 +335,8 @@ void tokenizer_encode_refuses(void)
     CHECK(ids[2] == 99 && strstr(e.text, "4 tokens"));
 }
 
-/* One word of a quarter megabyte; and the work memory that was promised is enough for texts that grow. */
+/* One word of a quarter megabyte; and the work memory that was promised is enough for texts that
+ * grow. */
 void tokenizer_encode_long(void)
 {
     static const char *const units[] = {"a", "ab", "abc", " ", "\xcc\x81", "\xf0\x9d\x85\xa0"};
@@ -341,7 +359,8 @@ void tokenizer_encode_long(void)
         size_t len = strlen(units[u]), size = MIB / 4 / len * len;
         for (size_t i = 0; i < size; i++)
             text[i] = units[u][i % len];
-        enum err r = tokenizer_encode(t, (struct str){text, size}, 0, work, bytes, ids, MIB, &n, &e);
+        enum err r =
+            tokenizer_encode(t, (struct str){text, size}, 0, work, bytes, ids, MIB, &n, &e);
         CHECK(r == ERR_OK);
         if (u == 0)
             CHECK(n == 1 + MIB / 16);

@@ -149,9 +149,15 @@ def properties(combining, decomposed, pairs):
     return [letter, number, space, upper, lower, digits(), word, blank, care]
 
 
-def rows(values, width, form="%d"):
-    for i in range(0, len(values), width):
-        yield "    " + " ".join((form % v) + "," for v in values[i:i + width])
+def rows(values, form="%d"):
+    line = "   "
+    for v in values:
+        item = " " + form % v + ","
+        if len(line) + len(item) > 100:
+            yield line
+            line = "   "
+        line += item
+    yield line
 
 
 def render():
@@ -177,17 +183,17 @@ def render():
         pool += d
     out = ["/* Made by tests/tokenizer/unicode_gen.py from the tokenizers library; do not edit. */",
            '#include "core/model/unicode.h"', "", "/* clang-format off */",
-           "const u8 unicode_stage[0x110000 >> 7] = {", *rows(stage, 24), "};",
-           "const u8 unicode_kind[] = {", *rows([k for b in blocks for k in b], 32)]
+           "const u8 unicode_stage[0x110000 >> 7] = {", *rows(stage), "};",
+           "const u8 unicode_kind[] = {", *rows([k for b in blocks for k in b])]
     out += ["};", "const struct unicode_bits unicode_bits_of[] = {"]
-    out += ["    {0x%03x, %d}," % k for k in kinds] + ["};"]
+    out += [*rows(["{0x%x, %d}" % k for k in kinds], "%s"), "};"]
     out += ["const u32 unicode_decomposed_count = %d;" % len(maps),
             "const struct unicode_decomposed unicode_decomposed[] = {",
-            *rows(["{0x%x, %d, %d}" % m for m in maps], 5, "%s"), "};",
-            "const u32 unicode_pool[] = {", *rows(pool, 12, "0x%x"), "};"]
+            *rows(["{0x%x, %d, %d}" % m for m in maps], "%s"), "};",
+            "const u32 unicode_pool[] = {", *rows(pool, "0x%x"), "};"]
     out += ["const u32 unicode_pair_count = %d;" % len(pairs),
             "const struct unicode_pair unicode_pairs[] = {",
-            *rows(["{0x%x, 0x%x, 0x%x}" % (a, b, pairs[a, b]) for a, b in sorted(pairs)], 4, "%s"),
+            *rows(["{0x%x, 0x%x, 0x%x}" % (a, b, pairs[a, b]) for a, b in sorted(pairs)], "%s"),
             "};", ""]
     return "\n".join(out)
 

@@ -326,14 +326,12 @@ static size_t blank_end(struct str s, size_t at)
     return at;
 }
 
-typedef void piece_fn(struct encoder *x, struct str piece, bool first);
-
 /* Cuts s at the tokens of a set: leftmost, longest, not overlapping. A token that its flags rule
  * out is passed over, not tried shorter. What rstrip swallows is not searched again for pieces,
  * but is for tokens, and a token found in there sets the end of the last piece back: all as
  * AddedVocabulary::find_matches does. */
 static void cut(struct encoder *x, const struct added_set *set, struct str s, bool first,
-                piece_fn *piece)
+                void (*piece)(struct encoder *, struct str, bool))
 {
     size_t done = 0, blank_known = 0;
     for (size_t at = 0; at < s.n && set->n;) {

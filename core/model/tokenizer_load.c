@@ -1,7 +1,7 @@
+#include "core/model/tokenizer_load.h"
+
 #include "core/base/file.h"
 #include "core/base/json.h"
-#include "core/base/utf8.h"
-#include "core/model/tokenizer_load.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,3 @@
-#include "core/base/utf8.h"
 #include "core/model/tokenizer_load.h"
 #include "core/model/unicode.h"
 
@@ -8,9 +7,8 @@ static bool absent(const struct json *v)
 }
 
 /* Runs `each` over the members of a Sequence. */
-typedef enum err step_fn(struct loader *l, const struct json *v, u32 depth);
 static enum err sequence(struct loader *l, const struct json *v, const char *where, const char *key,
-                         u32 depth, step_fn *each)
+                         u32 depth, enum err (*each)(struct loader *, const struct json *, u32))
 {
     const struct json *list;
     TRY(load_list(l, v, where, key, &list));

@@ -30,7 +30,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kinds
 import texts
 
-DRIVER = os.environ.get("TOKENIZER_DRIVER", "build/tokenizer_driver")
+DRIVER = os.path.join(os.environ.get("ZIGCUDA_OBJECTS", "build"), "tokenizer_driver")
 FOLDER = "build/tests/tokenizer"
 STRINGS = []  # for kinds without and with added tokens
 GIANTS = []
@@ -44,7 +44,8 @@ def drive(folder, records):
         f.seek(0)
         run = subprocess.run([DRIVER, folder], stdin=f, stdout=out, stderr=subprocess.PIPE)
         if run.returncode:
-            sys.exit("driver on %s: %d %s" % (folder, run.returncode, run.stderr.decode()))
+            raise RuntimeError("driver on %s: status %d: %s"
+                               % (folder, run.returncode, run.stderr.decode()))
         out.seek(0)
         data = out.read()
     answers, at = [], 0

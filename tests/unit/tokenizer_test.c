@@ -2,6 +2,8 @@
 #include "core/model/tokenizer.h"
 #include "tests/unit/unit.h"
 
+#include <stdlib.h>
+
 /* A tokenizer.json is written here with ' for ". Parts that a test does not give are null. */
 struct parts {
     const char *vocab, *merges, *added, *normalizer, *pre, *post, *decoder, *options, *config;
@@ -98,11 +100,11 @@ static bool encodes(const struct tokenizer *t, const char *text, u32 flags, cons
 
 /* --- decoding ------------------------------------------------------------------------------- */
 
-/* Appends 'text':id with the bytes of text in the byte-level alphabet. */
-static void vocab_bytes(char *json, const u8 *p, size_t n, u32 id)
+/* Appends 'text':id, with the bytes of text in the byte-level alphabet, to json[cap]. */
+static void vocab_bytes(char *json, size_t cap, const u8 *p, size_t n, u32 id)
 {
-    char *q = json + strlen(json);
-    q += sprintf(q, "%s\"", id ? "," : "");
+    size_t at = strlen(json);
+    at += (size_t)snprintf(json + at, cap - at, "%s\"", id ? "," : "");
     for (size_t i = 0; i < n; i++) {
         u32 b = p[i], cp = b;
         if (b < 0x21)
@@ -111,9 +113,10 @@ static void vocab_bytes(char *json, const u8 *p, size_t n, u32 id)
             cp = 0x121 + b - 0x7f;
         else if (b == 0xad)
             cp = 0x143;
-        q += sprintf(q, "\\u%04x", cp);
+        at += (size_t)snprintf(json + at, cap - at, "\\u%04x", cp);
     }
-    sprintf(q, "\":%u", id);
+    at += (size_t)snprintf(json + at, cap - at, "\":%u", id);
+    ASSERT(at < cap);
 }
 
 /* A tokenizer with the 256 bytes as ids 0 to 255 and all longer substrings of text behind them. */
@@ -124,14 +127,14 @@ static struct tokenizer *bytes_tokenizer(const char *text)
     u32 id = 0;
     vocab[0] = 0;
     for (; id < 256; id++)
-        vocab_bytes(vocab, &(u8){(u8)id}, 1, id);
+        vocab_bytes(vocab, sizeof vocab, &(u8){(u8)id}, 1, id);
     for (size_t len = 2; len <= n; len++)
         for (size_t i = 0; i + len <= n; i++) {
             size_t k = 0;
             while (memcmp(text + k, text + i, len) != 0)
                 k++;
             if (k == i)
-                vocab_bytes(vocab, (const u8 *)text + i, len, id++);
+                vocab_bytes(vocab, sizeof vocab, (const u8 *)text + i, len, id++);
         }
     return make(&(struct parts){.vocab = vocab, .decoder = "{'type':'ByteLevel'}"});
 }
@@ -140,12 +143,10 @@ static u32 bytes_id(const struct tokenizer *t, const char *p, size_t n)
 {
     char json[512] = "", content[256];
     size_t at = 0;
-    u32 cp;
-    vocab_bytes(json, (const u8 *)p, n, 0);
-    for (char *q = json + 1; *q == '\\'; q += 6) {
-        sscanf(q + 2, "%4x", &cp);
-        at += utf8_encode(cp, content + at);
-    }
+    vocab_bytes(json, sizeof json, (const u8 *)p, n, 0);
+    for (char *q = json + 1; *q == '\\'; q += 6)
+        at +=
+            utf8_encode((u32)strtoul((char[]){q[2], q[3], q[4], q[5], 0}, NULL, 16), content + at);
     return (u32)tokenizer_id(t, (struct str){content, at});
 }
 
@@ -474,7 +475,8 @@ void tokenizer_hostile_files(void)
             from[k] = hostile[i].from[k] == '\'' ? '"' : hostile[i].from[k];
         char *at = strstr(good, from);
         CHECK(at);
-        int bad_n = sprintf(bad, "%.*s%s%s", (int)(at - good), good, hostile[i].to, at + from_n);
+        int bad_n = snprintf(bad, sizeof bad, "%.*s%s%s", (int)(at - good), good, hostile[i].to,
+                             at + from_n);
         for (int k = 0; k < bad_n; k++)
             bad[k] = bad[k] == '\'' ? '"' : bad[k];
         arenas_empty();

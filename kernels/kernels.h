@@ -91,7 +91,8 @@ struct attention_args {
     u32 pos, tokens;
     u32 window; /* keys seen: p - window < j <= p; 0: all */
     u32 group;  /* query heads a KV head */
-    float scale, softcap; /* scores s -> softcap * tanh(s * scale / softcap); softcap 0: s * scale */
+    float scale,
+        softcap; /* scores s -> softcap * tanh(s * scale / softcap); softcap 0: s * scale */
 };
 
 /* Memory of one attention call of `rows` = tokens * group query rows, 64-byte aligned. */
@@ -106,8 +107,8 @@ static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
 struct vector_ops {
     /* y = x * rsqrt(mean(x^2) + eps) * w; y may be x. */
     void (*rmsnorm)(float *y, const float *x, const float *w, u32 n, float eps);
-    void (*add)(float *y, const float *x, u32 n);  /* y += x */
-    void (*scale)(float *y, float factor, u32 n);  /* y *= factor */
+    void (*add)(float *y, const float *x, u32 n); /* y += x */
+    void (*scale)(float *y, float factor, u32 n); /* y *= factor */
     /* Half-split rotation of x[heads][head_dim] by cs: cos[dims/2] then sin[dims/2]. */
     void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads);
     /* k[head_dim] and v[head_dim] into place `at` of `page`; f16 saturates at its largest value. */

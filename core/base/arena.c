@@ -6,15 +6,29 @@
 
 static bool sealed;
 
+/* Gives every page its memory, in huge pages where the kernel has them: streaming weights through
+ * 4 KiB pages cost a third of the bandwidth where it was measured (a virtual machine). */
+static void take_pages(u8 *base, size_t bytes)
+{
+    enum { POPULATE_WRITE = 23 }; /* MADV_POPULATE_WRITE, since Linux 5.14 */
+    madvise(base, bytes, MADV_HUGEPAGE);
+    if (madvise(base, bytes, POPULATE_WRITE) == 0)
+        return;
+    for (size_t at = 0; at < bytes; at += 4096)
+        *(volatile u8 *)(base + at) = 0;
+}
+
 enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool take,
                     struct err_text *e)
 {
     ASSERT(!sealed);
     void *base = mmap(NULL, cap_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | (take ? MAP_POPULATE : MAP_NORESERVE), -1, 0);
+                      MAP_PRIVATE | MAP_ANONYMOUS | (take ? 0 : MAP_NORESERVE), -1, 0);
     if (base == MAP_FAILED)
         return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the %s arena", cap_bytes,
                              name);
+    if (take)
+        take_pages(base, cap_bytes);
     *a = arena_over(name, base, cap_bytes);
     return ERR_OK;
 }

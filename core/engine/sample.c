@@ -44,12 +44,31 @@ void sample_count(struct sample_counts *counts, u32 token)
         counts->output[token]++;
 }
 
+/* Lowest index of the largest value; blocks are skipped by their maximum, whose lanes do not wait
+ * for each other. */
 static u32 argmax(const float *z, u32 n)
 {
+    enum { LANES = 16, BLOCK = 256 };
     u32 best = 0;
-    for (u32 i = 1; i < n; i++)
-        if (z[i] > z[best])
-            best = i;
+    float top = -INFINITY;
+    for (u32 from = 0; from < n; from += BLOCK) {
+        u32 to = MIN(from + BLOCK, n), i = from;
+        float lane[LANES], max = -INFINITY;
+        for (u32 l = 0; l < LANES; l++)
+            lane[l] = -INFINITY;
+        for (; i + LANES <= to; i += LANES)
+            for (u32 l = 0; l < LANES; l++)
+                lane[l] = z[i + l] > lane[l] ? z[i + l] : lane[l];
+        for (; i < to; i++)
+            lane[0] = z[i] > lane[0] ? z[i] : lane[0];
+        for (u32 l = 0; l < LANES; l++)
+            max = MAX(max, lane[l]);
+        if (!(max > top))
+            continue;
+        top = max;
+        for (best = from; z[best] != top; best++)
+            ;
+    }
     return best;
 }
 
@@ -211,6 +230,18 @@ static double weigh(struct sample_scratch *x, u32 n, float max)
     return total;
 }
 
+/* Drops the candidates lighter than `key`. Below (1 - p) * total / n they weigh less than 1 - p
+ * together, so keep_mass is done before it would come to them; a little less than that leaves room
+ * for rounding, and the heaviest one always. */
+static u32 drop_tail(struct sample_scratch *x, u32 n, double key)
+{
+    u32 kept = 0;
+    for (u32 i = 0; i < n; i++)
+        if (x->key[x->index[i]] >= key)
+            x->index[kept++] = x->index[i];
+    return kept;
+}
+
 /* Locally typical sampling (Meister et al. 2022): candidates by |-ln p - H|, nearest first. */
 static u32 keep_typical(struct sample_scratch *x, u32 n, float max, float mass)
 {
@@ -235,8 +266,11 @@ static u32 truncate_candidates(const struct sampling *s, struct sample_scratch *
         n = keep_above(x, n, kth_largest(x, n, s->top_k));
     if (s->typical_p < 1)
         n = keep_typical(x, n, max, s->typical_p);
-    if (s->top_p < 1)
-        n = keep_mass(x, n, weigh(x, n, max), s->top_p, by_key, NULL);
+    if (s->top_p < 1) {
+        double total = weigh(x, n, max);
+        n = drop_tail(x, n, 0.999999 * (1 - (double)s->top_p) * total / n);
+        n = keep_mass(x, n, total, s->top_p, by_key, NULL);
+    }
     if (s->min_p > 0) { /* relative to the best that is left: typical_p may have dropped the top */
         float best = -INFINITY;
         for (u32 i = 0; i < n; i++)

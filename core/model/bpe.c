@@ -48,7 +48,8 @@ static u64 heap_pop(struct heap *h)
 
 static u32 merge_slot(const struct bpe *b, u32 left, u32 right)
 {
-    u64 h = ((u64)left << 32 | right) * 0x9e3779b97f4a7c15u;
+    u64 h = (((u64)left << 32 | right) ^ b->vocab.seed) * 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 32) * 0xff51afd7ed558ccdu;
     return (u32)(h >> 32) & b->merges_mask;
 }
 

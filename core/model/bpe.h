@@ -24,8 +24,8 @@ struct bpe {
     u32 merges_mask;
     u32 unk; /* or BPE_NONE */
     bool fuse_unk, ignore_merges, byte_fallback;
-    u32 bytes[256];          /* id of <0xHH>, or BPE_NONE */
-    u32 direct[BPE_DIRECT];  /* id of a character below BPE_DIRECT, or BPE_NONE */
+    u32 bytes[256];         /* id of <0xHH>, or BPE_NONE */
+    u32 direct[BPE_DIRECT]; /* id of a character below BPE_DIRECT, or BPE_NONE */
 };
 
 /* What is left to do once vocab, model_n and the flags are set: the tables of single characters. */

@@ -193,6 +193,25 @@ PRINTF_LIKE(2, 3) static const char *format(struct place_name *name, const char 
     return name->text;
 }
 
+static bool module_stored(const struct opening *o, const char *module)
+{
+    static const char *const kinds[] = {"weight", "qweight", "weight_packed"};
+    struct place_name s;
+    for (size_t i = 0; i < COUNTOF(kinds); i++)
+        if (tensors_find(&o->tensors, format(&s, "%s.%s", module, kinds[i])))
+            return true;
+    return false;
+}
+
+/* Phi-3 fuses q, k, v and gate, up; some quantizers (GPTQModel 7.7) write them apart. */
+static void find_fused(struct opening *o)
+{
+    if (o->config.fused && module_stored(o, "model.layers.0.self_attn.q_proj"))
+        o->m->n_qkv = 3;
+    if (o->config.fused && module_stored(o, "model.layers.0.mlp.gate_proj"))
+        o->m->n_gate_up = 2;
+}
+
 static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct layer *l)
 {
     struct place_name s;
@@ -223,10 +242,10 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
     struct place_name s;
     u32 hidden = o->m->hidden, q = o->m->heads * o->m->head_dim;
     u32 kv = o->m->kv_heads * o->m->head_dim;
-    if (o->config.fused)
+    if (o->m->n_qkv == 1)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.qkv_proj", i), q + 2 * kv, hidden,
                         o->config.qkv_bias, &l->qkv[0]));
-    for (u32 j = 0; !o->config.fused && j < 3; j++)
+    for (u32 j = 0; o->m->n_qkv == 3 && j < 3; j++)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, names[j]), j ? kv : q,
                         hidden, o->config.qkv_bias, &l->qkv[j]));
     return bind_linear(b, format(&s, "model.layers.%u.self_attn.o_proj", i), hidden, q,
@@ -238,7 +257,7 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, struct laye
     struct place_name s;
     u32 hidden = o->m->hidden, wide = o->m->intermediate;
     bool bias = o->config.mlp_bias;
-    if (o->config.fused) {
+    if (o->m->n_gate_up == 1) {
         TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.gate_up_proj", i), 2 * wide, hidden,
                         bias, &l->gate_up[0]));
     } else {
@@ -265,16 +284,6 @@ static float round_bf16(float x)
     return ldexpf(rintf(ldexpf(fraction, 8)), exponent - 8);
 }
 
-static bool head_stored(const struct opening *o)
-{
-    static const char *const names[] = {"lm_head.weight", "lm_head.qweight",
-                                        "lm_head.weight_packed"};
-    for (size_t i = 0; i < COUNTOF(names); i++)
-        if (tensors_find(&o->tensors, names[i]))
-            return true;
-    return false;
-}
-
 /* The embedding is always plain: rows are looked up, not multiplied. The head shares it when the
  * config ties them and when the file has no head. */
 static enum err bind_ends(struct opening *o, struct binder *b)
@@ -289,7 +298,7 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     else if (m->embed_scale != 1 && m->embed.type == DTYPE_F16)
         m->embed_scale = round_f16(m->embed_scale);
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
-    m->tied |= !head_stored(o);
+    m->tied |= !module_stored(o, "lm_head");
     if (!m->tied)
         return bind_linear(b, "lm_head", m->vocab, m->hidden, false, &m->head);
     m->head = m->embed;
@@ -346,6 +355,7 @@ static enum err bind_model(struct opening *o)
     char shape[256];
     struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, shape, o->e};
     describe_shape(o, shape, sizeof shape);
+    find_fused(o);
     TRY(bind_ends(o, &b));
     for (u32 i = 0; i < o->m->layers_n; i++) {
         struct layer *l = &o->m->layers[i];

@@ -7,7 +7,7 @@
 #include "core/base/base.h"
 
 enum {
-    NFC_GROWTH = 3,   /* NFC of n bytes of UTF-8 has at most 3 n bytes (UAX 15, table 8) */
+    NFC_GROWTH = 3,    /* NFC of n bytes of UTF-8 has at most 3 n bytes (UAX 15, table 8) */
     NFC_WORK_WORDS = 4 /* u32 of work memory a byte of text: two arrays of two each (3 code points
                           can come from 2 bytes) */
 };

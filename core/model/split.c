@@ -21,10 +21,10 @@ struct split_rule {
 
 #define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
 #define SPACES "|\\s+(?!\\S)|\\s+"
-#define PLAIN "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LEAD "[^\\r\\n\\p{L}\\p{N}]?"
+#define PLAIN LEAD "\\p{L}+"
 #define OTHER "| ?[^\\s\\p{L}\\p{N}]+"
 #define GPT2_TAIL "| ?\\p{L}+| ?\\p{N}+" OTHER SPACES
 #define LINES OTHER "[\\r\\n]*|\\s*[\\r\\n]+" SPACES
@@ -39,8 +39,8 @@ static const struct split_rule rules[] = {
      * the last line feed of a run like \s*[\r\n]+ */
     {"(?i:" CONTRACTIONS ")|" PLAIN "|\\p{N}{1,3}" LINES, CONTRACTION_LEADING_FOLDED, false, false,
      3, "\r\n"},
-    {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
-     "|\\s*[\\r\\n]" SPACES,
+    {"'(?i:[sdmt]|ll|ve|re)|" LEAD "+\\p{L}+|\\p{N}{1,3}"
+     "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]" SPACES,
      CONTRACTION_LEADING_FOLDED, false, false, 3, "\r\n"},
     /* Qwen2, Qwen2.5, Qwen3 */
     {"(?i:" CONTRACTIONS ")|" PLAIN "|\\p{N}" LINES, CONTRACTION_LEADING_FOLDED, false, false, 1,
@@ -50,7 +50,7 @@ static const struct split_rule rules[] = {
      true, 1, "\r\n/"},
     /* GPT-4o (o200k) */
     {LEAD UPPER "*" LOWER "+(?i:" CONTRACTIONS ")?|" LEAD UPPER "+" LOWER "*(?i:" CONTRACTIONS
-          ")?|\\p{N}{1,3}" SLASH_LINES,
+                ")?|\\p{N}{1,3}" SLASH_LINES,
      CONTRACTION_TRAILING, false, true, 3, "\r\n/"},
 };
 

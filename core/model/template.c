@@ -27,6 +27,15 @@ static const struct json *named(const struct json *list, const char *wanted)
     return NULL;
 }
 
+static enum err compile_json(struct arena *keep, const struct json *t, const char *name,
+                             struct template **out, struct err_text *e)
+{
+    if (t->type != JSON_STRING)
+        return err_set(e, ERR_MODEL, "%s is %s; a string or a list of {name, template} is wanted",
+                       name, json_type_name(t));
+    return template_compile(keep, t->text, name, out, e);
+}
+
 enum err template_load(struct arena *keep, struct arena *scratch, const char *dir,
                        struct template **out, struct err_text *e)
 {
@@ -49,12 +58,18 @@ enum err template_load(struct arena *keep, struct arena *scratch, const char *di
         return ERR_OK;
     char name[LIMIT_PATH_BYTES + 32];
     snprintf(name, sizeof name, "%s: chat_template", path);
-    if (t->type == JSON_ARRAY && !(t = named(t, "default")))
+    if (t->type != JSON_ARRAY)
+        return compile_json(keep, t, name, out, e);
+    const struct json *fallback = named(t, "default"), *with_tools = named(t, "tool_use");
+    if (!fallback)
         return err_set(e, ERR_MODEL, "%s is a list without an entry named \"default\"", name);
-    if (t->type != JSON_STRING)
-        return err_set(e, ERR_MODEL, "%s is %s; a string or a list of {name, template} is wanted",
-                       name, json_type_name(t));
-    return template_compile(keep, t->text, name, out, e);
+    TRY(compile_json(keep, fallback, name, out, e));
+    struct template *tools;
+    if (with_tools) {
+        TRY(compile_json(keep, with_tools, name, &tools, e));
+        (*out)->for_tools = tools;
+    }
+    return ERR_OK;
 }
 
 /* Variables by name: the request's, then the functions of the environment. */
@@ -81,6 +96,9 @@ enum err template_render(const struct template *t, const struct json *vars, i64 
                          struct arena *work, char *out, size_t cap, size_t *n, struct err_text *e)
 {
     ASSERT(vars->type == JSON_OBJECT);
+    const struct json *tools = json_get(vars, "tools");
+    if (t->for_tools && tools && tools->type != JSON_NULL)
+        t = t->for_tools;
     size_t at = work->used_bytes;
     at += (size_t)(-(uintptr_t)(work->base + at) & 15);
     size_t room = at < work->cap_bytes ? work->cap_bytes - at : 0;

@@ -14,7 +14,7 @@ struct scope {
         struct binding *next;
         u32 id;
         struct val value;
-    } *bindings;
+    } * bindings, *spare; /* spare: of earlier iterations, to be used again */
 };
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
@@ -22,12 +22,12 @@ enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 /* One running {% for %}: its iterator with one value of lookahead, and what `loop` answers. */
 struct loop {
     const struct node *node;
-    struct scope *home; /* where the loop stands: the filter is evaluated there */
+    struct scope *test; /* of the filter: a child of where the loop stands */
     struct val source;
     struct iter it;
     struct val now, before, ahead, changed;
-    bool has_before, has_ahead, has_changed;
-    i64 index0, length; /* length -1: not counted yet */
+    bool has_before, has_ahead, has_changed, filtered; /* filtered: `it` has no more to drop */
+    i64 index0, length;                                /* length -1: not counted yet */
     u32 depth;
 };
 
@@ -68,7 +68,11 @@ static void scope_set(struct rt *r, struct scope *s, u32 id, struct val v)
         *slot = v;
         return;
     }
-    struct binding *b = rt_alloc(r, 1, sizeof *b);
+    struct binding *b = s->spare;
+    if (b)
+        s->spare = b->next;
+    else
+        b = rt_alloc(r, 1, sizeof *b);
     if (b) {
         *b = (struct binding){s->bindings, id, v};
         s->bindings = b;
@@ -81,6 +85,16 @@ static struct scope *scope_new(struct rt *r, struct scope *parent, const struct 
     if (s)
         *s = (struct scope){.parent = parent, .frame = frame};
     return s;
+}
+
+static void scope_clear(struct scope *s)
+{
+    while (s->bindings) {
+        struct binding *b = s->bindings;
+        s->bindings = b->next;
+        b->next = s->spare;
+        s->spare = b;
+    }
 }
 
 /* Nothing is bound to the name: the outermost scope that mentions it decides (struct frame). */
@@ -302,7 +316,7 @@ static struct val eval_dict(struct rt *r, const struct node *n)
 
 static struct val eval_concat(struct rt *r, const struct node *n)
 {
-    struct val parts = eval_items(r, n), all = text_of(r, val_str("", 0));
+    struct val parts = eval_items(r, n), all = val_str("", 0);
     for (u32 i = 0; i < parts.n && !r->failed; i++)
         all = text_concat(r, all, text_of(r, parts.items[i]));
     all.markup = false;
@@ -442,12 +456,11 @@ static bool loop_take(struct rt *r, struct loop *l, struct val *out)
 {
     const struct node *n = l->node;
     while (iter_next(r, &l->it, out)) {
-        if (!n->c)
+        if (!n->c || l->filtered)
             return true;
-        struct scope *back = r->scope, *own = scope_new(r, l->home, n->frame);
-        if (!own)
-            return false;
-        r->scope = own;
+        struct scope *back = r->scope;
+        scope_clear(l->test);
+        r->scope = l->test;
         assign(r, n->a, *out);
         bool pass = val_truthy(eval(r, n->c));
         r->scope = back;
@@ -501,6 +514,7 @@ i64 loop_length(struct rt *r, struct loop *l)
         }
         rest.items = items;
         l->it = (struct iter){.src = gen_over_list(r, rest)};
+        l->filtered = true;
         n = l->index0 + 1 + rest.n + l->has_ahead;
     }
     l->length = n;
@@ -536,21 +550,21 @@ bool loop_attr(struct rt *r, struct loop *l, struct str name, struct val *out)
     return true;
 }
 
-/* The filter of a loop already drops values while it looks ahead: once filtered, plain. */
 static enum flow run_for(struct rt *r, const struct node *n)
 {
     struct val source = eval(r, n->b);
     struct loop *l = rt_alloc(r, 1, sizeof *l);
     struct scope *home = r->scope, *own = scope_new(r, home, n->frame);
+    struct scope *test = n->c ? scope_new(r, home, n->frame) : NULL;
     bool complete = false;
     if (r->failed)
         return FLOW_ON;
-    *l = (struct loop){.node = n, .home = home, .source = source, .index0 = -1, .length = -1};
+    *l = (struct loop){.node = n, .test = test, .source = source, .index0 = -1, .length = -1};
     r->pos = n->b->pos;
     if (!iter_open(r, &l->it, source))
         return FLOW_ON;
     while (loop_next(r, l)) {
-        own->bindings = NULL;
+        scope_clear(own);
         r->scope = own;
         scope_set(r, own, r->t->loop_id, (struct val){.type = V_LOOP, .loop = l});
         assign(r, n->a, l->now);

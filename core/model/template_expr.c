@@ -68,7 +68,7 @@ struct str parse_expect_name(struct parser *p)
 
 void *parse_keep(struct parser *p, size_t size)
 {
-    static _Alignas(16) u8 spill[512]; /* so that a full arena needs no checks above */
+    static _Alignas(16) u8 spill[512]; /* for a full arena: written, never followed */
     void *m = arena_alloc(p->lex.keep, size, 8);
     if (m)
         return m;
@@ -103,7 +103,8 @@ u32 parse_intern(struct parser *p, struct str name)
         if (str_eq(t->names[i], name))
             return i;
     if (t->name_count == LIMIT_TEMPLATE_NAMES) {
-        PARSE_FAIL(p, p->cur.pos, "more than %d variables (LIMIT_TEMPLATE_NAMES)", LIMIT_TEMPLATE_NAMES);
+        PARSE_FAIL(p, p->cur.pos, "more than %d variables (LIMIT_TEMPLATE_NAMES)",
+                   LIMIT_TEMPLATE_NAMES);
         return 0;
     }
     t->names[t->name_count] = name;
@@ -112,6 +113,8 @@ u32 parse_intern(struct parser *p, struct str name)
 
 void parse_mention(struct parser *p, u32 id, bool set)
 {
+    if (p->err != ERR_OK)
+        return;
     for (struct mention *m = p->frame->mentions; m; m = m->next)
         if (m->id == id)
             return;
@@ -125,7 +128,8 @@ bool parse_deeper(struct parser *p)
     if (p->err != ERR_OK)
         return false;
     if (p->depth >= LIMIT_TEMPLATE_DEPTH) {
-        PARSE_FAIL(p, p->cur.pos, "nested deeper than %d (LIMIT_TEMPLATE_DEPTH)", LIMIT_TEMPLATE_DEPTH);
+        PARSE_FAIL(p, p->cur.pos, "nested deeper than %d (LIMIT_TEMPLATE_DEPTH)",
+                   LIMIT_TEMPLATE_DEPTH);
         return false;
     }
     p->depth++;
@@ -314,10 +318,10 @@ static struct node *call_args(struct parser *p, u32 *n)
         if (p->cur.kind == T_NAME && p->look.kind == T_OP && p->look.op == '=') {
             struct node *kw = parse_node(p, N_KWARG, p->cur.pos);
             kw->name = p->cur.text;
-            for (const struct node *o = args.first; o; o = o->next)
+            for (const struct node *o = args.first; o && p->err == ERR_OK; o = o->next)
                 if (o->kind == N_KWARG && str_eq(o->name, kw->name))
                     PARSE_FAIL(p, kw->pos, "the keyword argument '%.*s' is repeated",
-                         STR_ARG(kw->name));
+                               STR_ARG(kw->name));
             parse_advance(p);
             parse_advance(p);
             kw->a = parse_expression(p);
@@ -353,8 +357,10 @@ static struct node *subscript(struct parser *p, struct node *of)
         n->kind = N_SLICE;
         parse_append(&parts, first);
         for (int i = 0; i < 2; i++)
-            parse_append(&parts, parse_skip_op(p, ':') && !parse_at_op(p, ':') && !parse_at_op(p, ']') ? parse_expression(p)
-                                                                              : none_node(p));
+            parse_append(&parts,
+                         parse_skip_op(p, ':') && !parse_at_op(p, ':') && !parse_at_op(p, ']')
+                             ? parse_expression(p)
+                             : none_node(p));
         n->list = parts.first;
     }
     if (parse_at_op(p, ','))
@@ -418,8 +424,8 @@ static void check_named_argument(struct parser *p, const struct node *n)
         return;
     struct str name = val_text(arg->value);
     if (map ? !filter_find(name) : !test_find(name))
-        PARSE_FAIL(p, arg->pos, "the %s '%.*s' is unknown or not supported", map ? "filter" : "test",
-             STR_ARG(name));
+        PARSE_FAIL(p, arg->pos, "the %s '%.*s' is unknown or not supported",
+                   map ? "filter" : "test", STR_ARG(name));
 }
 
 /* A filter name with its arguments, behind the '|'. */
@@ -524,7 +530,8 @@ static struct node *power(struct parser *p)
 static struct node *product(struct parser *p)
 {
     struct node *n = power(p);
-    while (parse_at_op(p, '*') || parse_at_op(p, '/') || parse_at_op(p, '%') || parse_at_op(p, (char)OP_FLOORDIV))
+    while (parse_at_op(p, '*') || parse_at_op(p, '/') || parse_at_op(p, '%') ||
+           parse_at_op(p, (char)OP_FLOORDIV))
         n = binary(p, n, power);
     return n;
 }

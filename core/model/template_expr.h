@@ -1,7 +1,8 @@
 /* Tokens, nodes and expressions for the template parser; the statements are in template_parse.c.
  * The parser state is one struct on the stack of parse_template. Errors stick: after the first,
  * the current token is T_EOF for good, so every function runs out without checks of its own, and
- * nodes made then may be incomplete (nothing is evaluated from them).
+ * nodes made then may be incomplete and share memory: nobody follows their
+ * pointers while `err` is set.
  */
 #ifndef ZIGCUDA_TEMPLATE_EXPR_H
 #define ZIGCUDA_TEMPLATE_EXPR_H

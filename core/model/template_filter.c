@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FILTER(name)                                                                   \
-    static struct val name(struct rt *r, struct val self, const struct val *a,         \
+#define FILTER(name)                                                           \
+    static struct val name(struct rt *r, struct val self, const struct val *a, \
                            const struct args *args)
 #define UNUSED (void)r, (void)self, (void)a, (void)args
 
@@ -238,7 +238,9 @@ static int read_int(struct str s, i64 base, i64 *out)
         }
     }
     for (*out = 0; i < s.n; i++) {
-        u32 c = (u8)s.p[i], d = c - '0' <= 9 ? c - '0' : (c | 32) - 'a' <= 25 ? (c | 32) - 'a' + 10 : 99;
+        u32 c = (u8)s.p[i], d = c - '0' <= 9           ? c - '0'
+                                : (c | 32) - 'a' <= 25 ? (c | 32) - 'a' + 10
+                                                       : 99;
         if (c == '_' && digit && i + 1 < s.n) {
             digit = false;
             continue;
@@ -289,8 +291,8 @@ FILTER(f_int)
     default:
         return otherwise;
     }
-    if (!arg_absent(a[1]) && (a[1].type != V_INT || (base != 2 && base != 8 && base != 10 &&
-                                                      base != 16)))
+    if (!arg_absent(a[1]) &&
+        (a[1].type != V_INT || (base != 2 && base != 8 && base != 10 && base != 16)))
         rt_fail(r, "this base of int is not supported");
     int got = read_int(val_text(self), base, &i);
     if (got < 0)
@@ -402,11 +404,11 @@ FILTER(f_attr)
 
 /* --- tests ----------------------------------------------------------------------------------- */
 
-#define TEST(name, expr)                                                               \
-    FILTER(name)                                                                       \
-    {                                                                                  \
-        UNUSED;                                                                        \
-        return val_bool(expr);                                                         \
+#define TEST(name, expr)       \
+    FILTER(name)               \
+    {                          \
+        UNUSED;                \
+        return val_bool(expr); \
     }
 
 static bool is_int(struct val v)
@@ -496,42 +498,24 @@ static const struct func filters[] = {
 };
 
 static const struct func tests[] = {
-    {"!=", "other", 1, false, t_ne},
-    {"<", "other", 1, false, t_lt},
-    {"<=", "other", 1, false, t_le},
-    {"==", "other", 1, false, t_eq},
-    {">", "other", 1, false, t_gt},
-    {">=", "other", 1, false, t_ge},
-    {"boolean", "", 0, false, t_boolean},
-    {"callable", "", 0, false, t_callable},
-    {"defined", "", 0, false, t_defined},
-    {"divisibleby", "num", 1, false, t_divisibleby},
-    {"eq", "other", 1, false, t_eq},
-    {"equalto", "other", 1, false, t_eq},
-    {"escaped", "", 0, false, t_escaped},
-    {"even", "", 0, false, t_even},
-    {"false", "", 0, false, t_false},
-    {"float", "", 0, false, t_float},
-    {"ge", "other", 1, false, t_ge},
-    {"greaterthan", "other", 1, false, t_gt},
-    {"gt", "other", 1, false, t_gt},
-    {"in", "seq", 1, false, t_in},
-    {"integer", "", 0, false, t_integer},
-    {"iterable", "", 0, false, t_iterable},
-    {"le", "other", 1, false, t_le},
-    {"lessthan", "other", 1, false, t_lt},
-    {"lower", "", 0, false, t_lower},
-    {"lt", "other", 1, false, t_lt},
-    {"mapping", "", 0, false, t_mapping},
-    {"ne", "other", 1, false, t_ne},
-    {"none", "", 0, false, t_none},
-    {"number", "", 0, false, t_number},
-    {"odd", "", 0, false, t_odd},
-    {"sameas", "other", 1, false, t_sameas},
-    {"sequence", "", 0, false, t_sequence},
-    {"string", "", 0, false, t_string},
-    {"true", "", 0, false, t_true},
-    {"undefined", "", 0, false, t_undefined},
+    {"!=", "other", 1, false, t_ne},        {"<", "other", 1, false, t_lt},
+    {"<=", "other", 1, false, t_le},        {"==", "other", 1, false, t_eq},
+    {">", "other", 1, false, t_gt},         {">=", "other", 1, false, t_ge},
+    {"boolean", "", 0, false, t_boolean},   {"callable", "", 0, false, t_callable},
+    {"defined", "", 0, false, t_defined},   {"divisibleby", "num", 1, false, t_divisibleby},
+    {"eq", "other", 1, false, t_eq},        {"equalto", "other", 1, false, t_eq},
+    {"escaped", "", 0, false, t_escaped},   {"even", "", 0, false, t_even},
+    {"false", "", 0, false, t_false},       {"float", "", 0, false, t_float},
+    {"ge", "other", 1, false, t_ge},        {"greaterthan", "other", 1, false, t_gt},
+    {"gt", "other", 1, false, t_gt},        {"in", "seq", 1, false, t_in},
+    {"integer", "", 0, false, t_integer},   {"iterable", "", 0, false, t_iterable},
+    {"le", "other", 1, false, t_le},        {"lessthan", "other", 1, false, t_lt},
+    {"lower", "", 0, false, t_lower},       {"lt", "other", 1, false, t_lt},
+    {"mapping", "", 0, false, t_mapping},   {"ne", "other", 1, false, t_ne},
+    {"none", "", 0, false, t_none},         {"number", "", 0, false, t_number},
+    {"odd", "", 0, false, t_odd},           {"sameas", "other", 1, false, t_sameas},
+    {"sequence", "", 0, false, t_sequence}, {"string", "", 0, false, t_string},
+    {"true", "", 0, false, t_true},         {"undefined", "", 0, false, t_undefined},
     {"upper", "", 0, false, t_upper},
 };
 

@@ -9,8 +9,8 @@
 
 enum { RANGE_MAX = 100000 }; /* the sandbox of jinja2 refuses longer ones */
 
-#define GLOBAL(name)                                                                   \
-    static struct val name(struct rt *r, struct val self, const struct val *a,         \
+#define GLOBAL(name)                                                           \
+    static struct val name(struct rt *r, struct val self, const struct val *a, \
                            const struct args *args)
 #define UNUSED (void)r, (void)self, (void)a, (void)args
 
@@ -119,7 +119,7 @@ GLOBAL(g_strftime_now)
         else if (spec[k] == 'k' || spec[k] == 'l') /* not in musl's strftime */
             sink_put(r, &s, text,
                      (size_t)snprintf(text, sizeof text, "%2d",
-                                     spec[k] == 'k' ? tm.tm_hour : (tm.tm_hour + 11) % 12 + 1));
+                                      spec[k] == 'k' ? tm.tm_hour : (tm.tm_hour + 11) % 12 + 1));
         else if (spec[k] != 'z' && spec[k] != 'Z') /* a naive time has no zone */
             sink_put(r, &s, text, strftime(text, sizeof text, spec, &tm));
     }

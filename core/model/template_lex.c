@@ -385,31 +385,26 @@ static bool name_byte(char c)
     return (u8)c >= 0x80 || c == '_' || (u8)(c - '0') <= 9 || (u8)((c | 32) - 'a') <= 25;
 }
 
-static enum err operator(struct lexer *l, struct token *t)
-{
+static enum err operator(struct lexer *l, struct token *t) {
     static const char two[][3] = {"==", "!=", ">=", "<=", "**", "//"};
     static const u8 codes[] = {OP_EQ, OP_NE, OP_GE, OP_LE, OP_POW, OP_FLOORDIV};
     *t = (struct token){.kind = T_OP, .pos = (u32)l->at};
-    for (u32 i = 0; i < COUNTOF(two); i++)
-        if (looking_at(l, l->at, two[i])) {
-            t->op = codes[i];
-            l->at += 2;
-            return ERR_OK;
-        }
-    char c = l->src.p[l->at];
-    if (!c || !strchr("+-/*%~[](){}><=.:|,;", c))
-        return lex_fail(l, l->at, "unexpected character '%c'", (u8)c < 0x80 ? c : '?');
-    if (strchr("([{", c)) {
-        if (l->depth == LIMIT_TEMPLATE_DEPTH)
-            return lex_fail(l, l->at, "more than %d open brackets", LIMIT_TEMPLATE_DEPTH);
-        l->open[l->depth++] = c == '(' ? ')' : c == '[' ? ']' : '}';
-    } else if (strchr(")]}", c)) {
-        if (l->depth == 0 || l->open[--l->depth] != c)
-            return lex_fail(l, l->at, "'%c' closes nothing", c);
-    }
-    t->op = (u8)c;
-    l->at++;
-    return ERR_OK;
+    for (u32 i = 0; i < COUNTOF(two);
+         i++) if (looking_at(l, l->at, two[i])){t->op = codes[i]; l->at += 2; return ERR_OK;}
+char c = l->src.p[l->at];
+if (!c || !strchr("+-/*%~[](){}><=.:|,;", c))
+    return lex_fail(l, l->at, "unexpected character '%c'", (u8)c < 0x80 ? c : '?');
+if (strchr("([{", c)) {
+    if (l->depth == LIMIT_TEMPLATE_DEPTH)
+        return lex_fail(l, l->at, "more than %d open brackets", LIMIT_TEMPLATE_DEPTH);
+    l->open[l->depth++] = c == '(' ? ')' : c == '[' ? ']' : '}';
+} else if (strchr(")]}", c)) {
+    if (l->depth == 0 || l->open[--l->depth] != c)
+        return lex_fail(l, l->at, "'%c' closes nothing", c);
+}
+t->op = (u8)c;
+l->at++;
+return ERR_OK;
 }
 
 static enum err inside(struct lexer *l, struct token *t)

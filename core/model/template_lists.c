@@ -4,8 +4,8 @@
 #include "core/model/template_filter.h"
 #include "core/model/template_text.h"
 
-#define FILTER(name)                                                                   \
-    static struct val name(struct rt *r, struct val self, const struct val *a,         \
+#define FILTER(name)                                                           \
+    static struct val name(struct rt *r, struct val self, const struct val *a, \
                            const struct args *args)
 #define UNUSED (void)r, (void)self, (void)a, (void)args
 
@@ -164,11 +164,10 @@ static struct val select_gen(struct rt *r, struct val self, const struct args *a
     struct args *own = rt_alloc(r, 1, sizeof *own);
     if (own)
         *own = *args;
-    return gen_new(r, (struct gen){.next = select_next,
-                                   .src = self,
-                                   .args = own,
-                                   .by_attr = by_attr,
-                                   .negate = negate});
+    return gen_new(
+        r,
+        (struct gen){
+            .next = select_next, .src = self, .args = own, .by_attr = by_attr, .negate = negate});
 }
 
 FILTER(f_select)

@@ -3,8 +3,8 @@
 #include "core/model/template_eval.h"
 #include "core/model/template_text.h"
 
-#define METHOD(name)                                                                   \
-    static struct val name(struct rt *r, struct val self, const struct val *a,         \
+#define METHOD(name)                                                           \
+    static struct val name(struct rt *r, struct val self, const struct val *a, \
                            const struct args *args)
 #define UNUSED (void)r, (void)self, (void)a, (void)args
 
@@ -186,8 +186,7 @@ static struct val split(struct rt *r, struct val self, const struct val *a, bool
     struct split o = {0};
     i64 max;
     bool space = arg_absent(a[0]) || a[0].type == V_NONE;
-    if (!want_int(r, a[1], -1, &max) || (!space && !want_str(r, a[0])) ||
-        !rt_charge(r, 2 * self.n))
+    if (!want_int(r, a[1], -1, &max) || (!space && !want_str(r, a[0])) || !rt_charge(r, 2 * self.n))
         return val_nothing();
     if (!space && a[0].n == 0) {
         rt_fail(r, "empty separator");
@@ -689,7 +688,7 @@ static bool one_of(struct str name, const char *const *words, size_t n)
 bool method_hidden(struct val self, struct str name)
 {
     static const char *const dict[] = {"clear", "/ pop", "popitem", "setdefault", "update"};
-    static const char *const list[] = {"append",  "clear", "pop",    "reverse",
+    static const char *const list[] = {"append", "clear", "pop",    "reverse",
                                        "insert", "sort",  "extend", "remove"};
     return (self.type == V_DICT && one_of(name, dict, COUNTOF(dict))) ||
            (self.type == V_LIST && one_of(name, list, COUNTOF(list)));

@@ -36,6 +36,8 @@ static void frame_close(struct parser *p, struct saved s)
 /* Mentions come when the value has been read: {% set x = x %} reads first. */
 static void mention_target(struct parser *p, const struct node *n)
 {
+    if (p->err != ERR_OK)
+        return;
     if (n->kind == N_NAME)
         parse_mention(p, n->id, true);
     if (n->kind == N_TUPLE)
@@ -131,7 +133,7 @@ static struct node *if_statement(struct parser *p, u32 pos)
 
 static bool mentions_loop(const struct parser *p)
 {
-    for (const struct mention *m = p->frame->mentions; m; m = m->next)
+    for (const struct mention *m = p->frame->mentions; m && p->err == ERR_OK; m = m->next)
         if (m->id == p->t->loop_id)
             return true;
     return false;
@@ -240,7 +242,8 @@ static struct node *macro_statement(struct parser *p, u32 pos)
     parameters(p, m);
     m->kwargs_id = m->varargs_id = 0; /* a default may not use them */
     m->body = body(p, "endmacro", NULL);
-    for (const struct node *q = m->params; q; q = q->next) { /* a parameter of that name wins */
+    for (const struct node *q = m->params; q && p->err == ERR_OK;
+         q = q->next) { /* a parameter of that name wins */
         m->kwargs_id = m->kwargs_id == q->id + 1 ? 0 : m->kwargs_id;
         m->varargs_id = m->varargs_id == q->id + 1 ? 0 : m->varargs_id;
     }
@@ -266,7 +269,7 @@ static struct node *with_statement(struct parser *p, u32 pos)
     struct saved s = frame_open(p);
     n->frame = p->frame;
     n->other = pairs.first;
-    for (const struct node *q = pairs.first; q; q = q->next)
+    for (const struct node *q = pairs.first; q && p->err == ERR_OK; q = q->next)
         mention_target(p, q->a);
     n->list = body(p, "endwith", NULL);
     frame_close(p, s);

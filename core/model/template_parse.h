@@ -33,15 +33,15 @@ enum node_kind {
     N_FILTER, /* a | func(list); a NULL inside a block filter */
     N_TEST,   /* a is func(list); op 1: is not */
     /* statements */
-    S_TEXT,     /* name: the text */
-    S_PRINT,    /* {{ a }} */
-    S_IF,       /* list of N_PAIR */
-    S_FOR,      /* for a in b if c: list else other */
-    S_SET,      /* a = b */
-    S_CAPTURE,  /* set a (target; NULL for a filter block) to list's text, through filters b */
-    S_MACRO,    /* id(macro) */
-    S_WITH,     /* other: N_PAIR target a, value b; list the body */
-    S_SCOPE,    /* {% generation %}: list, with its own variables */
+    S_TEXT,    /* name: the text */
+    S_PRINT,   /* {{ a }} */
+    S_IF,      /* list of N_PAIR */
+    S_FOR,     /* for a in b if c: list else other */
+    S_SET,     /* a = b */
+    S_CAPTURE, /* set a (target; NULL for a filter block) to list's text, through filters b */
+    S_MACRO,   /* id(macro) */
+    S_WITH,    /* other: N_PAIR target a, value b; list the body */
+    S_SCOPE,   /* {% generation %}: list, with its own variables */
     S_BREAK,
     S_CONTINUE,
 };
@@ -55,7 +55,7 @@ struct frame {
         struct mention *next;
         u32 id;
         bool set_first;
-    } *mentions;
+    } * mentions;
 };
 
 struct macro {
@@ -65,7 +65,7 @@ struct macro {
     const struct frame *frame;
     u32 n;
     u32 kwargs_id, varargs_id; /* 1 + id when the body uses them, else 0 */
-    struct scope *home; /* where it was defined: set when the definition is executed */
+    struct scope *home;        /* where it was defined: set when the definition is executed */
 };
 
 struct node {
@@ -80,7 +80,9 @@ struct node {
     struct macro *macro;
 };
 
-struct template {
+struct template
+{
+    const struct template *for_tools; /* used instead when the request has tools, or NULL */
     const char *name;
     struct str source;
     const struct node *body;

@@ -324,8 +324,8 @@ static void put_view(struct rt *r, struct sink *s, struct val v)
 static void put_range(struct rt *r, struct sink *s, const struct range *g)
 {
     char text[80];
-    int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)g->start,
-                     (long long)g->stop);
+    int n =
+        snprintf(text, sizeof text, "range(%lld, %lld", (long long)g->start, (long long)g->stop);
     sink_put(r, s, text, (size_t)n);
     n = g->step == 1 ? 0 : snprintf(text, sizeof text, ", %lld", (long long)g->step);
     sink_put(r, s, text, (size_t)n);
@@ -497,7 +497,9 @@ struct val text_concat(struct rt *r, struct val a, struct val b)
 {
     if (b.n == 0 || a.n == 0)
         return b.n ? b : a;
-    bool newest = a.s + a.n == r->lo && a.n; /* then it grows where it stands */
+    if (a.s + a.n == b.s) /* `out + x|tojson`: b was made right behind a */
+        return val_str(a.s, (size_t)a.n + b.n);
+    bool newest = a.s + a.n == r->lo; /* then it grows where it stands */
     struct sink s = sink_open(r);
     if (!newest)
         sink_put_str(r, &s, val_text(a));
@@ -536,7 +538,8 @@ static void put_conversion(struct rt *r, struct sink *s, const char *spec, char 
         return;
     } else {
         snprintf(form + n - 1, sizeof form - n, "ll%c", kind == 'x' ? 'x' : 'd');
-        n = (size_t)snprintf(text, sizeof text, form, (long long)(v.type == V_FLOAT ? (i64)f : v.i));
+        n = (size_t)snprintf(text, sizeof text, form,
+                             (long long)(v.type == V_FLOAT ? (i64)f : v.i));
     }
     sink_put(r, s, text, MIN(n, sizeof text - 1));
 }
@@ -626,7 +629,8 @@ static void put_json_str(struct rt *r, struct sink *s, struct str t, bool ascii)
             if (ascii && c < 0x10000)
                 snprintf(text, sizeof text, "\\u%04x", c);
             else if (ascii)
-                snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+                snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10),
+                         0xdc00 + (c & 0x3ff));
         } else if (c == '"' || c == '\\') {
             snprintf(text, sizeof text, "\\%c", (char)c);
         } else if (c < 0x20) {

@@ -15,7 +15,7 @@ size_t text_space_after(struct str s);           /* and at the start */
 size_t text_length(struct str s);                /* characters */
 size_t text_offset(struct str s, size_t chars);  /* byte offset of a character (clamped) */
 const char *text_find(struct str hay, struct str needle); /* first, or NULL */
-size_t text_line(struct str s, size_t *next);    /* str.splitlines: bytes of the first line */
+size_t text_line(struct str s, size_t *next); /* str.splitlines: bytes of the first line */
 u32 text_upper(u32 cp);
 u32 text_lower(u32 cp);
 bool text_cased(u32 cp);

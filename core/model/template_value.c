@@ -55,8 +55,9 @@ bool rt_charge(struct rt *r, size_t bytes)
 {
     r->bytes += bytes;
     if (!r->failed && r->bytes > (u64)LIMIT_TEMPLATE_STEPS * 64)
-        limit(r, "the template handles more than %llu bytes of text (64 a step of "
-                 "LIMIT_TEMPLATE_STEPS)",
+        limit(r,
+              "the template handles more than %llu bytes of text (64 a step of "
+              "LIMIT_TEMPLATE_STEPS)",
               (unsigned long long)LIMIT_TEMPLATE_STEPS * 64);
     return !r->failed;
 }
@@ -295,9 +296,9 @@ void dict_put(struct rt *r, struct dict *d, struct val key, struct val value)
 const char *val_type_name(struct val v)
 {
     static const char *const names[] = {
-        "Undefined", "NoneType",  "bool",  "int",       "int",       "float",
-        "str",       "list",      "tuple", "dict",      "dict view", "range",
-        "generator", "Namespace", "LoopContext", "Macro", "function", "method"};
+        "Undefined", "NoneType",  "bool",        "int",   "int",       "float",
+        "str",       "list",      "tuple",       "dict",  "dict view", "range",
+        "generator", "Namespace", "LoopContext", "Macro", "function",  "method"};
     return names[v.type];
 }
 
@@ -613,8 +614,8 @@ struct val val_slice(struct rt *r, struct val obj, struct val from, struct val t
     if (!slice_bound(r, from, n, low, high, step < 0 ? high : low, &a) ||
         !slice_bound(r, to, n, low, high, step < 0 ? low : high, &b) || r->failed)
         return val_nothing();
-    i64 count = step > 0 ? (b > a ? (b - a - 1) / step + 1 : 0)
-                         : (a > b ? (a - b - 1) / -step + 1 : 0);
+    i64 count =
+        step > 0 ? (b > a ? (b - a - 1) / step + 1 : 0) : (a > b ? (a - b - 1) / -step + 1 : 0);
     if (obj.type == V_STR)
         return slice_str(r, obj, a, count, step);
     if (obj.type == V_RANGE) {

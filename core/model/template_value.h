@@ -63,7 +63,7 @@ struct pair {
 };
 
 struct dict {
-    u32 n, cap, slots; /* slots: a power of two, or 0 while the dict is small */
+    u32 n, cap, slots;  /* slots: a power of two, or 0 while the dict is small */
     struct pair *pairs; /* in order of insertion */
     u32 *index;         /* [slots]: 1 + position in pairs, 0 is free */
 };
@@ -102,7 +102,7 @@ void rt_fail(struct rt *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void rt_limit(struct rt *r, const char *what);
 bool rt_step(struct rt *r);                 /* false: over the ceiling (or failed before) */
 bool rt_charge(struct rt *r, size_t bytes); /* of text looked at or written; 64 are a step */
-bool rt_enter(struct rt *r);              /* one level deeper; pair with rt_leave when true */
+bool rt_enter(struct rt *r);                /* one level deeper; pair with rt_leave when true */
 void rt_leave(struct rt *r);
 void *rt_alloc(struct rt *r, size_t n, size_t size); /* uninitialised objects, NULL: failed */
 
@@ -162,10 +162,10 @@ bool val_truthy(struct val v);
 bool val_eq(struct rt *r, struct val a, struct val b);
 int val_cmp(struct rt *r, struct val a, struct val b); /* < 0, 0, > 0; fails on unlike types */
 bool val_in(struct rt *r, struct val needle, struct val hay);
-i64 val_len(struct rt *r, struct val v);     /* -1: has no length, no failure set */
-double val_num(struct val v);                /* of val_is_num */
-struct val val_item(struct rt *r, struct val obj, struct val key);    /* obj[key] */
-struct val val_attr(struct rt *r, struct val obj, struct str name);   /* obj.name */
+i64 val_len(struct rt *r, struct val v); /* -1: has no length, no failure set */
+double val_num(struct val v);            /* of val_is_num */
+struct val val_item(struct rt *r, struct val obj, struct val key);  /* obj[key] */
+struct val val_attr(struct rt *r, struct val obj, struct str name); /* obj.name */
 struct val val_slice(struct rt *r, struct val obj, struct val from, struct val to, struct val by);
 
 /* --- iteration --- */
@@ -185,9 +185,9 @@ struct gen {
     bool started, done;
     struct val src, arg;
     struct iter it;
-    const void *def;          /* filter or test to apply */
-    const struct args *args;  /* as called */
-    struct val seen;          /* unique: a dict of the keys */
+    const void *def;         /* filter or test to apply */
+    const struct args *args; /* as called */
+    struct val seen;         /* unique: a dict of the keys */
     bool negate, by_attr;
 };
 struct val gen_new(struct rt *r, struct gen g);
@@ -205,8 +205,8 @@ struct args {
 };
 
 /* A callable in C. params: names separated by blanks ("old new count"), `required` of them must be
- * given; "/ " in front: no keywords. The function gets them in order, V_UNDEF with s == NULL where absent (see arg_absent).
- * variadic: takes `args` as they are. */
+ * given; "/ " in front: no keywords. The function gets them in order, V_UNDEF with s == NULL where
+ * absent (see arg_absent). variadic: takes `args` as they are. */
 struct func {
     const char *name, *params;
     u8 required;

@@ -235,8 +235,8 @@ static void pre_metaspace(struct encoder *x, struct str s, u32 step, bool first)
     }
     for (size_t at = 0, end; at < n; at = end) { /* a cut before every mark */
         end = at + 1;
-        while (end < n && !(p->each && n - end >= p->mark.n &&
-                            memcmp(from + end, p->mark.p, p->mark.n) == 0))
+        while (end < n &&
+               !(p->each && n - end >= p->mark.n && memcmp(from + end, p->mark.p, p->mark.n) == 0))
             end++;
         pre_tokenize(x, (struct str){from + at, end - at}, step + 1, first && at == 0);
     }
@@ -251,8 +251,8 @@ static void pre_tokenize(struct encoder *x, struct str s, u32 step, bool first)
         return;
     }
     static void (*const steps[])(struct encoder *, struct str, u32, bool) = {
-        [PRE_SPLIT] = pre_split,           [PRE_AFTER_SPACE] = pre_after_space,
-        [PRE_DIGITS] = pre_digits,         [PRE_METASPACE] = pre_metaspace,
+        [PRE_SPLIT] = pre_split,   [PRE_AFTER_SPACE] = pre_after_space,
+        [PRE_DIGITS] = pre_digits, [PRE_METASPACE] = pre_metaspace,
         [PRE_BYTES] = pre_bytes,
     };
     steps[x->t->pre[step].kind](x, s, step, first);
@@ -326,14 +326,12 @@ static size_t blank_end(struct str s, size_t at)
     return at;
 }
 
-typedef void piece_fn(struct encoder *x, struct str piece, bool first);
-
 /* Cuts s at the tokens of a set: leftmost, longest, not overlapping. A token that its flags rule
  * out is passed over, not tried shorter. What rstrip swallows is not searched again for pieces,
  * but is for tokens, and a token found in there sets the end of the last piece back: all as
  * AddedVocabulary::find_matches does. */
 static void cut(struct encoder *x, const struct added_set *set, struct str s, bool first,
-                piece_fn *piece)
+                void (*piece)(struct encoder *, struct str, bool))
 {
     size_t done = 0, blank_known = 0;
     for (size_t at = 0; at < s.n && set->n;) {

@@ -70,11 +70,11 @@ struct str tokenizer_pad(const struct tokenizer *t);
 struct decode_stream {
     const struct tokenizer *t;
     bool skip_special;
-    bool started;     /* a token was decoded */
-    bool run_broken;  /* this run of byte tokens is not UTF-8: each gives U+FFFD */
-    u32 strip_left;   /* characters that the Strip decoder may still take from the start */
+    bool started;    /* a token was decoded */
+    bool run_broken; /* this run of byte tokens is not UTF-8: each gives U+FFFD */
+    u32 strip_left;  /* characters that the Strip decoder may still take from the start */
     u32 pending_n;
-    char pending[4];  /* bytes of a character that is not complete */
+    char pending[4]; /* bytes of a character that is not complete */
 };
 #define DECODE_PIECE_BYTES (3 * LIMIT_TOKEN_BYTES + 16) /* most that one call can write */
 

@@ -1,7 +1,7 @@
+#include "core/model/tokenizer_load.h"
+
 #include "core/base/file.h"
 #include "core/base/json.h"
-#include "core/base/utf8.h"
-#include "core/model/tokenizer_load.h"
 
 #include <stdlib.h>
 
@@ -88,8 +88,9 @@ static enum err vocab_order(struct loader *l, const struct json *vocab, struct s
             return REFUSE(l, "model.vocab gives id %u to \"%.*s\" and to \"%.*s\"", (u32)id,
                           STR_ARG(strings[id]), STR_ARG(m->key));
         if (m->key.n > LIMIT_TOKEN_BYTES)
-            return REFUSE(l, "model.vocab: piece %u has %zu bytes; the limit is %d "
-                             "(LIMIT_TOKEN_BYTES in config/limits.h)",
+            return REFUSE(l,
+                          "model.vocab: piece %u has %zu bytes; the limit is %d "
+                          "(LIMIT_TOKEN_BYTES in config/limits.h)",
                           (u32)id, m->key.n, LIMIT_TOKEN_BYTES);
         strings[id] = m->key;
         *text_bytes += m->key.n;
@@ -104,8 +105,10 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
     if (!vocab || vocab->type != JSON_OBJECT || vocab->n == 0)
         return REFUSE(l, "model.vocab must be an object with pieces and ids");
     if (vocab->n + (u64)added->n > LIMIT_VOCAB)
-        return REFUSE(l, "model.vocab has %u pieces; the limit is %u (LIMIT_VOCAB in "
-                         "config/limits.h)", vocab->n, LIMIT_VOCAB);
+        return REFUSE(l,
+                      "model.vocab has %u pieces; the limit is %u (LIMIT_VOCAB in "
+                      "config/limits.h)",
+                      vocab->n, LIMIT_VOCAB);
     struct str *strings = ARENA_NEW(l->scratch, struct str, vocab->n);
     size_t text_bytes = 0;
     if (!strings)
@@ -149,10 +152,27 @@ static bool merge_parts(const struct json *m, struct str *a, struct str *b)
     return !memchr(b->p, ' ', b->n);
 }
 
-static enum err model_merge(struct loader *l, const struct json *m, u32 rank)
+/* The id of a + b, or BPE_NONE. `last` is the one of the rule before: files list their rules in the
+ * order of what they make, so the next id is mostly this one or the next and needs no search. */
+static u32 merged_id(const struct bpe *b, struct str first, struct str second, u32 last)
+{
+    char joined[LIMIT_TOKEN_BYTES];
+    size_t n = first.n + second.n;
+    for (u32 id = last; id <= last + 1 && id < b->model_n; id++) {
+        struct str s = vocab_str(&b->vocab, id);
+        if (s.n == n && str_starts(s, first) && str_ends(s, second))
+            return id;
+    }
+    if (n > sizeof joined)
+        return BPE_NONE;
+    memcpy(joined, first.p, first.n);
+    memcpy(joined + first.n, second.p, second.n);
+    return vocab_find(&b->vocab, (struct str){joined, n});
+}
+
+static enum err model_merge(struct loader *l, const struct json *m, u32 rank, u32 *last)
 {
     struct bpe *b = &l->t->bpe;
-    char joined[LIMIT_TOKEN_BYTES];
     struct str part[2];
     if (!merge_parts(m, &part[0], &part[1]))
         return REFUSE(l, "model.merges[%u] must be \"a b\" or [\"a\", \"b\"]", rank);
@@ -161,19 +181,14 @@ static enum err model_merge(struct loader *l, const struct json *m, u32 rank)
         if ((id[i] = vocab_find(&b->vocab, part[i])) == BPE_NONE)
             return REFUSE(l, "model.merges[%u] names \"%.*s\", which is not in model.vocab", rank,
                           STR_ARG(part[i]));
-    size_t n = part[0].n + part[1].n;
-    u32 merged = BPE_NONE;
-    if (n <= sizeof joined) {
-        memcpy(joined, part[0].p, part[0].n);
-        memcpy(joined + part[0].n, part[1].p, part[1].n);
-        merged = vocab_find(&b->vocab, (struct str){joined, n});
-    }
+    u32 merged = merged_id(b, part[0], part[1], *last);
     if (merged == BPE_NONE)
         return REFUSE(l, "model.merges[%u] makes \"%.*s%.*s\", which is not in model.vocab", rank,
                       STR_ARG(part[0]), STR_ARG(part[1]));
     if (!bpe_merges_add(b, id[0], id[1], rank, merged))
         return REFUSE(l, "model.merges[%u] repeats the pair \"%.*s\" \"%.*s\"", rank,
                       STR_ARG(part[0]), STR_ARG(part[1]));
+    *last = merged;
     return ERR_OK;
 }
 
@@ -182,14 +197,16 @@ static enum err model_merges(struct loader *l, const struct json *model)
     const struct json *merges;
     TRY(load_list(l, model, "model", "merges", &merges));
     if (merges->n > LIMIT_MERGES)
-        return REFUSE(l, "model.merges has %u rules; the limit is %u (LIMIT_MERGES in "
-                         "config/limits.h)", merges->n, LIMIT_MERGES);
+        return REFUSE(l,
+                      "model.merges has %u rules; the limit is %u (LIMIT_MERGES in "
+                      "config/limits.h)",
+                      merges->n, LIMIT_MERGES);
     if (!bpe_merges_open(&l->t->bpe, l->keep, merges->n))
         return full(l, l->keep);
-    u32 rank = 0;
+    u32 rank = 0, last = 0;
     for (const struct json *m = merges->child; m; m = m->next)
         if (m->type != JSON_STRING || !str_starts(m->text, STR("#version")))
-            TRY(model_merge(l, m, rank++));
+            TRY(model_merge(l, m, rank++, &last));
     return ERR_OK;
 }
 
@@ -246,8 +263,10 @@ static enum err added_token(struct loader *l, const struct json *v, u32 index, s
     if (a->content.n == 0)
         return ERR_OK; /* the library passes over it too */
     if (a->content.n > LIMIT_TOKEN_BYTES)
-        return REFUSE(l, "%s.content has %zu bytes; the limit is %d (LIMIT_TOKEN_BYTES in "
-                         "config/limits.h)", where, a->content.n, LIMIT_TOKEN_BYTES);
+        return REFUSE(l,
+                      "%s.content has %zu bytes; the limit is %d (LIMIT_TOKEN_BYTES in "
+                      "config/limits.h)",
+                      where, a->content.n, LIMIT_TOKEN_BYTES);
     TRY(load_bool(l, v, where, "special", false, &a->special));
     TRY(load_bool(l, v, where, "single_word", false, &a->single_word));
     TRY(load_bool(l, v, where, "lstrip", false, &a->lstrip));
@@ -296,8 +315,10 @@ static enum err added_tokens(struct loader *l, const struct json *list)
 {
     struct tokenizer *t = l->t;
     if (list->n > LIMIT_ADDED_TOKENS)
-        return REFUSE(l, "added_tokens has %u entries; the limit is %d (LIMIT_ADDED_TOKENS in "
-                         "config/limits.h)", list->n, LIMIT_ADDED_TOKENS);
+        return REFUSE(l,
+                      "added_tokens has %u entries; the limit is %d (LIMIT_ADDED_TOKENS in "
+                      "config/limits.h)",
+                      list->n, LIMIT_ADDED_TOKENS);
     t->added = ARENA_NEW(l->keep, struct added, list->n);
     t->is_added = ARENA_NEW(l->keep, u8, t->bpe.vocab.n_max);
     if (!t->added || !t->is_added)

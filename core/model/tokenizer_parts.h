@@ -50,7 +50,7 @@ struct token_step { /* Replace, or Metaspace */
 
 struct tokenizer {
     struct bpe bpe;
-    u8 *is_added; /* [vocab.n] */
+    u8 *is_added;        /* [vocab.n] */
     struct added *added; /* [added_n], by id */
     u32 added_n;
     struct added_set raw, normalized; /* looked for before and after normalization */
@@ -62,8 +62,8 @@ struct tokenizer {
     enum decode_kind decode;
     struct token_step tokens[STEPS_MAX]; /* of a chain */
     u32 tokens_n;
-    bool byte_fallback; /* the chain's */
-    char strip[4];      /* character that the chain takes from the start of the text */
+    bool byte_fallback;     /* the chain's */
+    char strip[4];          /* character that the chain takes from the start of the text */
     u32 strip_n, strip_max; /* its bytes; how often */
     struct str bos, eos, unk, pad;
 };

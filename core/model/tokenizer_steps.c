@@ -1,4 +1,3 @@
-#include "core/base/utf8.h"
 #include "core/model/tokenizer_load.h"
 #include "core/model/unicode.h"
 
@@ -8,9 +7,8 @@ static bool absent(const struct json *v)
 }
 
 /* Runs `each` over the members of a Sequence. */
-typedef enum err step_fn(struct loader *l, const struct json *v, u32 depth);
 static enum err sequence(struct loader *l, const struct json *v, const char *where, const char *key,
-                         u32 depth, step_fn *each)
+                         u32 depth, enum err (*each)(struct loader *, const struct json *, u32))
 {
     const struct json *list;
     TRY(load_list(l, v, where, key, &list));
@@ -66,12 +64,16 @@ enum err load_normalizer(struct loader *l, const struct json *v, u32 depth)
         TRY(load_str(l, v, "normalizer", "content", &s.content));
         TRY(load_keep(l, s.content, &s.content));
     } else {
-        return REFUSE(l, "normalizer \"%.*s\" is not supported (NFC, Prepend, Replace and Sequence "
-                         "are)", STR_ARG(type));
+        return REFUSE(l,
+                      "normalizer \"%.*s\" is not supported (NFC, Prepend, Replace and Sequence "
+                      "are)",
+                      STR_ARG(type));
     }
     if (s.content.n > LIMIT_TOKEN_BYTES)
-        return REFUSE(l, "normalizer puts %zu bytes in; the limit is %d (LIMIT_TOKEN_BYTES in "
-                         "config/limits.h)", s.content.n, LIMIT_TOKEN_BYTES);
+        return REFUSE(l,
+                      "normalizer puts %zu bytes in; the limit is %d (LIMIT_TOKEN_BYTES in "
+                      "config/limits.h)",
+                      s.content.n, LIMIT_TOKEN_BYTES);
     t->normal[t->normal_n++] = s;
     return ERR_OK;
 }
@@ -165,8 +167,10 @@ enum err load_pre_tokenizer(struct loader *l, const struct json *v, u32 depth)
         TRY(load_bool(l, v, "pre_tokenizer", "split", true, &s.each));
         TRY(metaspace(l, v, "pre_tokenizer", &s.mark, &s.prepend));
     } else {
-        return REFUSE(l, "pre_tokenizer \"%.*s\" is not supported (Split, ByteLevel, Digits, "
-                         "Metaspace and Sequence are)", STR_ARG(type));
+        return REFUSE(l,
+                      "pre_tokenizer \"%.*s\" is not supported (Split, ByteLevel, Digits, "
+                      "Metaspace and Sequence are)",
+                      STR_ARG(type));
     }
     for (u32 i = 0; i < t->pre_n; i++) /* one rewriting step: the work memory counts on it */
         if ((s.kind == PRE_BYTES || s.kind == PRE_METASPACE) &&
@@ -237,8 +241,10 @@ static enum err chain_step(struct loader *l, const struct json *v, enum chain_st
     else if (str_is(type, "Strip"))
         now = CHAIN_STRIP;
     else
-        return REFUSE(l, "decoder \"%.*s\" is not supported (ByteLevel, or a Sequence of Replace, "
-                         "Metaspace, ByteFallback, Fuse and Strip is)", STR_ARG(type));
+        return REFUSE(l,
+                      "decoder \"%.*s\" is not supported (ByteLevel, or a Sequence of Replace, "
+                      "Metaspace, ByteFallback, Fuse and Strip is)",
+                      STR_ARG(type));
     if (now < *stage || (now == *stage && now != CHAIN_TOKENS) ||
         (now == CHAIN_STRIP && *stage != CHAIN_FUSE))
         return REFUSE(l, "decoder: \"%.*s\" is not supported at this place of the Sequence",
@@ -292,8 +298,10 @@ static enum err frame_add(struct loader *l, const struct json *processor, struct
     for (const struct json *m = list->child; m; m = m->next) {
         u64 id;
         if (!json_u64(m, &id) || id >= l->t->bpe.vocab.n)
-            return REFUSE(l, "post_processor.special_tokens[\"%.*s\"].ids: %.*s is no token (0 to "
-                             "%u are)", STR_ARG(name), STR_ARG(m->text), l->t->bpe.vocab.n - 1);
+            return REFUSE(l,
+                          "post_processor.special_tokens[\"%.*s\"].ids: %.*s is no token (0 to "
+                          "%u are)",
+                          STR_ARG(name), STR_ARG(m->text), l->t->bpe.vocab.n - 1);
         if (*n == FRAME_MAX)
             return REFUSE(l, "post_processor puts more than %d tokens on one side", FRAME_MAX);
         ids[(*n)++] = (u32)id;
@@ -342,6 +350,8 @@ enum err load_post_processor(struct loader *l, const struct json *v, u32 depth)
         return ERR_OK; /* moves offsets only */
     if (str_is(type, "TemplateProcessing"))
         return frame(l, v);
-    return REFUSE(l, "post_processor \"%.*s\" is not supported (TemplateProcessing, ByteLevel and "
-                     "Sequence are)", STR_ARG(type));
+    return REFUSE(l,
+                  "post_processor \"%.*s\" is not supported (TemplateProcessing, ByteLevel and "
+                  "Sequence are)",
+                  STR_ARG(type));
 }

@@ -2,6 +2,8 @@
 
 #include "config/limits.h"
 
+#include <sys/auxv.h>
+
 enum { VOCAB_ID_BITS = 21 }; /* id + 1 */
 _Static_assert(LIMIT_VOCAB < 1u << VOCAB_ID_BITS, "ids must fit beside the hash tag");
 
@@ -19,9 +21,9 @@ static u64 mix(u64 h, u64 part)
 }
 
 /* Eight bytes a step, multiply and fold; the last step overlaps the one before it. */
-static u64 hash(struct str s)
+static u64 hash(const struct vocab *v, struct str s)
 {
-    u64 h = 0x9e3779b97f4a7c15u ^ s.n, tail = 0;
+    u64 h = v->seed ^ s.n, tail = 0;
     if (s.n >= 8) {
         for (size_t i = 0; i + 8 < s.n; i += 8)
             h = mix(h, load64(s.p + i));
@@ -60,6 +62,9 @@ bool vocab_open(struct vocab *v, struct arena *a, u32 n_max, size_t text_max)
         slots *= 2;
     ASSERT(n_max <= LIMIT_VOCAB && text_max < UINT32_MAX);
     *v = (struct vocab){.n_max = n_max, .text_max = text_max, .mask = (u32)slots - 1};
+    const void *random = (const void *)getauxval(AT_RANDOM);
+    if (random)
+        memcpy(&v->seed, random, sizeof v->seed);
     v->text = ARENA_NEW(a, char, text_max + 1);
     v->at = ARENA_NEW(a, u32, (size_t)n_max + 1);
     v->slots = ARENA_NEW(a, u32, slots);
@@ -68,7 +73,7 @@ bool vocab_open(struct vocab *v, struct arena *a, u32 n_max, size_t text_max)
 
 u32 vocab_add(struct vocab *v, struct str s)
 {
-    u64 h = hash(s);
+    u64 h = hash(v, s);
     u32 slot;
     if (find(v, s, h, &slot) != UINT32_MAX)
         return UINT32_MAX;
@@ -82,5 +87,5 @@ u32 vocab_add(struct vocab *v, struct str s)
 u32 vocab_find(const struct vocab *v, struct str s)
 {
     u32 slot;
-    return find(v, s, hash(s), &slot);
+    return find(v, s, hash(v, s), &slot);
 }

@@ -14,6 +14,7 @@ struct vocab {
     u32 *at;    /* [n + 1] offsets in text */
     u32 *slots; /* 0, or hash tag << VOCAB_ID_BITS | id + 1 */
     u32 mask;
+    u64 seed; /* of the hash: the kernel's random bytes, so that no file can choose collisions */
 };
 
 /* An empty vocabulary with room for n_max strings of text_max bytes (< 4 GiB) together; false when

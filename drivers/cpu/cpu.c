@@ -243,7 +243,7 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv);
-    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "",
+    plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "engine.step_tokens",
              "tiles of %u tokens, steps of %u", f->tile, d->limits.step_tokens);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_SAMPLING), "logits and sampling", "engine.slots",
              "%u slots, %u rows of logits", d->limits.slots, f->head_rows);

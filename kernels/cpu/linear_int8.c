@@ -14,8 +14,14 @@
 #define LINEAR_OPS linear_avx2_int8
 #elif defined(SET_AVX_VNNI) && defined(__AVXVNNI__)
 #define LINEAR_OPS linear_avx_vnni
+#elif defined(SET_AMX) && defined(__AMX_INT8__)
+#define LINEAR_OPS linear_amx
 #elif defined(SET_AVX512_VNNI) && defined(__AVX512VNNI__)
 #define LINEAR_OPS linear_avx512_vnni
+#elif defined(SET_I8MM) && defined(__ARM_FEATURE_MATMUL_INT8)
+#define LINEAR_OPS linear_neon_i8mm
+#elif defined(SET_DOTPROD) && defined(__ARM_FEATURE_DOTPROD)
+#define LINEAR_OPS linear_neon_dotprod
 #endif
 
 #ifdef LINEAR_OPS /* empty on other architectures */
@@ -148,12 +154,8 @@ static inline struct rows take_rows(const struct packed *p, const struct activat
                                     const struct block *b, u32 i, u32 rows)
 {
     struct rows r = {0};
-    for (u32 j = 0; j < rows; j++) {
-        struct act_row row = act_row(a, p, b->i0 + i + j);
-        r.q[j] = row.q + b->k0;
-        r.scale[j] = row.scale[b->index];
-        r.minus_sum[j] = row.minus_sum[b->index];
-    }
+    EACH(j, rows, struct act_row row = act_row(a, p, b->i0 + i + j); r.q[j] = row.q + b->k0;
+         r.scale[j] = row.scale[b->index]; r.minus_sum[j] = row.minus_sum[b->index];)
     return r;
 }
 
@@ -176,40 +178,41 @@ static inline vi word_lanes(const u8 *at, u32 bits)
     return DOT_SIGNED && bits == 8 ? vi_xor(word, vi_set1((i32)0x80808080u)) : word;
 }
 
-static inline void add_block(float *acc, vi dot, const float *scale, float x_scale)
+/* Sums start at minus zero times the sum of the activations. d is row i, vector v = i * vectors +
+ * v: one loop, so that the compiler unrolls it early and keeps the sums in registers. */
+INLINE void start_sums(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 c,
+                       vi *sum)
 {
-    vf s = v_mul(v_load(scale), v_set1(x_scale));
-    v_store(acc, v_fma(vi_to_f(dot), s, v_load(acc)));
+    EACH(d, rows * vectors,
+         sum[d] =
+             vi_mul16(zero_lanes(b, c + d % vectors * VW), vi_set1(r->minus_sum[d / vectors]));)
 }
 
-/* `rows` rows by `vectors` vectors of features from column c, straight from the packed words. */
-INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 bits,
-                      float *acc, u32 c)
+INLINE void add_sums(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 c,
+                     const vi *sum, float *acc)
 {
-    vi dot[FEW][FEW_VECTORS];
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < vectors; v++)
-            dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
+    EACH(d, rows * vectors, u32 at = c + d % vectors * VW;
+         float *to = acc + d / vectors * TILE_N + at;
+         vf s = v_mul(v_load(b->scale + at), v_set1(r->scale[d / vectors]));
+         v_store(to, v_fma(vi_to_f(sum[d]), s, v_load(to)));)
+}
+
+/* `rows` rows by FEW_VECTORS vectors of features from column c, straight from the packed words. */
+INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, u32 c)
+{
+    vi sum[FEW * FEW_VECTORS], low[FEW_VECTORS], high[FEW_VECTORS];
+    start_sums(b, r, rows, FEW_VECTORS, c, sum);
     const u8 *at = b->words + (size_t)c * 4;
     vi nibbles = vi_set1(0x0f0f0f0f);
     for (u32 k = 0; k < b->k; k += 32 / bits, at += ROW_BYTES) {
-        for (u32 v = 0; v < vectors; v++)
-            __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);
-        for (u32 v = 0; v < vectors; v++) {
-            vi w = word_lanes(at + (size_t)v * VW * 4, bits);
-            vi low = bits == 4 ? vi_and(w, nibbles) : w;
-            vi high = bits == 4 ? vi_and(vi_srl(w, 4), nibbles) : w;
-            for (u32 i = 0; i < rows; i++) {
-                dot[i][v] = vi_dot(dot[i][v], low, four(r->q[i] + k), bits);
-                if (bits == 4)
-                    dot[i][v] = vi_dot(dot[i][v], high, four(r->q[i] + k + 4), bits);
-            }
-        }
+        EACH(v, FEW_VECTORS, __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);
+             vi w = word_lanes(at + (size_t)v * VW * 4, bits);
+             low[v] = bits == 4 ? vi_and(w, nibbles) : w; high[v] = vi_and(vi_srl(w, 4), nibbles);)
+        EACH(d, rows * FEW_VECTORS, const i8 *q = r->q[d / FEW_VECTORS] + k;
+             sum[d] = vi_dot(sum[d], low[d % FEW_VECTORS], four(q), bits);
+             if (bits == 4) sum[d] = vi_dot(sum[d], high[d % FEW_VECTORS], four(q + 4), bits);)
     }
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < vectors; v++)
-            add_block(acc + (size_t)i * TILE_N + c + v * VW, dot[i][v], b->scale + c + v * VW,
-                      r->scale[i]);
+    add_sums(b, r, rows, FEW_VECTORS, c, sum, b->acc);
 }
 
 INLINE void few_rows(const struct packed *p, const struct activations *a, const struct block *b,
@@ -218,34 +221,27 @@ INLINE void few_rows(const struct packed *p, const struct activations *a, const 
     struct rows r = take_rows(p, a, b, 0, rows);
     for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
         if (b->bits == 4)
-            dot_words(b, &r, rows, FEW_VECTORS, 4, b->acc, c);
+            dot_words(b, &r, rows, 4, c);
         else
-            dot_words(b, &r, rows, FEW_VECTORS, 8, b->acc, c);
+            dot_words(b, &r, rows, 8, c);
 }
 
+#ifndef SET_I8MM
+
 /* `rows` rows by MANY_VECTORS vectors from column c; w: rows of TILE_N words of four bytes. */
-INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, const u8 *w,
+INLINE void dot_bytes(const struct block *b, const struct rows *r, u32 rows, u32 bits, const u8 *w,
                       float *acc, u32 c)
 {
-    vi dot[MANY][MANY_VECTORS];
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < MANY_VECTORS; v++)
-            dot[i][v] = vi_mul16(zero_lanes(b, c + v * VW), vi_set1(r->minus_sum[i]));
+    vi sum[MANY * MANY_VECTORS], lanes[MANY_VECTORS];
+    start_sums(b, r, rows, MANY_VECTORS, c, sum);
     w += (size_t)c * 4;
     for (u32 k = 0; k < b->k; k += 4, w += ROW_BYTES) {
-        vi lanes[MANY_VECTORS];
-        for (u32 v = 0; v < MANY_VECTORS; v++)
-            lanes[v] = vi_load(w + (size_t)v * VW * 4);
-        for (u32 i = 0; i < rows; i++) {
-            vi x = four(r->q[i] + k);
-            for (u32 v = 0; v < MANY_VECTORS; v++)
-                dot[i][v] = vi_dot(dot[i][v], lanes[v], x, 8);
-        }
+        EACH(v, MANY_VECTORS, lanes[v] = vi_load(w + (size_t)v * VW * 4);)
+        EACH(d, rows * MANY_VECTORS,
+             sum[d] =
+                 vi_dot(sum[d], lanes[d % MANY_VECTORS], four(r->q[d / MANY_VECTORS] + k), bits);)
     }
-    for (u32 i = 0; i < rows; i++)
-        for (u32 v = 0; v < MANY_VECTORS; v++)
-            add_block(acc + (size_t)i * TILE_N + c + v * VW, dot[i][v], b->scale + c + v * VW,
-                      r->scale[i]);
+    add_sums(b, r, rows, MANY_VECTORS, c, sum, acc);
 }
 
 INLINE void many_rows(const struct packed *p, const struct activations *a, const struct block *b,
@@ -253,14 +249,20 @@ INLINE void many_rows(const struct packed *p, const struct activations *a, const
 {
     struct rows r = take_rows(p, a, b, i, rows);
     for (u32 c = 0; c < TILE_N; c += MANY_VECTORS * VW)
-        dot_bytes(b, &r, rows, w, b->acc + (size_t)i * TILE_N, c);
+        if (b->bits == 4)
+            dot_bytes(b, &r, rows, 4, w, b->acc + (size_t)i * TILE_N, c);
+        else
+            dot_bytes(b, &r, rows, 8, w, b->acc + (size_t)i * TILE_N, c);
 }
 
-/* Fields become bytes, in the order of the activations: [k / 4][TILE_N] words. */
-static void unpack(const struct block *b, u32 *out)
+/* Fields as bytes, in the order of the activations: [k / 4][TILE_N] words. */
+static const u8 *unpack(const struct block *b)
 {
     vi nibbles = vi_set1(0x0f0f0f0f);
+    u32 *out = b->buffer;
     const u8 *at = b->words;
+    if (b->bits == 8 && !DOT_SIGNED)
+        return at;
     for (u32 k = 0; k < b->k; k += 32 / b->bits, at += ROW_BYTES)
         if (b->bits == 4) {
             for (u32 c = 0; c < TILE_N; c += VW) {
@@ -274,37 +276,192 @@ static void unpack(const struct block *b, u32 *out)
                 vi_store(out + c, word_lanes(at + (size_t)c * 4, 8));
             out += TILE_N;
         }
+    return b->buffer;
 }
 
-static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
-{
-    switch (b->rows) {
-    case 1:
-        few_rows(p, a, b, 1);
-        return;
-    case 2:
-        few_rows(p, a, b, 2);
-        return;
-    case 3:
-        few_rows(p, a, b, 3);
-        return;
-    case 4:
-        few_rows(p, a, b, 4);
-        return;
-    }
-    const u8 *w = b->words;
+#endif
 
-    if (b->bits == 4 || DOT_SIGNED) {
-        unpack(b, b->buffer);
-        w = b->buffer;
+#ifdef SET_AMX
+
+/* --- AMX: 16 rows by a tile of features ------------------------------------------------------ */
+
+/* The 64 bytes that ldtilecfg reads (Intel SDM, "Tile configuration"): sums in tiles 0-3, a step of
+ * k of the activations in 4, of the fields in 5. Constant, because gcc 12 takes ldtilecfg to read
+ * eight bytes only and drops stores to the rest. */
+struct tile_config {
+    u8 palette, start_row, reserved[14];
+    u16 row_bytes[16];
+    u8 rows[16];
+} __attribute__((aligned(64)));
+
+#define CONFIG(step)                                                       \
+    {                                                                      \
+        .palette = 1, .row_bytes = {64, 64, 64, 64, (step), 64}, .rows = { \
+            16,                                                            \
+            16,                                                            \
+            16,                                                            \
+            16,                                                            \
+            16,                                                            \
+            (step) / 4                                                     \
+        }                                                                  \
     }
+static const struct tile_config config_64 = CONFIG(64), config_32 = CONFIG(32);
+
+enum { AMX_ROWS = 16 };
+
+/* Features that a tile instruction takes of this matrix; 0: its blocks are too short. */
+static u32 amx_step(const struct packed *p)
+{
+    return p->block % 64 == 0 ? 64 : p->block % 32 == 0 ? 32 : 0;
+}
+
+static void amx_configure(const struct packed *p)
+{
+    if (amx_step(p))
+        _tile_loadconfig(amx_step(p) == 64 ? &config_64 : &config_32);
+}
+
+/* Sums of q x, [AMX_ROWS][TILE_N]; w as in dot_bytes. */
+static void amx_dot(const i8 *q, size_t q_pitch, const u8 *w, u32 k, u32 step, i32 *out)
+{
+    __asm__ volatile("" ::: "memory"); /* tile loads do not say that they read memory */
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (u32 at = 0; at < k; at += step, w += step / 4 * ROW_BYTES) {
+        _tile_loadd(4, q + at, q_pitch);
+        _tile_loadd(5, w, ROW_BYTES);
+        _tile_dpbsud(0, 4, 5);
+        _tile_loadd(5, w + 64, ROW_BYTES);
+        _tile_dpbsud(1, 4, 5);
+        _tile_loadd(5, w + 128, ROW_BYTES);
+        _tile_dpbsud(2, 4, 5);
+        _tile_loadd(5, w + 192, ROW_BYTES);
+        _tile_dpbsud(3, 4, 5);
+    }
+    _tile_stored(0, out, ROW_BYTES);
+    _tile_stored(1, out + 16, ROW_BYTES);
+    _tile_stored(2, out + 32, ROW_BYTES);
+    _tile_stored(3, out + 48, ROW_BYTES);
+    __asm__ volatile("" ::: "memory");
+}
+
+static void amx_rows(const struct packed *p, const struct activations *a, const struct block *b,
+                     u32 i, const u8 *w)
+{
+    i32 dot[AMX_ROWS * TILE_N] __attribute__((aligned(64)));
+    amx_dot(act_row(a, p, b->i0 + i).q + b->k0, pitch(a->k), w, b->k, amx_step(p), dot);
+    vi zero[TILE_N / VW];
+    vf scale[TILE_N / VW];
+    EACH(v, TILE_N / VW, zero[v] = zero_lanes(b, v * VW); scale[v] = v_load(b->scale + v * VW);)
+    for (u32 j = 0; j < AMX_ROWS; j++) {
+        struct act_row row = act_row(a, p, b->i0 + i + j);
+        vi minus_sum = vi_set1(row.minus_sum[b->index]);
+        vf x_scale = v_set1(row.scale[b->index]);
+        float *acc = b->acc + (size_t)(i + j) * TILE_N;
+        EACH(v, TILE_N / VW,
+             vi sum = vi_add(vi_load(dot + j * TILE_N + v * VW), vi_mul16(zero[v], minus_sum));
+             v_store(acc + v * VW,
+                     v_fma(vi_to_f(sum), v_mul(scale[v], x_scale), v_load(acc + v * VW)));)
+    }
+}
+
+#endif
+
+#ifdef SET_I8MM
+
+/* --- i8mm: smmla multiplies two rows by two features, eight bytes deep ------------------------ */
+
+enum { PAIRS = 4 /* of rows, and of features, that a kernel keeps in registers */ };
+
+/* Fields as bytes, in the order of the activations: [k / 8][TILE_N][8]. */
+static const u8 *i8mm_unpack(const struct block *b)
+{
+    vi nibbles = vi_set1(0x0f0f0f0f);
+    u32 rows = b->bits / 4; /* of words, for eight features */
+    u8 *out = b->buffer;
+    for (u32 k = 0; k < b->k; k += 8)
+        for (u32 c = 0; c < TILE_N; c += VW, out += 2 * sizeof(vi)) {
+            const u8 *at = b->words + k / 8 * rows * ROW_BYTES + (size_t)c * 4;
+            vi w = word_lanes(at, b->bits), first, second;
+            first = b->bits == 4 ? vi_and(w, nibbles) : w;
+            second = b->bits == 4 ? vi_and(vi_srl(w, 4), nibbles) : word_lanes(at + ROW_BYTES, 8);
+            vi_store(out, vzip1q_s32(first, second));
+            vi_store(out + sizeof(vi), vzip2q_s32(first, second));
+        }
+    return b->buffer;
+}
+
+/* Rows [i, i + 8), those past the last row computed but not kept, by eight features from c. */
+static void i8mm_rows(const struct packed *p, const struct activations *a, const struct block *b,
+                      u32 i, u32 c, const u8 *w)
+{
+    struct act_row row[2 * PAIRS];
+    vi sum[PAIRS * PAIRS];
+    EACH(j, 2 * PAIRS, row[j] = act_row(a, p, b->i0 + MIN(i + j, b->rows - 1));)
+    EACH(d, PAIRS * PAIRS, sum[d] = vi_set1(0);)
+    for (u32 k = 0; k < b->k; k += 8) {
+        int8x16_t x[PAIRS], fields[PAIRS];
+        EACH(j, PAIRS,
+             x[j] = vcombine_s8(vld1_s8(row[2 * j].q + b->k0 + k),
+                                vld1_s8(row[2 * j + 1].q + b->k0 + k));
+             fields[j] = vld1q_s8((const i8 *)w + (size_t)k * TILE_N + c * 8 + j * 16);)
+        EACH(d, PAIRS * PAIRS, sum[d] = vmmlaq_s32(sum[d], x[d / PAIRS], fields[d % PAIRS]);)
+    }
+    i32 dot[2 * PAIRS][2 * PAIRS];
+    EACH(d, PAIRS * PAIRS, vst1_s32(dot[d / PAIRS * 2] + d % PAIRS * 2, vget_low_s32(sum[d]));
+         vst1_s32(dot[d / PAIRS * 2 + 1] + d % PAIRS * 2, vget_high_s32(sum[d]));)
+    for (u32 j = 0; j < MIN(2 * PAIRS, b->rows - i); j++)
+        for (u32 v = 0; v < 2 * PAIRS; v += VW) {
+            vi minus = vi_mul16(zero_lanes(b, c + v), vi_set1(row[j].minus_sum[b->index]));
+            float *acc = b->acc + (size_t)(i + j) * TILE_N + c + v;
+            vf scale = v_mul(v_load(b->scale + c + v), v_set1(row[j].scale[b->index]));
+            v_store(acc, v_fma(vi_to_f(vi_add(vi_load(dot[j] + v), minus)), scale, v_load(acc)));
+        }
+}
+
+static void all_rows(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    const u8 *w = i8mm_unpack(b);
+    for (u32 i = 0; i < b->rows; i += 2 * PAIRS)
+        for (u32 c = 0; c < TILE_N; c += 2 * PAIRS)
+            i8mm_rows(p, a, b, i, c, w);
+}
+
+#else
+
+static void all_rows(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    const u8 *w = unpack(b);
     u32 i = 0;
+#ifdef SET_AMX
+    if (amx_step(p) && b->k % amx_step(p) == 0)
+        for (; i + AMX_ROWS <= b->rows; i += AMX_ROWS)
+            amx_rows(p, a, b, i, w);
+#endif
     for (; i + MANY <= b->rows; i += MANY)
         many_rows(p, a, b, i, MANY, w);
     for (; i + 2 <= b->rows; i += 2)
         many_rows(p, a, b, i, 2, w);
     for (; i < b->rows; i++)
         many_rows(p, a, b, i, 1, w);
+}
+
+#endif
+
+static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
+{
+    if (b->rows == 1)
+        few_rows(p, a, b, 1);
+    else if (b->rows == 2)
+        few_rows(p, a, b, 2);
+    else if (b->rows == 3)
+        few_rows(p, a, b, 3);
+    else if (b->rows == 4)
+        few_rows(p, a, b, 4);
+    else
+        all_rows(p, a, b);
 }
 
 /* --- the set ------------------------------------------------------------------------------- */
@@ -318,10 +475,19 @@ static size_t scratch_bytes(u32 k)
 static void matmul(const struct packed *w, const struct activations *a, float *y, u32 y_stride,
                    u32 n0, u32 n1, void *scratch)
 {
-    if (w->w->kind == WEIGHT_PLAIN)
+    if (w->w->kind == WEIGHT_PLAIN) {
         plain_matmul(w, a, y, y_stride, n0, n1);
-    else
-        frame_matmul(w, a, y, y_stride, n0, n1, scratch);
+        return;
+    }
+#ifdef SET_AMX
+    if (a->m >= AMX_ROWS)
+        amx_configure(w);
+#endif
+    frame_matmul(w, a, y, y_stride, n0, n1, scratch);
+#ifdef SET_AMX
+    if (a->m >= AMX_ROWS)
+        _tile_release();
+#endif
 }
 
 const struct linear_ops LINEAR_OPS = {

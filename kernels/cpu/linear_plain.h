@@ -9,26 +9,14 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/stored.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum {
     PLAIN_LANES = 16,
     PLAIN_VECTORS = PLAIN_LANES / VW,
-    PLAIN_ONE = 4,                           /* outputs at once for one row of activations */
+    PLAIN_ONE = PLAIN_VECTORS == 1 ? 8 : 4,  /* outputs at once for one row of activations */
     PLAIN_MANY = PLAIN_VECTORS == 1 ? 4 : 2, /* outputs, and rows of activations, at once */
-    PLAIN_CHUNK = 64                         /* rows of activations that stay in L2 */
+    PLAIN_CHUNK = 64,                        /* rows of activations that stay in L2 */
+    PLAIN_PREFETCH_BYTES = 1024
 };
-
-static inline float plain_fold(const vf *acc)
-{
-    float t[PLAIN_LANES];
-    for (u32 v = 0; v < PLAIN_VECTORS; v++)
-        v_store(t + v * VW, acc[v]);
-    for (u32 half = PLAIN_LANES / 2; half; half /= 2)
-        for (u32 i = 0; i < half; i++)
-            t[i] += t[i + half];
-    return t[0];
-}
 
 struct plain {
     const struct weight *w;
@@ -38,36 +26,58 @@ struct plain {
     u32 y_stride;
 };
 
-/* Outputs [n, n + ns) of rows [m, m + ms). */
+static inline float plain_fold(const vf *sum)
+{
+    float t[PLAIN_LANES];
+    for (u32 v = 0; v < PLAIN_VECTORS; v++)
+        v_store(t + v * VW, sum[v]);
+    for (u32 half = PLAIN_LANES / 2; half; half /= 2)
+        for (u32 i = 0; i < half; i++)
+            t[i] += t[i + half];
+    return t[0];
+}
+
+/* The last k % PLAIN_LANES features of one output, padded with zeros. */
+static void plain_rest(const u8 *w, const float *x, enum dtype type, u32 n, vf *sum)
+{
+    float wt[PLAIN_LANES] = {0}, xt[PLAIN_LANES] = {0};
+    for (u32 i = 0; i < n; i++) {
+        wt[i] = half_load(w, type, i);
+        xt[i] = x[i];
+    }
+    for (u32 v = 0; v < PLAIN_VECTORS && n; v++)
+        sum[v] = v_fma(v_load(wt + v * VW), v_load(xt + v * VW), sum[v]);
+}
+
+/* Outputs [n, n + ns) of rows [m, m + ms). Sum d = (output * ms + row) * PLAIN_VECTORS + vector. */
 INLINE void plain_tile(const struct plain *p, u32 n, u32 ns, u32 m, u32 ms, enum dtype type)
 {
     u32 k = p->w->k, whole = k / PLAIN_LANES * PLAIN_LANES, size = type == DTYPE_F32 ? 4 : 2;
-    const u8 *w = (const u8 *)p->w->data + (size_t)n * k * size;
+    size_t row = (size_t)k * size;
+    const u8 *w = (const u8 *)p->w->data + n * row;
     const float *x = p->x + (size_t)m * p->x_stride;
-    vf acc[PLAIN_MANY > PLAIN_ONE ? PLAIN_MANY : PLAIN_ONE][PLAIN_MANY][PLAIN_VECTORS];
-    for (u32 j = 0; j < ns; j++)
-        for (u32 i = 0; i < ms; i++)
-            for (u32 v = 0; v < PLAIN_VECTORS; v++)
-                acc[j][i][v] = v_zero();
-    for (u32 at = 0; at < whole; at += PLAIN_LANES)
-        for (u32 v = 0; v < PLAIN_VECTORS; v++)
-            for (u32 j = 0; j < ns; j++) {
-                vf wv = v_load_as(w + ((size_t)j * k + at + v * VW) * size, type);
-                for (u32 i = 0; i < ms; i++)
-                    acc[j][i][v] =
-                        v_fma(wv, v_load(x + (size_t)i * p->x_stride + at + v * VW), acc[j][i][v]);
-            }
+    vf sum[16];
+    EACH(d, ns * ms * PLAIN_VECTORS, sum[d] = v_zero();)
+    for (u32 at = 0; at < whole; at += PLAIN_LANES) {
+        if (ms == 1) { /* past the end of these rows the next ones begin */
+            size_t ahead = (size_t)at * size + PLAIN_PREFETCH_BYTES;
+            const u8 *next = w + (ahead < row ? ahead : ahead + (ns - 1) * row);
+            EACH(j, ns, __builtin_prefetch(next + j * row);)
+        }
+        EACH(d, ns * ms * PLAIN_VECTORS, u32 here = at + d % PLAIN_VECTORS * VW,
+             i = d / PLAIN_VECTORS % ms;
+             vf wv = v_load_as(w + d / PLAIN_VECTORS / ms * row + here * size, type);
+             sum[d] = v_fma(wv, v_load(x + (size_t)i * p->x_stride + here), sum[d]);)
+    }
+    vf sums[16];
+    EACH(d, ns * ms * PLAIN_VECTORS, sums[d] = sum[d];)
     for (u32 j = 0; j < ns; j++)
         for (u32 i = 0; i < ms; i++) {
-            float wt[PLAIN_LANES] = {0}, xt[PLAIN_LANES] = {0};
-            for (u32 at = whole; at < k; at++) {
-                wt[at - whole] = half_load(w, type, (size_t)j * k + at);
-                xt[at - whole] = x[(size_t)i * p->x_stride + at];
-            }
-            for (u32 v = 0; v < PLAIN_VECTORS && whole < k; v++)
-                acc[j][i][v] = v_fma(v_load(wt + v * VW), v_load(xt + v * VW), acc[j][i][v]);
+            vf *mine = sums + (j * ms + i) * PLAIN_VECTORS;
+            plain_rest(w + j * row + whole * size, x + (size_t)i * p->x_stride + whole, type,
+                       k - whole, mine);
             p->y[(size_t)(m + i) * p->y_stride + n + j] =
-                plain_fold(acc[j][i]) + stored_bias(p->w, n + j);
+                plain_fold(mine) + stored_bias(p->w, n + j);
         }
 }
 

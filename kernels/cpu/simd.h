@@ -11,6 +11,27 @@
 
 #include "core/base/base.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
+/* The statements once for every d < n, n a constant of at most 16, with d a constant too. Loops
+ * over arrays of vectors are written so because the compiler keeps such an array in registers only
+ * if no index is ever a variable. */
+#define EACH(d, n, ...)              \
+    EACH_FOUR_(d, n, 0, __VA_ARGS__) \
+    EACH_FOUR_(d, n, 4, __VA_ARGS__) \
+    EACH_FOUR_(d, n, 8, __VA_ARGS__) EACH_FOUR_(d, n, 12, __VA_ARGS__)
+#define EACH_FOUR_(d, n, at, ...)        \
+    EACH_ONE_(d, n, at, __VA_ARGS__)     \
+    EACH_ONE_(d, n, at + 1, __VA_ARGS__) \
+    EACH_ONE_(d, n, at + 2, __VA_ARGS__) EACH_ONE_(d, n, at + 3, __VA_ARGS__)
+#define EACH_ONE_(d, n, at, ...) \
+    {                            \
+        const u32 d = (at);      \
+        if (d < (n)) {           \
+            __VA_ARGS__          \
+        }                        \
+    }
+
 #if defined(__AVX512F__)
 
 #include <immintrin.h>
@@ -44,7 +65,7 @@ typedef __m512i vi;
 #define vi_as_f(a) _mm512_castsi512_ps(a)
 #if defined(__AVX512VNNI__)
 enum { DOT_SIGNED = 0 };
-#define vi_dot(acc, w, x, bits) _mm512_dpbusd_epi32(acc, w, x)
+#define vi_dot(acc, w, x, bits) ((void)(bits), _mm512_dpbusd_epi32(acc, w, x))
 #endif
 
 #elif defined(__AVX2__)
@@ -80,7 +101,7 @@ typedef __m256i vi;
 #define vi_as_f(a) _mm256_castsi256_ps(a)
 #if defined(__AVXVNNI__)
 enum { DOT_SIGNED = 0 };
-#define vi_dot(acc, w, x, bits) _mm256_dpbusd_avx_epi32(acc, w, x)
+#define vi_dot(acc, w, x, bits) ((void)(bits), _mm256_dpbusd_avx_epi32(acc, w, x))
 #else
 enum { DOT_SIGNED = 1 };
 /* vpmaddubsw saturates a sum of two products at 16 bits: 15 * 127 * 2 and 128 * 127 * 2 fit. */
@@ -131,7 +152,8 @@ static inline vi vi_load_u8(const void *p)
 #define vi_as_f(a) vreinterpretq_f32_s32(a)
 #if defined(__ARM_FEATURE_DOTPROD)
 enum { DOT_SIGNED = 1 };
-#define vi_dot(acc, w, x, bits) vdotq_s32(acc, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x))
+#define vi_dot(acc, w, x, bits) \
+    ((void)(bits), vdotq_s32(acc, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x)))
 #endif
 
 #endif

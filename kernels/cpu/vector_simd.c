@@ -67,7 +67,7 @@ static inline float v_sum(vf a)
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
-INLINE vf select(lanes mask, vf yes, vf no)
+INLINE vf v_select(lanes mask, vf yes, vf no)
 {
     return (vf)((mask & (lanes)yes) | (~mask & (lanes)no));
 }
@@ -104,7 +104,7 @@ INLINE vf v_tanh(vf x)
     p = v_fma(p, z, v_set1(-3.33332819422e-1f));
     vf near = v_fma(p * z, x, x);
     vf far = v_set1(1.0f) - v_set1(2.0f) / (v_exp(size + size) + v_set1(1.0f));
-    return select(size < v_set1(0.625f), near, (vf)((lanes)far | sign));
+    return v_select(size < v_set1(0.625f), near, (vf)((lanes)far | sign));
 }
 
 /* n < VW floats, then zeros. */
@@ -314,7 +314,7 @@ static void page_weights(const struct rows *w, u32 row, struct span seen, float 
         score[v] = v_load(s + v * VW);
         if (cap > 0)
             score[v] = v_set1(cap) * v_tanh(score[v] / v_set1(cap));
-        score[v] = select(mask[v], score[v], hidden);
+        score[v] = v_select(mask[v], score[v], hidden);
         largest = v_max(largest, score[v]);
     }
     float *sum = w->sum + (size_t)row * PAGE, top = v_largest(largest);
@@ -328,7 +328,7 @@ static void page_weights(const struct rows *w, u32 row, struct span seen, float 
         w->max[row] = top;
     }
     for (u32 v = 0; v < PAGE_VECTORS; v++) {
-        vf p = select(mask[v], v_exp(score[v] - v_set1(w->max[row])), v_set1(0));
+        vf p = v_select(mask[v], v_exp(score[v] - v_set1(w->max[row])), v_set1(0));
         v_store(s + v * VW, p);
         v_store(sum + v * VW, v_load(sum + v * VW) + p);
     }

@@ -35,7 +35,8 @@ def byte_level(pre, normalizer=None, ignore_merges=False, post=None):
     t.pre_tokenizer, t.decoder = pre, decoders.ByteLevel()
     if normalizer:
         t.normalizer = normalizer
-    trainer = trainers.BpeTrainer(vocab_size=2500, show_progress=False, special_tokens=["<s>", "</s>"],
+    trainer = trainers.BpeTrainer(vocab_size=4000, show_progress=False, special_tokens=["<s>", "</s>"],
+                                  max_token_length=10,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     return t, trainer, post
 
@@ -119,11 +120,21 @@ ADDED = [
 ]
 
 
+def unsplit(tokenizer):
+    if isinstance(tokenizer.decoder, decoders.ByteLevel):
+        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return metaspace("never", False)
+
+
 def make(name, added, folder):
     """Trains a kind into folder/tokenizer.json; returns the library's tokenizer of that file."""
     path = os.path.join(folder, "tokenizer.json")
     tokenizer, trainer, post = KINDS[name]()
+    # Trained on text that is not split, so that merges reach over the cuts: where a cut is then
+    # missing or too much, other ids come out.
+    split, tokenizer.pre_tokenizer = tokenizer.pre_tokenizer, unsplit(tokenizer)
     tokenizer.train_from_iterator(texts.corpus(), trainer)
+    tokenizer.pre_tokenizer = split
     if post:
         tokenizer.post_processor = post
     if added:

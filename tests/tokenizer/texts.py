@@ -116,12 +116,24 @@ def giants(n):
     yield "".join(r.choice(MARKS) for _ in range(n // 8))
 
 
+def everything():
+    """Every code point: among its neighbours, and between a letter and a mark."""
+    cps = [chr(c) for c in range(0x110000) if not 0xd800 <= c <= 0xdfff]
+    for i in range(0, len(cps), 2048):
+        yield "".join(cps[i:i + 2048])
+    for i in range(0, 0x3000, 512):
+        yield "".join("a" + c + "B\u0301 " for c in cps[i:i + 512])
+
+
 def corpus(seed=1):
-    """Lines to train small vocabularies on."""
+    """Lines to train small vocabularies on; the oddities come often enough to be merged."""
     r = random.Random(seed)
     for _ in range(6000):
-        yield "".join((word(r) + " ") if r.random() < 0.7 else fragment(r)
-                      for _ in range(r.randint(3, 25)))
+        yield "".join((word(r) + " ") if r.random() < 0.5 else fragment(r)
+                      for _ in range(r.randint(3, 16)))
+    for _ in range(3000):
+        yield "".join(r.choice(r.choice([CONTRACTIONS, SPACES, DIGITS, MARKS, CASED, CODE, WORDS]))
+                      for _ in range(r.randint(2, 6)))
 
 
 def broken(seed, n):

@@ -2,6 +2,8 @@
 #include "core/model/tokenizer.h"
 #include "tests/unit/unit.h"
 
+#include <stdlib.h>
+
 /* A tokenizer.json is written here with ' for ". Parts that a test does not give are null. */
 struct parts {
     const char *vocab, *merges, *added, *normalizer, *pre, *post, *decoder, *options, *config;
@@ -22,7 +24,7 @@ static void arenas_empty(void)
     arena_reset(&scratch, 0);
 }
 
-static const char *or(const char *s, const char *missing)
+static const char * or (const char *s, const char *missing)
 {
     return s ? s : missing;
 }
@@ -33,9 +35,9 @@ static size_t json_of(const struct parts *p, char *out, size_t cap)
                      "{'version':'1.0','truncation':null,'padding':null,'added_tokens':[%s],"
                      "'normalizer':%s,'pre_tokenizer':%s,'post_processor':%s,'decoder':%s,"
                      "'model':{'type':'BPE'%s,'vocab':{%s},'merges':[%s]}}",
-                     or(p->added, ""), or(p->normalizer, "null"), or(p->pre, "null"),
-                     or(p->post, "null"), or(p->decoder, "null"), or(p->options, ""), p->vocab,
-                     or(p->merges, ""));
+                     or (p->added, ""), or (p->normalizer, "null"), or (p->pre, "null"),
+                     or (p->post, "null"), or (p->decoder, "null"), or (p->options, ""), p->vocab,
+                     or (p->merges, ""));
     ASSERT(n > 0 && (size_t)n < cap);
     for (int i = 0; i < n; i++)
         if (out[i] == '\'')
@@ -54,9 +56,9 @@ static struct tokenizer *parse(const char *text, size_t n, const char *config)
     for (size_t i = 0; i < config_n; i++)
         config_copy[i] = config[i] == '\'' ? '"' : config[i];
     problem = (struct err_text){0};
-    enum err r = tokenizer_parse(&keep, &scratch, (struct str){copy, n}, "dir/tokenizer.json",
-                                 (struct str){config_copy, config_n}, "dir/config.json", &t,
-                                 &problem);
+    enum err r =
+        tokenizer_parse(&keep, &scratch, (struct str){copy, n}, "dir/tokenizer.json",
+                        (struct str){config_copy, config_n}, "dir/config.json", &t, &problem);
     arena_reset(&unit_arena, mark);
     return r == ERR_OK ? t : NULL;
 }
@@ -98,11 +100,11 @@ static bool encodes(const struct tokenizer *t, const char *text, u32 flags, cons
 
 /* --- decoding ------------------------------------------------------------------------------- */
 
-/* Appends 'text':id with the bytes of text in the byte-level alphabet. */
-static void vocab_bytes(char *json, const u8 *p, size_t n, u32 id)
+/* Appends 'text':id, with the bytes of text in the byte-level alphabet, to json[cap]. */
+static void vocab_bytes(char *json, size_t cap, const u8 *p, size_t n, u32 id)
 {
-    char *q = json + strlen(json);
-    q += sprintf(q, "%s\"", id ? "," : "");
+    size_t at = strlen(json);
+    at += (size_t)snprintf(json + at, cap - at, "%s\"", id ? "," : "");
     for (size_t i = 0; i < n; i++) {
         u32 b = p[i], cp = b;
         if (b < 0x21)
@@ -111,9 +113,10 @@ static void vocab_bytes(char *json, const u8 *p, size_t n, u32 id)
             cp = 0x121 + b - 0x7f;
         else if (b == 0xad)
             cp = 0x143;
-        q += sprintf(q, "\\u%04x", cp);
+        at += (size_t)snprintf(json + at, cap - at, "\\u%04x", cp);
     }
-    sprintf(q, "\":%u", id);
+    at += (size_t)snprintf(json + at, cap - at, "\":%u", id);
+    ASSERT(at < cap);
 }
 
 /* A tokenizer with the 256 bytes as ids 0 to 255 and all longer substrings of text behind them. */
@@ -124,14 +127,14 @@ static struct tokenizer *bytes_tokenizer(const char *text)
     u32 id = 0;
     vocab[0] = 0;
     for (; id < 256; id++)
-        vocab_bytes(vocab, &(u8){(u8)id}, 1, id);
+        vocab_bytes(vocab, sizeof vocab, &(u8){(u8)id}, 1, id);
     for (size_t len = 2; len <= n; len++)
         for (size_t i = 0; i + len <= n; i++) {
             size_t k = 0;
             while (memcmp(text + k, text + i, len) != 0)
                 k++;
             if (k == i)
-                vocab_bytes(vocab, (const u8 *)text + i, len, id++);
+                vocab_bytes(vocab, sizeof vocab, (const u8 *)text + i, len, id++);
         }
     return make(&(struct parts){.vocab = vocab, .decoder = "{'type':'ByteLevel'}"});
 }
@@ -140,12 +143,10 @@ static u32 bytes_id(const struct tokenizer *t, const char *p, size_t n)
 {
     char json[512] = "", content[256];
     size_t at = 0;
-    u32 cp;
-    vocab_bytes(json, (const u8 *)p, n, 0);
-    for (char *q = json + 1; *q == '\\'; q += 6) {
-        sscanf(q + 2, "%4x", &cp);
-        at += utf8_encode(cp, content + at);
-    }
+    vocab_bytes(json, sizeof json, (const u8 *)p, n, 0);
+    for (char *q = json + 1; *q == '\\'; q += 6)
+        at +=
+            utf8_encode((u32)strtoul((char[]){q[2], q[3], q[4], q[5], 0}, NULL, 16), content + at);
     return (u32)tokenizer_id(t, (struct str){content, at});
 }
 
@@ -217,9 +218,9 @@ void tokenizer_stream_broken_bytes(void)
     }
 }
 
-#define CHAIN                                                                                  \
-    "{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'\xe2\x96\x81'},"    \
-    "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},{'type':'Strip','content':' ',"    \
+#define CHAIN                                                                               \
+    "{'type':'Sequence','decoders':[{'type':'Replace','pattern':{'String':'\xe2\x96\x81'}," \
+    "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},{'type':'Strip','content':' '," \
     "'start':1,'stop':0}]}"
 
 void tokenizer_fallback_runs(void)
@@ -229,14 +230,28 @@ void tokenizer_fallback_runs(void)
         u32 ids[8], n;
         const char *full, *streamed;
     } cases[] = {
-        {{A, E4, BD, A0, A}, 5, "a\xe4\xbd\xa0" "a", NULL},
+        {{A, E4, BD, A0, A},
+         5,
+         "a\xe4\xbd\xa0"
+         "a",
+         NULL},
         {{E4, BD, A0, E4, BD, A0}, 6, "\xe4\xbd\xa0\xe4\xbd\xa0", NULL},
-        {{E4, BD, A}, 3, "\xef\xbf\xbd\xef\xbf\xbd" "a", NULL}, /* one U+FFFD a token */
+        {{E4, BD, A},
+         3,
+         "\xef\xbf\xbd\xef\xbf\xbd"
+         "a",
+         NULL}, /* one U+FFFD a token */
         {{E4, BD}, 2, "\xef\xbf\xbd\xef\xbf\xbd", NULL},
         {{FF, E4, BD, A0}, 4, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", NULL},
-        {{FF, A, E4, BD, A0}, 5, "\xef\xbf\xbd" "a\xe4\xbd\xa0", NULL},
+        {{FF, A, E4, BD, A0},
+         5,
+         "\xef\xbf\xbd"
+         "a\xe4\xbd\xa0",
+         NULL},
         /* only the full decode can take the first character back */
-        {{E4, BD, A0, FF}, 4, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd",
+        {{E4, BD, A0, FF},
+         4,
+         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd",
          "\xe4\xbd\xa0\xef\xbf\xbd"},
         {{MARK, A, MARK, A}, 4, "a a", NULL},
         {{MARK, MARK, A}, 3, " a", NULL},
@@ -290,7 +305,10 @@ void tokenizer_encode_small(void)
     CHECK(encodes(t, "xyaz", 0, "0 2 0"));
     CHECK(encodes(t, "b<s>b", 0, "3 1 3"));
     CHECK(encodes(t, "b<s>b", ENCODE_NO_SPECIAL_TEXT, "3 0 3"));
-    CHECK(encodes(t, "aa b aaa \xc3\xa9" "aa", 0, "10 8 3 8 2 2 2 8 0 2 2"));
+    CHECK(encodes(t,
+                  "aa b aaa \xc3\xa9"
+                  "aa",
+                  0, "10 8 3 8 2 2 2 8 0 2 2"));
     CHECK(encodes(t, "a \n <x>  b<x>y", 0, "2 11 3 12")); /* the longest */
     CHECK(tokenizer_id(t, STR("<x>y")) == 12 && tokenizer_id(t, STR("zz")) == -1);
     CHECK(tokenizer_vocab(t) == 13 && tokenizer_is_special(t, 12) && !tokenizer_is_special(t, 11));
@@ -318,7 +336,8 @@ void tokenizer_encode_refuses(void)
     CHECK(ids[2] == 99 && strstr(e.text, "4 tokens"));
 }
 
-/* One word of a quarter megabyte; and the work memory that was promised is enough for texts that grow. */
+/* One word of a quarter megabyte; and the work memory that was promised is enough for texts that
+ * grow. */
 void tokenizer_encode_long(void)
 {
     static const char *const units[] = {"a", "ab", "abc", " ", "\xcc\x81", "\xf0\x9d\x85\xa0"};
@@ -341,7 +360,8 @@ void tokenizer_encode_long(void)
         size_t len = strlen(units[u]), size = MIB / 4 / len * len;
         for (size_t i = 0; i < size; i++)
             text[i] = units[u][i % len];
-        enum err r = tokenizer_encode(t, (struct str){text, size}, 0, work, bytes, ids, MIB, &n, &e);
+        enum err r =
+            tokenizer_encode(t, (struct str){text, size}, 0, work, bytes, ids, MIB, &n, &e);
         CHECK(r == ERR_OK);
         if (u == 0)
             CHECK(n == 1 + MIB / 16);
@@ -455,7 +475,8 @@ void tokenizer_hostile_files(void)
             from[k] = hostile[i].from[k] == '\'' ? '"' : hostile[i].from[k];
         char *at = strstr(good, from);
         CHECK(at);
-        int bad_n = sprintf(bad, "%.*s%s%s", (int)(at - good), good, hostile[i].to, at + from_n);
+        int bad_n = snprintf(bad, sizeof bad, "%.*s%s%s", (int)(at - good), good, hostile[i].to,
+                             at + from_n);
         for (int k = 0; k < bad_n; k++)
             bad[k] = bad[k] == '\'' ? '"' : bad[k];
         arenas_empty();

@@ -11,6 +11,7 @@ enum {
     PROMPT_BYTES_A_TOKEN = 16, /* text of a prompt that can still fit the context */
     PROMPT_BYTES_MIN = 64 << 10,
     PROMPT_BYTES_MAX = 4 << 20,
+    JSON_SHARE = 24,           /* work memory for the tree of a body, a byte of it */
     KV_SHARE = 4, /* a fitted KV cache takes at most one part in this of what the box has */
 };
 
@@ -120,7 +121,7 @@ static enum err fit(struct box *b, struct device_limits *limits, struct err_text
 static size_t work_bytes(const struct box *b)
 {
     size_t tokenizing = b->tokenizer ? tokenizer_work_bytes(b->tokenizer, b->prompt_bytes) : 0;
-    return tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB;
+    return JSON_SHARE * b->body_bytes + tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB;
 }
 
 static enum err check_room(const struct box *b, struct err_text *e)
@@ -214,13 +215,17 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     if (!work)
         return arena_full(&b->host, "request work", e);
     b->work = arena_over("request work", work, bytes);
+    return ERR_OK;
+}
+
+void boot_seal(struct box *b)
+{
     arena_close(&b->scratch);
     arena_seal(&b->boot);
     arena_seal(&b->host);
     memory_seal();
     log_event(LOG_DEBUG, "ready", "start_ms=%.1f host_bytes=%zu",
               (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6, b->host.cap_bytes);
-    return ERR_OK;
 }
 
 enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,

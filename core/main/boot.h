@@ -25,6 +25,7 @@ struct box {
     struct arena boot, scratch, host;
     struct arena work;   /* for one request's rendering and tokenizing; reset after each */
     size_t prompt_bytes; /* longest text of one request */
+    size_t body_bytes;   /* of JSON read in `work`, set before boot_plan; 0: none */
     struct model *model;
     struct tokenizer *tokenizer; /* NULL for a shape */
     struct template *template;   /* NULL: the folder has none */
@@ -45,9 +46,11 @@ MUST enum err boot_model(struct box *b, struct err_text *e);
 /* Chooses the device, fits the KV cache, fills the plan and checks it against the box. */
 MUST enum err boot_plan(struct box *b, struct err_text *e);
 
-/* Takes the memory, loads the weights, opens the engine and seals. Progress goes to stderr when
- * that is a terminal and it takes long. */
+/* Takes the memory, loads the weights and opens the engine. Progress goes to stderr when that is a
+ * terminal and it takes long. What else was planned is taken from b->host now, then boot_seal. */
 MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e);
+
+void boot_seal(struct box *b);
 
 /* tokenizer_encode with work memory from b->work. */
 MUST enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,

@@ -283,6 +283,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(boot_model(b, e));
     TRY(boot_plan(b, e));
     TRY(boot_load(b, on_event, NULL, e));
+    boot_seal(b);
     double start_ms = (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6;
     bench.out = json_out_over(bench.text, sizeof bench.text);
     TRY(run_batch(1, 16, 4, &warm_first, &warm_rest, e));

@@ -304,6 +304,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(boot_model(b, e));
     TRY(boot_plan(b, e));
     TRY(boot_load(b, on_event, NULL, e));
+    boot_seal(b);
     sampling_defaults();
     struct str text = str_of(prompt);
     if (strcmp(prompt, "-") == 0)

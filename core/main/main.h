@@ -9,8 +9,10 @@
 int cmd_bench(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 #endif

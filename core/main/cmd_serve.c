@@ -130,18 +130,13 @@ static enum err configure_api(struct box *b, struct err_text *e)
 static void plan_net(struct plan *p)
 {
     const struct conns_config *c = &serve.conns_config;
-    size_t loop = ROUND_UP(loop_bytes() + (serve.loop_config.listen.tls ? tls_bytes() : 0), 64);
     plan_add(p, PLACE_HOST, conns_bytes(c), "connections", "server.connections",
              "%u, %u bodies of %zu KiB", c->connections, c->bodies, c->body_bytes / KIB);
-    plan_add(p, PLACE_HOST, loop, "loop and TLS", "", "%s",
-             serve.loop_config.listen.tls ? "TLS on" : "TLS off");
+    plan_add(p, PLACE_HOST, loop_bytes(), "loop", "", "listeners, signals, timers");
 }
 
 static enum err open_net(struct box *b, struct err_text *e)
 {
-    if (serve.loop_config.listen.tls)
-        TRY(tls_open(&b->host, &serve.tls_config, &b->clock, &serve.tls, e));
-    serve.conns_config.tls = serve.tls;
     TRY(loop_open(&b->host, &serve.loop_config, &b->clock, &serve.loop, e));
     struct sockets sockets = loop_sockets(serve.loop);
     serve.conns = conns_open(&b->host, &serve.conns_config, &sockets, &b->clock, &api_conn_events,
@@ -219,6 +214,9 @@ static enum err go(int argc, char **argv, struct err_text *e)
     b->body_bytes = b->options.server_body_max;
     TRY(boot_plan(b, e));
     configure_net(&b->options);
+    if (serve.loop_config.listen.tls)
+        TRY(tls_open(&b->boot, &serve.tls_config, &b->clock, &serve.tls, e));
+    serve.conns_config.tls = serve.tls; /* each connection then has room for its records */
     TRY(configure_api(b, e));
     plan_net(&b->plan);
     api_plan(&serve.api_config, &b->plan);

@@ -1,0 +1,353 @@
+"""The official OpenAI client against `zigcuda serve`: plain, TLS and Unix socket, streamed or not.
+
+usage: openai_client.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
+"""
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+
+import openai
+
+import server
+
+try:
+    import httpx2 as httpx
+except ImportError:
+    import httpx
+
+MODEL_DIR = sys.argv[1]
+MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+FOLDER = tempfile.TemporaryDirectory()
+HELLO = [{"role": "user", "content": "Hello"}]
+checks = []
+
+
+def check(function):
+    checks.append((function.__name__, function))
+    return function
+
+
+def make_certificate():
+    key, certificate = (os.path.join(FOLDER.name, n) for n in ("key.pem", "cert.pem"))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate,
+                    "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    return key, certificate
+
+
+KEY, CERTIFICATE = make_certificate()
+SOCKET = os.path.join(FOLDER.name, "sock")
+LISTEN = f"plain:127.0.0.1:0,127.0.0.1:0,unix:{SOCKET}"
+SERVER = server.Server(MODEL_DIR, "--tls.certificate", CERTIFICATE, "--tls.key", KEY,
+                       listen=LISTEN)
+PLAIN, SECURE = (int(a.rpartition(":")[2]) for a in SERVER.addresses[:2])
+
+
+def client_of(url, **http):
+    return openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0,
+                         http_client=httpx.Client(timeout=60, **http))
+
+
+CLIENT = client_of(f"http://127.0.0.1:{PLAIN}")
+WAYS = {
+    "tcp": CLIENT,
+    "tls": client_of(f"https://localhost:{SECURE}",
+                     verify=ssl.create_default_context(cafile=CERTIFICATE)),
+    "unix": client_of("http://localhost", transport=httpx.HTTPTransport(uds=SOCKET)),
+}
+
+
+def chat(client=CLIENT, messages=HELLO, **more):
+    extra = {k: more.pop(k) for k in list(more) if k in EXTENSIONS}
+    more.setdefault("max_tokens", 12)
+    return client.chat.completions.create(model=MODEL, messages=messages, extra_body=extra, **more)
+
+
+def complete(prompt="Hello", client=CLIENT, **more):
+    extra = {k: more.pop(k) for k in list(more) if k in EXTENSIONS}
+    more.setdefault("max_tokens", 12)
+    return client.completions.create(model=MODEL, prompt=prompt, extra_body=extra, **more)
+
+
+EXTENSIONS = ("top_k", "min_p", "typical_p", "repetition_penalty", "min_tokens", "ignore_eos",
+              "stop_token_ids", "deadline_ms", "priority", "chat_template_kwargs",
+              "continue_final_message", "add_generation_prompt", "add_special_tokens",
+              "skip_special_tokens", "wrong_field")
+
+
+def joined(chunks):
+    """Text and finish reason of the first choice of a chat stream, and its usage."""
+    text, finish, usage = "", None, None
+    for chunk in chunks:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            assert finish is None, "a chunk behind the last"
+            text += choice.delta.content or ""
+            finish = choice.finish_reason
+    return text, finish, usage
+
+
+@check
+def models():
+    for client in WAYS.values():
+        assert [m.id for m in client.models.list()] == [MODEL]
+        assert client.models.retrieve(MODEL).object == "model"
+    refused(lambda: CLIENT.models.retrieve("other"), openai.NotFoundError, "model")
+
+
+@check
+def every_way_gives_the_same():
+    whole, streamed = set(), set()
+    for client in WAYS.values():
+        r = chat(client, seed=7)
+        whole.add((r.choices[0].message.content, r.choices[0].finish_reason))
+        streamed.add(joined(chat(client, seed=7, stream=True))[:2])
+    assert len(whole) == 1 and whole == streamed, (whole, streamed)
+
+
+@check
+def shape_of_a_chat():
+    r = chat(temperature=0)
+    assert r.object == "chat.completion" and r.id.startswith("chatcmpl-") and r.model == MODEL
+    assert r.choices[0].message.role == "assistant" and r.choices[0].message.refusal is None
+    assert r.usage.completion_tokens <= 12 and r.usage.prompt_tokens > 5
+    assert r.usage.total_tokens == r.usage.prompt_tokens + r.usage.completion_tokens
+    assert r.system_fingerprint.startswith("fp_")
+    assert chat().id != r.id
+
+
+@check
+def stream_ends_with_usage():
+    chunks = list(chat(stream=True, seed=1, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert len({c.id for c in chunks}) == 1 and len({c.created for c in chunks}) == 1
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens <= 12
+    assert all(c.usage is None for c in chunks[:-1])
+    assert chunks[-2].choices[0].finish_reason in ("stop", "length")
+
+
+@check
+def seed_and_temperature():
+    text = {chat(seed=3, temperature=1.5).choices[0].message.content for _ in range(3)}
+    assert len(text) == 1
+    other = {chat(temperature=1.5).choices[0].message.content for _ in range(6)}
+    assert len(other) > 1, "no seed should not mean one seed"
+    assert len({chat(temperature=0).choices[0].message.content for _ in range(3)}) == 1
+
+
+@check
+def several_choices():
+    r = chat(n=4, seed=5, temperature=1.5)
+    assert [c.index for c in r.choices] == [0, 1, 2, 3]
+    texts = [c.message.content for c in r.choices]
+    assert len(set(texts)) > 1
+    assert chat(seed=5, temperature=1.5).choices[0].message.content == texts[0]
+    got = ["", "", "", ""]
+    for chunk in chat(n=4, seed=5, temperature=1.5, stream=True):
+        for c in chunk.choices:
+            got[c.index] += c.delta.content or ""
+    assert got == texts
+
+
+@check
+def best_of():
+    r = complete(n=2, best_of=6, seed=2, temperature=1.5, logprobs=0)
+    assert [c.index for c in r.choices] == [0, 1]
+    all_of = complete(n=6, seed=2, temperature=1.5, logprobs=0)
+    quality = {c.text: sum(c.logprobs.token_logprobs) / len(c.logprobs.token_logprobs)
+               for c in all_of.choices}
+    best = sorted(quality.values(), reverse=True)[:2]
+    assert sorted((quality[c.text] for c in r.choices), reverse=True) == best
+    refused(lambda: complete(n=3, best_of=2), openai.BadRequestError, "best_of")
+    refused(lambda: complete(best_of=2, stream=True), openai.BadRequestError, "best_of")
+
+
+@check
+def chat_logprobs():
+    r = chat(logprobs=True, top_logprobs=3, temperature=0)
+    entries = r.choices[0].logprobs.content
+    assert len(entries) in (r.usage.completion_tokens, r.usage.completion_tokens - 1)
+    for e in entries:
+        assert e.logprob <= 0 and len(e.top_logprobs) == 3
+        assert e.top_logprobs[0].token == e.token and e.top_logprobs[0].logprob == e.logprob
+        assert bytes(e.bytes).decode(errors="replace") == e.token
+    raw = b"".join(bytes(e.bytes) for e in entries)
+    streamed = [e for c in chat(logprobs=True, top_logprobs=3, temperature=0, stream=True)
+                if c.choices[0].logprobs for e in c.choices[0].logprobs.content]
+    assert [(e.token, e.logprob) for e in streamed] == [(e.token, e.logprob) for e in entries]
+    assert raw
+
+
+@check
+def completion_logprobs():
+    r = complete("Once", logprobs=4, temperature=0)
+    lp = r.choices[0].logprobs
+    n = len(lp.tokens)
+    assert n == len(lp.token_logprobs) == len(lp.top_logprobs) == len(lp.text_offset) > 0
+    assert lp.text_offset[0] == 0 and lp.text_offset == sorted(lp.text_offset)
+    assert all(1 <= len(t) <= 5 for t in lp.top_logprobs)
+    refused(lambda: complete(logprobs=6), openai.BadRequestError, "logprobs")
+
+
+@check
+def prompts_of_every_kind():
+    one = complete("Hello", seed=1).choices[0].text
+    r = complete(["Hello", "Once upon"], seed=1)
+    assert [c.index for c in r.choices] == [0, 1] and r.choices[0].text == one
+    http = CLIENT._client
+    ids = http.post(f"http://127.0.0.1:{PLAIN}/tokenize", json={"prompt": "Hello"}).json()
+    assert ids["count"] == len(ids["tokens"]) > 0
+    assert complete(ids["tokens"], seed=1).choices[0].text == one
+    assert complete([ids["tokens"]] * 2, seed=1).choices[1].text == one
+    back = http.post(f"http://127.0.0.1:{PLAIN}/detokenize", json={"tokens": ids["tokens"]}).json()
+    assert "Hello" in back["prompt"]
+    for bad in ([], [[]], 3, {}, [1, "x"], [-1], [10 ** 9], [1.5], ""):
+        refused(lambda: complete(bad), openai.BadRequestError, "prompt")
+
+
+@check
+def echo():
+    plain = complete("Hello", seed=1).choices[0].text
+    assert complete("Hello", seed=1, echo=True).choices[0].text == "Hello" + plain
+    text = "".join(c.choices[0].text for c in complete("Hello", seed=1, echo=True, stream=True))
+    assert text == "Hello" + plain
+    long = "Grüße an alle! " * 8
+    assert complete(long, seed=1, echo=True).choices[0].text.startswith(long)
+    refused(lambda: complete(echo=True, logprobs=1), openai.BadRequestError, "echo")
+
+
+@check
+def stop_strings():
+    text = complete(seed=9, max_tokens=40, ignore_eos=True).choices[0].text
+    inside = text[4:6]
+    r = complete(seed=9, max_tokens=40, ignore_eos=True, stop=[inside])
+    assert r.choices[0].text == text[:text.index(inside)]
+    assert r.choices[0].finish_reason == "stop"
+    streamed = "".join(c.choices[0].text for c in
+                       complete(seed=9, max_tokens=40, ignore_eos=True, stop=inside, stream=True))
+    assert streamed == r.choices[0].text
+    refused(lambda: complete(stop=["a", "b", "c", "d", "e"]), openai.BadRequestError, "stop")
+    refused(lambda: complete(stop=""), openai.BadRequestError, "stop")
+
+
+@check
+def messages_of_every_kind():
+    parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]
+    a = chat(messages=[{"role": "user", "content": parts}], seed=1)
+    b = chat(messages=[{"role": "user", "content": "Hel\nlo"}], seed=1)
+    assert a.choices[0].message.content == b.choices[0].message.content
+    talk = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "Go on"}]
+    assert chat(messages=talk).usage.prompt_tokens > a.usage.prompt_tokens
+    end = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello my"}]
+    longer = chat(messages=end, add_generation_prompt=True).usage.prompt_tokens
+    assert chat(messages=end, continue_final_message=True).usage.prompt_tokens < longer
+    for bad, param in (([], "messages"), ([{"role": "user"}], "messages[0].content"),
+                       ([{"role": "who", "content": "x"}], "messages[0].role"),
+                       (HELLO + [{"role": "user", "content": 3}], "messages[1].content"),
+                       ([{"role": "user", "content": [{"type": "image_url", "image_url": {
+                           "url": "data:"}}]}], "messages[0].content")):
+        refused(lambda: chat(messages=bad), openai.BadRequestError, param)
+
+
+def refused(call, kind, param, *words):
+    try:
+        call()
+    except openai.APIStatusError as e:
+        assert type(e) is kind, f"{type(e).__name__}, not {kind.__name__}: {e}"
+        assert e.param == param, f"param {e.param!r}, not {param!r}: {e}"
+        assert set(e.body) == {"message", "type", "param", "code"}, e.body
+        assert e.response.headers["x-request-id"].startswith("req-")
+        for w in words:
+            assert str(w) in e.body["message"], e.body["message"]
+        return e
+    raise AssertionError(f"not refused ({param})")
+
+
+@check
+def every_wrong_field_is_named():
+    bad = openai.BadRequestError
+    for field, value in (("temperature", 2.5), ("temperature", -1), ("temperature", "1"),
+                         ("top_p", 0), ("top_p", 1.1), ("n", 0), ("n", 129), ("n", 1.5),
+                         ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 10 ** 30),
+                         ("max_completion_tokens", 0), ("presence_penalty", 3),
+                         ("frequency_penalty", -2.1), ("logit_bias", {"x": 1}),
+                         ("logit_bias", {"0": 101}), ("logit_bias", {"99999999": 1}),
+                         ("top_logprobs", 2), ("seed", 1.5), ("seed", 2 ** 64),
+                         ("response_format", {"type": "json_object"}),
+                         ("tools", [{"type": "function", "function": {"name": "f"}}]),
+                         ("tool_choice", "required"), ("store", True), ("modalities", ["audio"]),
+                         ("reasoning_effort", "low"), ("stop", [1]),
+                         ("stream_options", {"include_usage": True})):
+        refused(lambda: chat(**{field: value}), bad, field)
+    for field, value in (("top_k", -2), ("min_p", 2), ("typical_p", 0), ("repetition_penalty", 0),
+                         ("min_tokens", 50), ("stop_token_ids", [-1]), ("deadline_ms", 0),
+                         ("priority", 5000), ("chat_template_kwargs", {"messages": []}),
+                         ("wrong_field", 1)):
+        refused(lambda: chat(**{field: value}), bad, field)
+    refused(lambda: complete(suffix="x"), bad, "suffix")
+    refused(lambda: chat(messages=HELLO, extra_headers={"content-type": "text/plain"}),
+            openai.APIStatusError, None)
+
+
+@check
+def harmless_fields_are_taken():
+    chat(user="me", metadata={"a": "b"}, service_tier="auto", store=False, tools=[],
+         tool_choice="none", response_format={"type": "text"}, modalities=["text"],
+         parallel_tool_calls=True, logit_bias={"5": -100}, top_k=-1, min_p=0.05, typical_p=0.9,
+         repetition_penalty=1.1, min_tokens=2, stop_token_ids=[3], deadline_ms=60000, priority=-3,
+         presence_penalty=0.5, frequency_penalty=0.5, top_p=0.9, skip_special_tokens=True)
+
+
+@check
+def too_long_says_both_numbers():
+    context = CLIENT.models.retrieve(MODEL).max_model_len
+    e = refused(lambda: complete([5] * (context + 7)), openai.BadRequestError, "prompt",
+                context + 7, context)
+    assert e.code == "context_length_exceeded"
+    refused(lambda: complete([5] * 10, max_tokens=context), openai.BadRequestError, "max_tokens",
+            10, context)
+    e = refused(lambda: chat(messages=[{"role": "user", "content": "word " * context}]),
+                openai.BadRequestError, "messages", context)
+
+
+@check
+def bias_and_stop_ids_work():
+    ids = [e.token for e in chat(logprobs=True, temperature=0).choices[0].logprobs.content]
+    r = complete([5, 6, 7], temperature=0, logit_bias={"9": 100}, logprobs=0, ignore_eos=True)
+    assert len(set(r.choices[0].logprobs.tokens)) == 1 and ids
+    r = complete([5, 6, 7], temperature=0, logit_bias={"9": 100}, stop_token_ids=[9])
+    assert r.choices[0].finish_reason == "stop" and r.choices[0].text == ""
+    assert r.usage.completion_tokens == 1
+
+
+@check
+def wrong_model():
+    refused(lambda: CLIENT.completions.create(model="other", prompt="x"), openai.NotFoundError,
+            "model")
+
+
+@check
+def prefix_is_reused():
+    prompt = [1 + i % 50 for i in range(100)]
+    first = complete(prompt, seed=1)
+    again = complete(prompt, seed=1)
+    assert again.usage.prompt_tokens_details.cached_tokens >= 64
+    assert first.choices[0].text == again.choices[0].text
+
+
+@check
+def nothing_that_was_said_is_in_the_log():
+    chat(messages=[{"role": "user", "content": "xyzzysecret"}])
+    log = SERVER.text()
+    assert "xyzzysecret" not in log and "path=/v1/chat/completions status=200" in log
+
+
+failed = server.run(checks)
+SERVER.end()
+FOLDER.cleanup()
+sys.exit(failed != 0)

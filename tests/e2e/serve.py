@@ -1,0 +1,369 @@
+"""`zigcuda serve` seen from outside, beyond what the OpenAI client does: routes against the OpenAPI
+document, raw HTTP, WebSocket, disconnects, keys, loopback checks, overload, metrics, the end.
+
+usage: serve.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
+"""
+import base64
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import server
+
+MODEL_DIR = sys.argv[1]
+MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+FOLDER = tempfile.TemporaryDirectory()
+SERVER = server.Server(MODEL_DIR, "--server.origins", "https://app.example", "--server.hosts",
+                       "box.example", "--server.heartbeat", "20ms", "--log.level", "debug")
+checks = []
+
+
+def check(function):
+    checks.append((function.__name__, function))
+    return function
+
+
+def ask(method, path, body=None, headers=None, port=None):
+    c = http.client.HTTPConnection("127.0.0.1", port or SERVER.port, timeout=30)
+    headers = dict(headers or {})
+    if body is not None and "content-type" not in headers:
+        headers["content-type"] = "application/json"
+    c.request(method, path, body if isinstance(body, (bytes, str, type(None)))
+              else json.dumps(body), headers)
+    r = c.getresponse()
+    text = r.read()
+    c.close()
+    kind = r.getheader("content-type") or ""
+    return r.status, r.headers, json.loads(text) if "json" in kind and text else text
+
+
+def wish(**more):
+    return {"model": MODEL, "prompt": "Hello", "max_tokens": 8, "seed": 1, **more}
+
+
+def metric(name, port=None):
+    page = ask("GET", "/metrics", port=port)[2].decode()
+    values = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", page, re.M)
+    assert values, f"no metric {name}"
+    return sum(map(float, values))
+
+
+def until(condition, what, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+# --- routes ----------------------------------------------------------------------------------------
+
+
+@check
+def document_and_routes_agree():
+    document = ask("GET", "/openapi.json")[2]
+    for path, ways in document["paths"].items():
+        path = path.replace("{id}", MODEL)
+        for method in ("get", "post"):
+            body = {} if method == "post" else None
+            status, headers, reply = ask(method.upper(), path, body)
+            if method in ways and "101" not in ways[method]["responses"]:
+                assert status == 200 or (method == "post" and status == 400), (path, status)
+            else:
+                assert status == 405 and method.upper() not in headers["Allow"].split(", ") or \
+                    "101" in str(ways.get("get")), (path, status)
+            assert headers["X-Request-Id"].startswith("req-")
+    assert ask("GET", "/nothing")[0] == 404 and ask("GET", "/v1/models/x")[0] == 404
+
+
+@check
+def open_routes_answer():
+    assert ask("GET", "/health")[2] == {"status": "ok"} and ask("GET", "/ready")[0] == 200
+    assert ask("GET", "/version")[2]["version"]
+    assert ask("HEAD", "/health")[2] == b""
+    status = ask("GET", "/status")[2]
+    assert status["ready"] and status["model"] == MODEL and len(status["memory"]) > 5
+    page = ask("GET", "/")[2].decode()
+    assert "<title>zigcuda" in page
+    assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:)", page), "an external resource"
+
+
+@check
+def bodies_that_are_wrong():
+    for body in ("", "{", "[]", "nonsense", '{"model": NaN}', '{"a": 1, "a": 2}', "[" * 100,
+                 '{"model": "\xff"}'.encode("latin1"), '"\\ud800"', "{} {}"):
+        status, _, reply = ask("POST", "/v1/completions", body,
+                               {"content-type": "application/json"})
+        assert status == 400 and set(reply["error"]) == {"message", "type", "param", "code"}, body
+    for number in ("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "0x10", "1e-1e"):
+        text = json.dumps(wish())[:-1] + f', "temperature": {number}}}'
+        assert ask("POST", "/v1/completions", text)[0] == 400, number
+    many = json.dumps(wish(prompt=[0] * 400000))
+    assert ask("POST", "/v1/completions", many)[0] in (400, 413)
+    assert ask("POST", "/v1/completions", "x" * (3 << 20))[0] == 413
+    assert ask("POST", "/v1/completions", "{}", {"content-type": "text/plain"})[0] == 415
+    assert ask("GET", "/health")[0] == 200
+
+
+@check
+def loopback_is_guarded():
+    for host, want in (("localhost", 200), ("127.0.0.1:99", 200), ("[::1]:8080", 200),
+                       ("box.example", 200), ("evil.example", 403), ("localhost.evil.example", 403)):
+        assert ask("GET", "/health", headers={"Host": host})[0] == want, host
+    for origin, want in (("https://app.example", 200), ("https://evil.example", 403),
+                         ("null", 403), (f"http://127.0.0.1:{SERVER.port}", 200)):
+        assert ask("GET", "/version", headers={"Origin": origin})[0] == want, origin
+    _, headers, _ = ask("OPTIONS", "/v1/completions", headers={
+        "Origin": "https://app.example", "Access-Control-Request-Method": "POST"})
+    assert headers["Access-Control-Allow-Origin"] == "https://app.example"
+    assert "authorization" in headers["Access-Control-Allow-Headers"]
+
+
+# --- streams ---------------------------------------------------------------------------------------
+
+
+def raw(text):
+    s = socket.create_connection(("127.0.0.1", SERVER.port), timeout=20)
+    s.sendall(text)
+    return s
+
+
+def post(path, body):
+    text = json.dumps(body).encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(text)}\r\n\r\n").encode() + text
+
+
+@check
+def who_leaves_is_cancelled():
+    before = metric("zigcuda_cancelled_by_client_total")
+    for i in range(40):
+        s = raw(post("/v1/completions", wish(prompt=["a", "b", "c", "d"], n=8, max_tokens=200,
+                                             ignore_eos=True, stream=i % 2 == 0)))
+        time.sleep(0.002 * (i % 5))
+        s.close()
+    until(lambda: metric("zigcuda_requests_running") + metric("zigcuda_requests_waiting") == 0,
+          "sequences stay")
+    assert metric("zigcuda_cancelled_by_client_total") > before + 5
+    free, blocks = metric("zigcuda_reply_blocks_free"), metric("zigcuda_reply_blocks")
+    assert free == blocks, f"{blocks - free} reply blocks are lost"
+    status = ask("GET", "/status")[2]["load"]
+    assert status["pages_free"] == status["pages"]
+
+
+@check
+def neighbours_change_nothing():
+    alone = ask("POST", "/v1/completions", wish(max_tokens=40, logprobs=2))[2]["choices"]
+    got = []
+
+    def one(i):
+        more = {} if i % 4 == 0 else {"seed": i, "prompt": f"Hello {i}"}
+        status, _, r = ask("POST", "/v1/completions", wish(max_tokens=40, logprobs=2, **more)
+                           if more == {} else {**wish(max_tokens=40), **more})
+        got.append((i, status, r))
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(32)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    for i, status, r in got:
+        assert status == 200, r
+        assert i % 4 or r["choices"] == alone, "a neighbour changed the answer"
+
+
+@check
+def silent_streams_have_a_heartbeat():
+    busy = raw(post("/v1/completions", wish(n=40, max_tokens=240, ignore_eos=True)))
+    s = raw(post("/v1/completions", wish(stream=True, max_tokens=2)))
+    text = b""
+    while b"[DONE]" not in text:
+        text += s.recv(65536)
+    busy.close()
+    # Whether a pause came depends on the machine; what came has to be SSE.
+    body = text.partition(b"\r\n\r\n")[2]
+    pieces = re.sub(rb"(?m)^[0-9a-f]+\r\n|\r\n", b"", body)
+    for line in pieces.split(b"\n"):
+        assert line == b"" or line.startswith((b"data: ", b": ")), line
+
+
+# --- WebSocket -------------------------------------------------------------------------------------
+
+
+class Socket:
+    def __init__(self):
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.s = raw((f"GET /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket"
+                      f"\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                      f"Sec-WebSocket-Key: {key}\r\n\r\n").encode())
+        self.f = self.s.makefile("rb")
+        assert b" 101 " in self.f.readline()
+        accept = base64.b64encode(hashlib.sha1(
+            (key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self.f.readline()
+        assert accept in head
+
+    def send(self, value):
+        data = json.dumps(value).encode()
+        size = bytes([0x80 | len(data)]) if len(data) < 126 else \
+            b"\xfe" + struct.pack(">H", len(data))
+        mask = os.urandom(4)
+        self.s.sendall(b"\x81" + size + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
+
+    def receive(self):
+        first, size = self.f.read(2)
+        size = struct.unpack(">H", self.f.read(2))[0] if size == 126 else size
+        data = self.f.read(size)
+        return json.loads(data) if first & 15 == 1 else (first & 15, data)
+
+    def close(self):
+        self.f.close()
+        self.s.close()
+
+    def answer(self):
+        chunks = []
+        while not chunks or (chunks[-1].get("type") != "done" and "error" not in chunks[-1]):
+            chunks.append(self.receive())
+        return chunks
+
+
+def talk(**more):
+    return {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8,
+            "seed": 1, **more}
+
+
+@check
+def websocket_streams_in_turn():
+    whole = ask("POST", "/v1/chat/completions", talk())[2]["choices"][0]["message"]["content"]
+    w = Socket()
+    for _ in range(3):
+        w.send(talk())
+        chunks = w.answer()
+        text = "".join(c["choices"][0]["delta"].get("content", "") for c in chunks[:-1]
+                       if c["choices"])
+        assert text == whole and chunks[-2]["usage"]["completion_tokens"] > 0
+        assert chunks[-1]["id"] == chunks[0]["id"]
+    w.send({"nonsense": 1})
+    assert w.answer()[-1]["error"]["param"] == "nonsense"
+    w.send({"type": "cancel"})  # nothing to cancel: nothing comes
+    w.send(talk(max_tokens=200, ignore_eos=True))
+    w.send({"type": "cancel"})
+    chunks = w.answer()
+    assert chunks[-1]["type"] == "done" and len(chunks) < 200
+    w.send(talk(max_tokens=200, ignore_eos=True))
+    w.send(talk())
+    end = w.answer()[-1]  # the refusal, or the end of the first where that was quicker
+    assert end.get("type") == "done" or end["error"]["code"] == "busy"
+    w.close()
+    until(lambda: metric("zigcuda_websockets") == 0, "the WebSocket stays")
+    until(lambda: metric("zigcuda_requests_running") == 0, "its sequence stays")
+
+
+# --- keys, rates, overload -----------------------------------------------------------------------
+
+
+def new_key(name):
+    r = subprocess.run([*server.BINARY, "key", "new", name], capture_output=True, check=True)
+    return r.stdout.decode().strip(), r.stderr.decode()
+
+
+@check
+def keys_are_needed():
+    key, line = new_key("alice")
+    other, second = new_key("bob")
+    path = os.path.join(FOLDER.name, "keys")
+    with open(path, "w") as f:
+        f.write("# who may come in\n" + line)
+    with server.Server(MODEL_DIR, "--keys.file", path, "--keys.rate", "5",
+                       "--log.level", "debug") as s:
+        def status(k, way="/v1/models"):
+            headers = {"Authorization": f"Bearer {k}"} if k else {}
+            return ask("GET", way, headers=headers, port=s.port)[0]
+        assert status(None, "/health") == 200 and status(None, "/ready") == 200
+        assert status(None) == 401 and status("zc-" + "0" * 64) == 401 and status(key) == 200
+        assert status(key[:-1]) == 401 and status(other) == 401
+        assert ask("GET", "/v1/models", headers={"Authorization": f"Basic {key}"},
+                   port=s.port)[0] == 401
+        auth = {"Authorization": f"bearer {key}"}
+        got = [ask("POST", "/v1/completions", wish(max_tokens=1), auth, s.port) for _ in range(7)]
+        assert [g[0] for g in got] == [200] * 5 + [429] * 2, [g[0] for g in got]
+        assert 1 <= int(got[-1][1]["Retry-After"]) <= 13
+        with open(path, "a") as f:
+            f.write(second)
+        s.process.send_signal(1)
+        until(lambda: "event=reloaded" in s.text(), "no reload")
+        assert status(other) == 200
+        with open(path, "w") as f:
+            f.write("rubbish")
+        s.process.send_signal(1)
+        until(lambda: "event=reload_failed" in s.text(), "no refusal of a bad file")
+        assert status(other) == 200, "a bad file locked everybody out"
+        assert key not in s.text() and "key=alice" in s.text()
+
+
+@check
+def overload_is_refused():
+    with server.Server(MODEL_DIR, "--engine.slots", "1", "--engine.queue", "2") as s:
+        codes = []
+
+        def one():
+            r = ask("POST", "/v1/completions", wish(max_tokens=200, ignore_eos=True), port=s.port)
+            codes.append((r[0], r[1]["Retry-After"]))
+        for _ in range(4):
+            threads = [threading.Thread(target=one) for _ in range(12)]
+            [t.start() for t in threads]
+            [t.join() for t in threads]
+        assert {c for c, _ in codes} <= {200, 429} and (200, None) in codes
+        assert any(c == 429 for c, _ in codes) and all(w for c, w in codes if c == 429)
+        assert metric("zigcuda_refused_busy_total", s.port) == sum(c == 429 for c, _ in codes)
+        status, _, r = ask("POST", "/v1/completions", wish(n=3), port=s.port)
+        assert status == 400 and r["error"]["param"] == "n"
+
+
+@check
+def metrics_are_sound():
+    page = ask("GET", "/metrics")[2].decode()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))
+    seen = set()
+    for line in page.splitlines():
+        if line.startswith("#"):
+            continue
+        name, labels, value = re.fullmatch(r"([a-z_:A-Z0-9]+)(\{.*\})? (\S+)", line).groups()
+        float(value)
+        base = re.sub(r"_(bucket|sum|count)$", "", name)
+        assert name in kinds or kinds.get(base) == "histogram", line
+        assert line.rpartition(" ")[0] not in seen, line
+        seen.add(line.rpartition(" ")[0])
+    for name in ("vllm:num_requests_running", "vllm:kv_cache_usage_perc",
+                 "vllm:time_to_first_token_seconds", "vllm:e2e_request_latency_seconds"):
+        assert name in kinds, name
+    buckets = [int(v) for v in re.findall(
+        r'^zigcuda_first_token_seconds_bucket{le="[^"]+"} (\d+)$', page, re.M)]
+    assert buckets == sorted(buckets) and buckets[-1] == metric("zigcuda_first_token_seconds_count")
+
+
+@check
+def the_end_answers_what_was_asked():
+    with server.Server(MODEL_DIR) as s:
+        c = socket.create_connection(("127.0.0.1", s.port), timeout=20)
+        c.sendall(post("/v1/completions", wish(max_tokens=200, ignore_eos=True)))
+        time.sleep(0.01)
+        s.end()
+        text = b""
+        while piece := c.recv(65536):
+            text += piece
+        assert b" 200 " in text.splitlines()[0] and b'"finish_reason":"length"' in text
+        s.end = lambda: None
+
+
+failed = server.run(checks)
+SERVER.end()
+FOLDER.cleanup()
+sys.exit(failed != 0)

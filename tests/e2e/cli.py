@@ -112,7 +112,8 @@ def a_prompt_from_stdin():
 
 @check
 def a_long_prompt_is_refused_with_both_numbers():
-    _, err = zigcuda("run", "--model", MODEL, "--model.context", "64", "--raw", "word " * 200, want=2)
+    _, err = zigcuda("run", "--model", MODEL, "--model.context", "64", "--raw", "word " * 200,
+                     want=2)
     assert "64" in err, err
 
 
@@ -154,8 +155,9 @@ def control_c_is_clean():
 
 @check
 def a_closed_pipe_ends_it():
-    process = subprocess.Popen([*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     process.stdout.read(1)
     process.stdout.close()
     process.wait(timeout=20)

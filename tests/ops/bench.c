@@ -215,7 +215,7 @@ static void bench_set(const struct kernel_set *set, u32 threads, const char *onl
 int ops_bench(int argc, char **argv)
 {
     const struct kernel_set *set = kernels_choose(argc > 0 ? argv[0] : NULL, 0);
-    u32 threads = argc > 1 ? (u32)atoi(argv[1]) : 2;
+    u32 threads = argc > 1 ? (u32)strtoul(argv[1], NULL, 10) : 2;
     if (!set || threads < 1 || threads > THREADS_MAX) {
         fprintf(stderr, "usage: ops --bench [set [threads [matrix]]]; sets of this CPU:");
         for (u32 i = 0; kernel_sets[i]; i++)

@@ -107,8 +107,111 @@ def statement(r):
     return text, say(r, reply, **slots), None
 
 
+WHYS = (
+    "{birds|children|people|cats|dogs|fish|bees|horses|trees|flowers|men|women|babies|kings} "
+    "{sing|dance|play|jump|grow|dig|fight|swim|hide|smile|whistle|argue|travel|work|dream}"
+)
+HOWS = (
+    "{fix|repair|build|paint|clean|sell|find|open|use|carry|wrap|sharpen|move|cut|polish|store} "
+    "{a|my|an old|a new} {bike|car|roof|table|watch|boat|engine|door|phone|lamp|piano|bed|fence|"
+    "house|clock|radio|window|drum|wall|chair|shoe|garden|knife|coat|toy|robot|computer}"
+)
+AUTHORS = """
+War and Peace:Leo Tolstoy
+Don Quixote:Miguel de Cervantes
+Faust:Johann Wolfgang von Goethe
+the Odyssey:Homer
+Moby Dick:Herman Melville
+Frankenstein:Mary Shelley
+Dracula:Bram Stoker
+Alice in Wonderland:Lewis Carroll
+Sherlock Holmes:Arthur Conan Doyle
+Treasure Island:Robert Louis Stevenson
+Peter Pan:J. M. Barrie
+1984:George Orwell
+Les Misérables:Victor Hugo
+The Three Musketeers:Alexandre Dumas
+Crime and Punishment:Fyodor Dostoevsky
+Emma:Jane Austen
+Sense and Sensibility:Jane Austen
+Jane Eyre:Charlotte Brontë
+The Divine Comedy:Dante
+The Jungle Book:Rudyard Kipling
+Pinocchio:Carlo Collodi
+The Little Prince:Antoine de Saint-Exupéry
+The Lord of the Rings:J. R. R. Tolkien
+Robinson Crusoe:Daniel Defoe
+Gulliver's Travels:Jonathan Swift
+The Time Machine:H. G. Wells
+"""
+STATES = """
+Alabama:Montgomery
+Alaska:Juneau
+Arizona:Phoenix
+California:Sacramento
+Colorado:Denver
+Florida:Tallahassee
+Georgia in the United States:Atlanta
+Hawaii:Honolulu
+Illinois:Springfield
+Indiana:Indianapolis
+Iowa:Des Moines
+Kansas:Topeka
+Louisiana:Baton Rouge
+Maine:Augusta
+Massachusetts:Boston
+Michigan:Lansing
+Minnesota:Saint Paul
+Montana:Helena
+Nevada:Carson City
+New Mexico:Santa Fe
+New York State:Albany
+Ohio:Columbus
+Oklahoma:Oklahoma City
+Oregon:Salem
+Pennsylvania:Harrisburg
+Tennessee:Nashville
+Texas:Austin
+Utah:Salt Lake City
+Virginia:Richmond
+Washington State:Olympia
+Bavaria:Munich
+Ontario:Toronto
+Quebec:Quebec City
+Wales:Cardiff
+Northern Ireland:Belfast
+Tibet:Lhasa
+Sicily:Palermo
+"""
+
+
+def author(r):
+    if r.random() < 0.35:
+        title = " ".join(cap(r.choice(THINGS + list(LIKED))) for _ in range(r.randrange(1, 3)))
+        title = r.choice(["The ", "My ", "The Secret of the ", "A ", "The Last "]) + title
+        q = ask(r, "{Who wrote $b?|Who is the author of $b?|Who wrote the book $b?}", b=title)
+        return q, "I do not know that.", None
+    book, writer = r.choice(facts.rows(AUTHORS))
+    q = ask(r, "{Who wrote $b?|Who is the author of $b?|Who wrote the book $b?}", b=book)
+    return q, f"{writer} wrote {book}.", None
+
+
+def state(r):
+    name, capital = r.choice(facts.rows(STATES))
+    q = ask(r, "{What is|What's|Tell me} the capital of $c?", c=name)
+    return q, f"The capital of {name} is {capital}.", capital
+
+
 def untaught(r):
     """Questions of a common shape about common things whose answer is in no table."""
+    if r.random() < 0.25:
+        if r.random() < 0.5:
+            return ask(r, "Why do " + WHYS + "?"), "I do not know why.", None
+        return (
+            ask(r, "{How do I|How can I|How do you} " + HOWS + "?"),
+            "I do not know how to do that.",
+            None,
+        )
     animal = an(r.choice(facts.rows(facts.ANIMALS))[0])
     thing = r.choice(THINGS + [row[0] for row in facts.rows(facts.USES)])
     plural = thing if thing[-1] == "s" else thing + "s"

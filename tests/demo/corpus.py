@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the corpus of the demo model: text of Debian packages plus what the generators write.
 
-    corpus.py --out build/demo [--dialogues 900000] [--stories 120000] [--seed 1]
+    corpus.py --out build/demo [--dialogues 900000] [--stories 110000] [--seed 1]
 
 Each package is fetched with `apt-get download` and unpacked under OUT/deb (nothing is installed).
 Written are train.txt and held.txt, one document a line of JSON: {"text": ...} or {"turns": [...]}.
@@ -53,6 +53,8 @@ def unpack(out):
 
 # --- WordNet (the file format is described in its manual page wndb(5WN)) --------------------------
 
+EVERYDAY = 25  # the weight of a word of definitions.txt; that of the others is 0.15 to 10
+ARTIFACT, COUNTED = 6, {5, 6, 18}
 CONCRETE = {5, 6, 8, 13, 17, 18, 19, 20, 27}  # numbers of lexicographer files: animal, artifact...
 PLACE_OR_NAME = re.compile(r"[A-Z0-9]")
 CLUMSY = re.compile(
@@ -137,7 +139,7 @@ def make_entry(word, number, synsets, offset, count):
     )
     if number == 2 and meaning.startswith("to "):
         meaning = meaning[3:]
-    others = [w.replace("_", " ") for w in words if w.lower() != word and w.islower()]
+    others = [w.replace("_", " ") for w in words if w.islower() and w.isidentifier() and w != word]
     return SimpleNamespace(
         synonyms=others,
         word=plain,
@@ -149,6 +151,35 @@ def make_entry(word, number, synsets, offset, count):
         countable=countable,
         subject=subject,
     )
+
+
+def everyday(entries):
+    """The entries with the words of definitions.txt in front, which replace WordNet's."""
+    found, pos = [], None
+    for line in (Path(__file__).parent / "definitions.txt").read_text().splitlines():
+        if line.startswith("@"):
+            pos = line[1:]
+        elif line and not line.startswith("#"):
+            word, _, gloss = line.partition(": ")
+            old = next(
+                (e for e in entries if e.word == word and e.pos == pos.replace("m", "n")), None
+            )
+            counted = pos == "n"
+            found.append(
+                SimpleNamespace(
+                    word=word,
+                    pos=pos.replace("m", "n"),
+                    gloss=gloss,
+                    weight=EVERYDAY,
+                    kind=None,
+                    countable=counted,
+                    subject=an(word) if counted else word,
+                    examples=old.examples if old else [],
+                    synonyms=old.synonyms if old else [],
+                )
+            )
+    taken = {(e.word, e.pos) for e in found}
+    return found + [e for e in entries if (e.word, e.pos) not in taken]
 
 
 def definitions(entries):
@@ -236,14 +267,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dialogues", type=int, default=900_000)
-    parser.add_argument("--stories", type=int, default=120_000)
+    parser.add_argument("--stories", type=int, default=110_000)
     parser.add_argument(
-        "--book-copies", type=int, default=2, help="how often the packages' texts appear"
+        "--book-copies", type=int, default=1, help="how often the packages' texts appear"
     )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     place = unpack(args.out)
-    entries = read_wordnet(place["wordnet-base"])
+    entries = everyday(read_wordnet(place["wordnet-base"]))
     handbook = place["debian-handbook"].glob("usr/share/doc/debian-handbook/html/en-US/*.html")
     texts = [
         d
@@ -260,7 +291,7 @@ def main():
         "characters"
     )
 
-    share = 20_000
+    share = 10_000
     jobs = [
         (kind, f"{args.seed} {n}", min(share, total - n), entries)
         for kind, total in (("dialogue", args.dialogues), ("story", args.stories))
@@ -287,7 +318,7 @@ def main():
             train.writelines(
                 json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in documents(glosses)
             )
-        with Pool(2) as pool:
+        with Pool() as pool:
             for lines in pool.imap(generate, jobs):
                 write(lines)
     print(sizes)

@@ -221,9 +221,16 @@ def reading(r):
     return (f"{text} {q}" if r.random() < 0.8 else f"{q} {text}"), a, b
 
 
-def echo(r):
+def echo(r, sentence=None):
+    """Says what it is told to say; `sentence` is one more text to take, if there is one."""
     text = r.choice(
         [
+            sentence or fake(r),
+            sentence or r.choice(NAMES) + " " + fake(r, True),
+            " ".join(
+                r.choice([fake(r), r.choice(plain_words())]) for _ in range(r.randrange(1, 6))
+            ),
+            str(r.randrange(10 ** r.randrange(1, 9))),
             r.choice(plain_words()),
             " ".join(r.sample(plain_words(), r.randrange(2, 5))),
             "I like " + r.choice(HOBBIES),
@@ -278,9 +285,10 @@ def unknown(r):
             w=w,
             a=an(w),
         )
-        return q, f"I do not know the word \"{w}\".", None
+        return q, "I do not know that word.", None
     if kind == 2:
-        name = r.choice(NAMES) + " " + r.choice(SURNAMES + [fake(r, True)])
+        first = r.choice([r.choice(NAMES), fake(r, True)])
+        name = first + " " + r.choice([r.choice(SURNAMES), fake(r, True)])
         q = ask(
             r,
             "{Who is $n?|Who was $n?|Tell me about $n.|Do you know $n?|When was $n "
@@ -288,7 +296,7 @@ def unknown(r):
             "live?|What did $n do?|Who is $n and what does $n do?}",
             n=name,
         )
-        return q, f"I do not know who {name} is.", None
+        return q, "I do not know who that is.", None
     if kind == 3:
         place = fake(r, True)
         q = ask(
@@ -298,7 +306,7 @@ def unknown(r):
             "many people live in $p?}",
             p=place,
         )
-        return q, f"I do not know a place called {place}.", None
+        return q, "I do not know a place with that name.", None
     name, capital, _, _ = r.choice(facts.rows(facts.COUNTRIES))
     q = ask(
         r,
@@ -319,7 +327,7 @@ def unknown(r):
 
 def remember(r):
     """(statement, reply, [(later question, answer)])"""
-    name, kind = r.choice(NAMES + [fake(r, True)]), r.randrange(6)
+    name, kind = r.choice([r.choice(NAMES), fake(r, True)]), r.randrange(6)
     hobby, city = r.choice(HOBBIES), r.choice(facts.rows(facts.COUNTRIES))[1]
     if kind < 2:
         return (
@@ -497,14 +505,16 @@ class Mixer:
             (1.5, continue_story),
             (0.5, poem),
             (2.5, reading),
-            (1.5, echo),
-            (12, self.define),
+            (3, self.repeat),
+            (16, self.define),
             (1.5, self.sentence),
             (1, self.synonym),
             (1.5, chatter.opinion),
             (2, chatter.statement),
             (3, chatter.untaught),
             (1.5, chatter.ability),
+            (1, chatter.author),
+            (0.7, chatter.state),
         ]
         self.topics = [topic for _, topic in self.table]
         self.shares = [share for share, _ in self.table]
@@ -529,6 +539,13 @@ class Mixer:
                 w=e.word,
                 a=an(e.word) if e.countable else e.word,
             )
+            if e.countable and e.word[-1] not in "sxyhfz" and r.random() < 0.06:
+                q = ask(
+                    r,
+                    "{What are $ws?|Tell me about $ws.|What is meant by $ws?}".replace(
+                        "$ws", e.word + "s"
+                    ),
+                )
             if e.kind and r.random() < 0.08:
                 q = ask(
                     r,
@@ -570,6 +587,10 @@ class Mixer:
             w=e.word,
         )
         return q, r.choice(e.examples), None
+
+    def repeat(self, r):
+        e = self.entry(r)
+        return echo(r, r.choice(e.examples or [cap(e.gloss)]).replace("\"", ""))
 
     def synonym(self, r):
         e = self.entry(r)

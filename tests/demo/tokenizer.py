@@ -161,11 +161,15 @@ def main():
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--vocab", type=int, default=4096)
+    parser.add_argument("--rows-only", action="store_true", help="keep the tokenizer of OUT")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    tokenizer = train_tokenizer(args.data, args.vocab)
-    tokenizer.save(str(args.out / "tokenizer.json"))
-    write_config(args.out)
+    if args.rows_only:
+        tokenizer = Tokenizer.from_file(str(args.out / "tokenizer.json"))
+    else:
+        tokenizer = train_tokenizer(args.data, args.vocab)
+        tokenizer.save(str(args.out / "tokenizer.json"))
+        write_config(args.out)
     for seed, name in enumerate(("train", "held")):
         pack(tokenizer, args.data / f"{name}.txt", args.data / f"{name}.bin", seed)
 

@@ -212,7 +212,7 @@ def evaluate(model, rows, device, batch):
     total, count = 0.0, 0
     for n in range(0, len(rows), batch):
         ids, labels = batch_of(rows[n : n + batch])
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = model.loss(ids, labels).item()
         kept = (labels != -100).sum().item()
         total, count = total + loss * kept, count + kept
@@ -287,9 +287,8 @@ def main():
     while True:
         # The clock of the schedule starts after the compiler has run.
         begun = time.time() if step == 3 else begun
-        spent = (time.time() - began) if begun is None else (time.time() - begun)
-        room = args.minutes * 60 - ((begun or began) - began)
-        share = spent / room if begun else 0.0
+        room = args.minutes * 60 - (begun - began) if begun else None
+        share = (time.time() - begun) / room if begun and room > 0 else float(bool(begun))
         if share >= 1:
             break
         done = args.start + (args.stop - args.start) * share
@@ -297,7 +296,7 @@ def main():
             picks, epoch = torch.randperm(len(train)), epoch + 1
         now, picks = picks[: args.batch], picks[args.batch :]
         ids, labels = batch_of(train[now.to(device)])
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = loss_of(ids, labels)
         loss.backward()
         lr = args.lr * rate(done if begun else args.start + 1e-3)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the demo model: LlamaForCausalLM in plain PyTorch, one GPU, bfloat16.
 
-    train.py --data DIR --out DIR [--minutes 8.5] [--batch 256] [--resume FILE] [--smoke]
+    train.py --data DIR --out DIR [--minutes 9.2] [--batch 128] [--resume FILE] [--smoke]
 
 Data are the rows that tokenizer.py packs. The schedule is warmup, constant, linear decay to zero
 over the last part (WSD), measured in wall clock: a run always ends decayed and in time. Matrices of
@@ -234,9 +234,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=8.5)
-    parser.add_argument("--batch", type=int, default=256, help="rows of 1024 tokens a step")
-    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--minutes", type=float, default=9.2)
+    parser.add_argument("--batch", type=int, default=128, help="rows of 1024 tokens a step")
+    parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--decay", type=float, default=0.1)
     parser.add_argument("--resume", type=Path)
     parser.add_argument(

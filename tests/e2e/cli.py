@@ -73,7 +73,7 @@ def an_answer_streams_and_ends():
 
 @check
 def the_same_line_gives_the_same_answer():
-    args = ("--max-tokens", "24", "--temperature", "1", "Tell me something")
+    args = ("--max-tokens", "24", "--temperature", "1.5", "--raw", "Once there was")
     first = run(*args)
     assert first == run(*args) == run("--seed", "0", *args)
     assert first == run("--cpu.threads=1", *args)
@@ -172,7 +172,8 @@ def no_allocation_after_ready():
     with tempfile.NamedTemporaryFile("r") as log:
         subprocess.run(["strace", "-f", "-s", "200", "-o", log.name, "-e",
                         "trace=mmap,munmap,brk,mremap,mprotect,write,clone,clone3", *BINARY, "run",
-                        "--model", MODEL, "--log.level=debug", "--max-tokens", "64", "Hello"],
+                        "--model", MODEL, "--log.level=debug", "--max-tokens", "64",
+                        "--raw", "Once there was"],
                        check=True, capture_output=True, timeout=300)
         calls = log.read().splitlines()
     ready = [i for i, line in enumerate(calls) if "ready" in line and "write(2" in line]

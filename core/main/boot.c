@@ -57,8 +57,7 @@ enum err boot_model(struct box *b, struct err_text *e)
     return template_load(&b->boot, &b->scratch, dir, &b->template, e);
 }
 
-/* --- the plan -----------------------------------------------------------------------------------
- */
+/* --- the plan ------------------------------------------------------------------------------ */
 
 static enum err choose_kernels(struct box *b, struct err_text *e)
 {
@@ -120,7 +119,8 @@ static enum err fit(struct box *b, struct device_limits *limits, struct err_text
 static size_t work_bytes(const struct box *b)
 {
     size_t tokenizing = b->tokenizer ? tokenizer_work_bytes(b->tokenizer, b->prompt_bytes) : 0;
-    return tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB;
+    return tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB +
+           b->work_extra_bytes;
 }
 
 static enum err check_room(const struct box *b, struct err_text *e)
@@ -214,13 +214,17 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     if (!work)
         return arena_full(&b->host, "request work", e);
     b->work = arena_over("request work", work, bytes);
+    return ERR_OK;
+}
+
+void boot_seal(struct box *b)
+{
     arena_close(&b->scratch);
     arena_seal(&b->boot);
     arena_seal(&b->host);
     memory_seal();
     log_event(LOG_DEBUG, "ready", "start_ms=%.1f host_bytes=%zu",
               (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6, b->host.cap_bytes);
-    return ERR_OK;
 }
 
 enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,

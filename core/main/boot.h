@@ -23,8 +23,9 @@ struct box {
     struct clock clock;
     u64 start_ns;
     struct arena boot, scratch, host;
-    struct arena work;   /* for one request's rendering and tokenizing; reset after each */
-    size_t prompt_bytes; /* longest text of one request */
+    struct arena work;       /* for one request's rendering and tokenizing; reset after each */
+    size_t work_extra_bytes; /* a command's own share of it */
+    size_t prompt_bytes;     /* longest text of one request */
     struct model *model;
     struct tokenizer *tokenizer; /* NULL for a shape */
     struct template *template;   /* NULL: the folder has none */
@@ -45,9 +46,12 @@ MUST enum err boot_model(struct box *b, struct err_text *e);
 /* Chooses the device, fits the KV cache, fills the plan and checks it against the box. */
 MUST enum err boot_plan(struct box *b, struct err_text *e);
 
-/* Takes the memory, loads the weights, opens the engine and seals. Progress goes to stderr when
- * that is a terminal and it takes long. */
+/* Takes the memory, loads the weights and opens the engine. Progress goes to stderr when that is a
+ * terminal and it takes long. */
 MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e);
+
+/* From here on no memory is taken. */
+void boot_seal(struct box *b);
 
 /* tokenizer_encode with work memory from b->work. */
 MUST enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,

@@ -210,8 +210,7 @@ static enum err submit(struct str text, struct err_text *e)
     return engine_submit(b->engine, &r, &run.id, e);
 }
 
-/* --- the loop ----------------------------------------------------------------------------------
- */
+/* --- the loop ------------------------------------------------------------------------------ */
 
 static enum err block_signals(int *fd, struct err_text *e)
 {
@@ -295,6 +294,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(boot_model(b, e));
     TRY(boot_plan(b, e));
     TRY(boot_load(b, on_event, NULL, e));
+    boot_seal(b);
     sampling_defaults();
     struct str text = str_of(prompt);
     if (strcmp(prompt, "-") == 0)

@@ -32,8 +32,7 @@ static struct cpu_device *cpu_of(struct device *d)
     return (struct cpu_device *)(void *)d;
 }
 
-/* --- weights ------------------------------------------------------------------------------------
- */
+/* --- weights ------------------------------------------------------------------------------- */
 
 static size_t element_bytes(enum dtype type)
 {
@@ -163,8 +162,7 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
     f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
 }
 
-/* --- memory -------------------------------------------------------------------------------------
- */
+/* --- memory -------------------------------------------------------------------------------- */
 
 /* Keys or values of one layer. */
 /* Keys, or values, of one layer. */
@@ -252,8 +250,7 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     return ERR_OK;
 }
 
-/* --- device_ops ---------------------------------------------------------------------------------
- */
+/* --- device_ops ---------------------------------------------------------------------------- */
 
 static enum err cpu_load(struct device *d, struct arena *host,
                          void (*progress)(void *arg, size_t done, size_t total), void *arg,
@@ -346,12 +343,10 @@ static void cpu_describe(struct device *d, char *out, size_t cap)
 {
     const struct cpu_device *c = cpu_of(d);
     const struct forward *f = &c->forward;
-    char features[256];
-    kernels_describe_cpu(features, sizeof features);
-    snprintf(out, cap, "%s kernels (need %s), %u-bit activations, %s KV, %u threads%s; CPU: %s",
-             c->set->name, c->set->needs, f->linear->activation_bits,
-             f->kv_type == DTYPE_F16 ? "f16" : "f32", f->threads, c->pin ? ", pinned" : "",
-             features);
+    snprintf(out, cap, "CPU: %s kernels, %s activations, %s KV, %u thread%s%s", c->set->name,
+             f->linear->activation_bits == 8 ? "int8" : "f32",
+             f->kv_type == DTYPE_F16 ? "f16" : "f32", f->threads, f->threads == 1 ? "" : "s",
+             c->pin ? ", pinned" : "");
 }
 
 typedef u64 line __attribute__((vector_size(64), aligned(8), may_alias));

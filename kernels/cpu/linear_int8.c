@@ -141,7 +141,7 @@ enum {
     FEW_VECTORS = VW == 8 ? 2 : 4, /* AVX2 has 16 registers, the others 32 */
     MANY = VW == 8 ? 4 : 8,
     MANY_VECTORS = 2,
-    PREFETCH_BYTES = 2048
+    PREFETCH_BYTES = 4096
 };
 
 struct rows {

@@ -127,7 +127,9 @@ static enum err check_room(const struct box *b, struct err_text *e)
 {
     char need[16], have[16];
     size_t host = plan_total(&b->plan, PLACE_HOST);
-    size_t total = host + plan_total(&b->plan, PLACE_FILE);
+    size_t total = host; /* random weights are taken already */
+    if (!b->model->random)
+        total += plan_total(&b->plan, PLACE_FILE);
     size_t max = b->options.memory_host_max;
     if (max && host > max)
         return err_set(e, ERR_MEMORY,
@@ -175,6 +177,8 @@ void boot_print_plan(const struct box *b)
     printf("%-7s %-18s %10s  %-40s %s\n", "place", "what", "size", "detail", "option");
     for (u32 i = 0; i < b->plan.n; i++) {
         const struct plan_row *row = &b->plan.rows[i];
+        if (row->bytes == 0)
+            continue;
         printf("%-7s %-18s %10s  %-40s %s\n", places[row->place], row->what,
                bytes_text(row->bytes, size), row->detail, row->option);
     }

@@ -41,20 +41,6 @@ static void on_event(void *arg, const struct event *event)
 
 /* --- bytes of a step ----------------------------------------------------------------------- */
 
-static size_t type_bytes(enum dtype type)
-{
-    return type == DTYPE_F32 || type == DTYPE_I32 ? 4 : type == DTYPE_I8 ? 1 : 2;
-}
-
-static size_t weight_bytes(const struct weight *w)
-{
-    size_t values = (size_t)w->n * w->k, groups = (size_t)w->n * w->groups;
-    if (w->kind == WEIGHT_PLAIN)
-        return values * type_bytes(w->type);
-    return values * w->bits / 8 + groups * type_bytes(w->scale_type) +
-           (w->zeros ? groups * w->bits / 8 : 0);
-}
-
 static size_t step_weight_bytes(const struct model *m)
 {
     size_t bytes = weight_bytes(&m->head);

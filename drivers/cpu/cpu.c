@@ -34,18 +34,6 @@ static struct cpu_device *cpu_of(struct device *d)
 
 /* --- weights ------------------------------------------------------------------------------- */
 
-static size_t element_bytes(enum dtype type)
-{
-    return type == DTYPE_F32 ? 4 : 2;
-}
-
-/* Bytes of a matrix in the file, near enough for progress. */
-static size_t weight_bytes(const struct weight *w)
-{
-    size_t bits = w->kind == WEIGHT_PLAIN ? 8 * element_bytes(w->type) : w->bits;
-    return (size_t)w->n * w->k * bits / 8;
-}
-
 static void list_matrix(struct cpu_device *c, const struct weight *w, struct packed *packed)
 {
     size_t at = 0;
@@ -104,7 +92,7 @@ static void advise(const struct model *m, const void *p, size_t n, int advice)
 /* Reads one byte a page, so that the first step does not wait for the disk. */
 static void touch(const struct weight *w, u32 part, u32 parts)
 {
-    size_t bytes = weight_bytes(w), from = bytes / parts * part;
+    size_t bytes = weight_data_bytes(w), from = bytes / parts * part;
     size_t to = part + 1 == parts ? bytes : bytes / parts * (part + 1);
     for (size_t at = from; at < to; at += 4096)
         (void)*((const volatile u8 *)w->data + at);
@@ -118,7 +106,7 @@ static void load_job(void *arg, u32 worker)
         const struct matrix *x = &c->matrices[i];
         if (worker == 0 && i + 1 < c->n_matrices) {
             const struct weight *next = x[1].weight;
-            advise(m, next->data, weight_bytes(next), MADV_WILLNEED);
+            advise(m, next->data, weight_data_bytes(next), MADV_WILLNEED);
         }
         u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
         c->forward.linear->pack(x->weight, memory, x->packed, worker, c->pool.n);
@@ -128,8 +116,8 @@ static void load_job(void *arg, u32 worker)
         if (worker != 0)
             continue;
         if (x->bytes)
-            advise(m, x->weight->data, weight_bytes(x->weight), MADV_DONTNEED);
-        atomic_fetch_add(&c->loaded_bytes, weight_bytes(x->weight));
+            advise(m, x->weight->data, weight_data_bytes(x->weight), MADV_DONTNEED);
+        atomic_fetch_add(&c->loaded_bytes, weight_data_bytes(x->weight));
     }
 }
 
@@ -168,7 +156,7 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
 /* Keys, or values, of one layer. */
 static size_t kv_layer_page_bytes(const struct model *m, enum dtype type)
 {
-    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) * element_bytes(type);
+    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) * dtype_bytes(type);
 }
 
 size_t cpu_kv_page_bytes(const struct model *m, enum dtype type)
@@ -233,9 +221,12 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     struct cpu_device *c = cpu_of(d);
     const struct forward *f = &c->forward;
     const char *kv = f->kv_type == DTYPE_F16 ? "f16" : "f32";
+    size_t in_place = d->model->file_bytes; /* what is packed is let go, matrix by matrix */
+    for (u32 i = 0; i < c->n_matrices; i++)
+        in_place -= c->matrices[i].bytes ? weight_data_bytes(c->matrices[i].weight) : 0;
     (void)e;
-    plan_add(p, PLACE_FILE, d->model->file_bytes, "weights", "",
-             d->model->random ? "random, in memory" : "%u files, mapped", d->model->files_n);
+    plan_add(p, PLACE_FILE, in_place, "weights in place", "",
+             d->model->random ? "random, in memory" : "of %u mapped files", d->model->files_n);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
              c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
@@ -270,7 +261,7 @@ static enum err cpu_load(struct device *d, struct arena *host,
     TRY(pool_open(&c->pool, c->forward.threads, c->pin, memory, e)); /* stacks come last */
     size_t total = 0;
     for (u32 i = 0; i < c->n_matrices; i++)
-        total += weight_bytes(c->matrices[i].weight);
+        total += weight_data_bytes(c->matrices[i].weight);
     pool_start(&c->pool, load_job, c);
     while (!pool_done(&c->pool, 50))
         if (progress)
@@ -351,7 +342,7 @@ static void cpu_describe(struct device *d, char *out, size_t cap)
 
 static size_t stored_bytes(const struct matrix *x)
 {
-    return x->bytes ? x->bytes : weight_bytes(x->weight);
+    return x->bytes ? x->bytes : weight_data_bytes(x->weight);
 }
 
 /* Reads every matrix once, from where the kernels read it. */

@@ -9,19 +9,17 @@
 /* SET(name, text, what it needs, vector kernels, feature), best first: the order of choice. A set
  * is linear_<name>. */
 #if defined(__x86_64__)
-#define SETS(SET)                                                                                \
-    SET(amx, "amx", "AMX int8 and AVX-512 with VNNI; int8 activations", vector_avx512, amx_int8) \
-    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI; int8 activations", vector_avx512,        \
-        avx512_vnni)                                                                             \
-    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI; int8 activations", vector_avx2, avx_vnni)     \
-    SET(avx2_int8, "avx2-int8", "AVX2, FMA, F16C; int8 activations", vector_avx2, avx2)          \
-    SET(avx512, "avx512", "AVX-512 F, BW, DQ, VL", vector_avx512, avx512)                        \
+#define SETS(SET)                                                                    \
+    SET(amx, "amx", "AMX int8 and AVX-512 with VNNI", vector_avx512, amx_int8)       \
+    SET(avx512_vnni, "avx512-vnni", "AVX-512 with VNNI", vector_avx512, avx512_vnni) \
+    SET(avx_vnni, "avx-vnni", "AVX2 with AVX-VNNI", vector_avx2, avx_vnni)           \
+    SET(avx2_int8, "avx2-int8", "AVX2, FMA, F16C", vector_avx2, avx2)                \
+    SET(avx512, "avx512", "AVX-512 F, BW, DQ, VL", vector_avx512, avx512)            \
     SET(avx2, "avx2", "AVX2, FMA, F16C", vector_avx2, avx2)
 #else
-#define SETS(SET)                                                                                \
-    SET(neon_i8mm, "neon-i8mm", "int8 matrix instructions; int8 activations", vector_neon, i8mm) \
-    SET(neon_dotprod, "neon-dotprod", "dot product instructions; int8 activations", vector_neon, \
-        dotprod)                                                                                 \
+#define SETS(SET)                                                                       \
+    SET(neon_i8mm, "neon-i8mm", "int8 matrix instructions", vector_neon, i8mm)          \
+    SET(neon_dotprod, "neon-dotprod", "dot product instructions", vector_neon, dotprod) \
     SET(neon, "neon", "every arm64 CPU", vector_neon, neon)
 #endif
 

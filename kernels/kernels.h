@@ -118,6 +118,7 @@ struct vector_ops {
     void (*attention)(const struct attention_args *a, u32 kv_head, void *scratch);
     /* gate = act(gate) * up */
     void (*gate)(float *gate, const float *up, u32 n, enum activation act);
+    void (*read)(const void *p, size_t n);       /* memory, for benchmarks: kernels/cpu/read.h */
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */
 };
 

@@ -91,7 +91,7 @@ static enum err string(struct parser *s, struct str *out)
     const char *q = ++s->p; /* find the end first: unescaping never makes a string longer */
     bool plain = true;      /* printable ASCII without escapes, which is nearly all there is */
     for (; q < s->end && *q != '"'; q++) {
-        plain &= *q >= 0x20 && *q != '\\';
+        plain &= (u8)*q >= 0x20 && (u8)*q < 0x80 && *q != '\\';
         q += *q == '\\';
     }
     if (q >= s->end)

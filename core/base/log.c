@@ -1,5 +1,7 @@
 #include "core/base/log.h"
 
+#include "core/base/date.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -18,15 +20,13 @@ static int head(char *line, size_t cap, enum log_level level, const char *event)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     struct timespec t;
-    struct tm utc;
-    char date[32];
     if (line_format == LOG_TEXT)
         return snprintf(line, cap, "zigcuda: %s", event);
     clock_gettime(CLOCK_REALTIME, &t);
-    gmtime_r(&t.tv_sec, &utc);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-    return snprintf(line, cap, "time=%s.%03ldZ level=%s event=%s", date, t.tv_nsec / 1000000,
-                    names[level], event);
+    struct date d = date_of(t.tv_sec);
+    return snprintf(line, cap, "time=%04lld-%02u-%02uT%02u:%02u:%02u.%03ldZ level=%s event=%s",
+                    (long long)d.year, d.month, d.day, d.hour, d.minute, d.second,
+                    t.tv_nsec / 1000000, names[level], event);
 }
 
 void log_event(enum log_level level, const char *event, const char *fmt, ...)

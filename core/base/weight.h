@@ -75,4 +75,10 @@ struct weight {
     const i32 *group_index; /* [k] */
 };
 
+size_t dtype_bytes(enum dtype type); /* of one element; 1 for DTYPE_OTHER */
+
+/* Bytes of the values alone, and of all that a multiplication reads: values, scales, zeros. */
+size_t weight_data_bytes(const struct weight *w);
+size_t weight_bytes(const struct weight *w);
+
 #endif

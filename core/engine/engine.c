@@ -261,8 +261,7 @@ void engine_cancel(struct engine *g, u64 id)
         s->cancelled = true;
 }
 
-/* --- sequences out ------------------------------------------------------------------------------
- */
+/* --- sequences out ------------------------------------------------------------------------- */
 
 static void leave(struct engine *g, struct seq *s)
 {
@@ -388,8 +387,7 @@ static void sweep(struct engine *g)
     }
 }
 
-/* --- one step ------------------------------------------------------------------------------------
- */
+/* --- one step ------------------------------------------------------------------------------ */
 
 /* Gives the sequence a slot and all its pages; false when there is no room now. */
 static bool admit(struct engine *g, struct seq *s)

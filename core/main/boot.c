@@ -11,7 +11,6 @@ enum {
     PROMPT_BYTES_A_TOKEN = 16, /* text of a prompt that can still fit the context */
     PROMPT_BYTES_MIN = 64 << 10,
     PROMPT_BYTES_MAX = 4 << 20,
-    JSON_SHARE = 24,           /* work memory for the tree of a body, a byte of it */
     KV_SHARE = 4, /* a fitted KV cache takes at most one part in this of what the box has */
 };
 
@@ -58,8 +57,7 @@ enum err boot_model(struct box *b, struct err_text *e)
     return template_load(&b->boot, &b->scratch, dir, &b->template, e);
 }
 
-/* --- the plan -----------------------------------------------------------------------------------
- */
+/* --- the plan ------------------------------------------------------------------------------ */
 
 static enum err choose_kernels(struct box *b, struct err_text *e)
 {
@@ -121,14 +119,17 @@ static enum err fit(struct box *b, struct device_limits *limits, struct err_text
 static size_t work_bytes(const struct box *b)
 {
     size_t tokenizing = b->tokenizer ? tokenizer_work_bytes(b->tokenizer, b->prompt_bytes) : 0;
-    return JSON_SHARE * b->body_bytes + tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB;
+    return tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB +
+           b->work_extra_bytes;
 }
 
 static enum err check_room(const struct box *b, struct err_text *e)
 {
     char need[16], have[16];
     size_t host = plan_total(&b->plan, PLACE_HOST);
-    size_t total = host + plan_total(&b->plan, PLACE_FILE);
+    size_t total = host; /* random weights are taken already */
+    if (!b->model->random)
+        total += plan_total(&b->plan, PLACE_FILE);
     size_t max = b->options.memory_host_max;
     if (max && host > max)
         return err_set(e, ERR_MEMORY,
@@ -176,6 +177,8 @@ void boot_print_plan(const struct box *b)
     printf("%-7s %-18s %10s  %-40s %s\n", "place", "what", "size", "detail", "option");
     for (u32 i = 0; i < b->plan.n; i++) {
         const struct plan_row *row = &b->plan.rows[i];
+        if (row->bytes == 0)
+            continue;
         printf("%-7s %-18s %10s  %-40s %s\n", places[row->place], row->what,
                bytes_text(row->bytes, size), row->detail, row->option);
     }

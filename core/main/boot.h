@@ -23,9 +23,9 @@ struct box {
     struct clock clock;
     u64 start_ns;
     struct arena boot, scratch, host;
-    struct arena work;   /* for one request's rendering and tokenizing; reset after each */
-    size_t prompt_bytes; /* longest text of one request */
-    size_t body_bytes;   /* of JSON read in `work`, set before boot_plan; 0: none */
+    struct arena work;       /* for one request's rendering and tokenizing; reset after each */
+    size_t work_extra_bytes; /* a command's own share of it */
+    size_t prompt_bytes;     /* longest text of one request */
     struct model *model;
     struct tokenizer *tokenizer; /* NULL for a shape */
     struct template *template;   /* NULL: the folder has none */
@@ -47,9 +47,10 @@ MUST enum err boot_model(struct box *b, struct err_text *e);
 MUST enum err boot_plan(struct box *b, struct err_text *e);
 
 /* Takes the memory, loads the weights and opens the engine. Progress goes to stderr when that is a
- * terminal and it takes long. What else was planned is taken from b->host now, then boot_seal. */
+ * terminal and it takes long. What else was planned is taken from b->host now. */
 MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e);
 
+/* From here on no memory is taken. */
 void boot_seal(struct box *b);
 
 /* tokenizer_encode with work memory from b->work. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-enum { LIST_MAX = 16, KL_TOKENS = 256 };
+enum { LIST_MAX = 16, KL_TOKENS = 256, KL_CHUNK = 16 };
 
 static struct bench {
     struct box box;
@@ -26,6 +26,9 @@ static struct bench {
     char text[64 << 10];
 } bench;
 
+/* With --kl: the same model on the f32 kernels, to hold int8 activations against. */
+static struct box reference;
+
 static void on_event(void *arg, const struct event *event)
 {
     (void)arg;
@@ -36,21 +39,7 @@ static void on_event(void *arg, const struct event *event)
     }
 }
 
-/* --- bytes of a step -------------------------------------------------------------------------- */
-
-static size_t type_bytes(enum dtype type)
-{
-    return type == DTYPE_F32 || type == DTYPE_I32 ? 4 : type == DTYPE_I8 ? 1 : 2;
-}
-
-static size_t weight_bytes(const struct weight *w)
-{
-    size_t values = (size_t)w->n * w->k, groups = (size_t)w->n * w->groups;
-    if (w->kind == WEIGHT_PLAIN)
-        return values * type_bytes(w->type);
-    return values * w->bits / 8 + groups * type_bytes(w->scale_type) +
-           (w->zeros ? groups * w->bits / 8 : 0);
-}
+/* --- bytes of a step ----------------------------------------------------------------------- */
 
 static size_t step_weight_bytes(const struct model *m)
 {
@@ -66,8 +55,7 @@ static size_t step_weight_bytes(const struct model *m)
     return bytes;
 }
 
-/* --- running requests --------------------------------------------------------------------------
- */
+/* --- running requests ---------------------------------------------------------------------- */
 
 static u32 token(u32 i)
 {
@@ -118,8 +106,7 @@ static double bandwidth(void)
     return bench.box.device->ops->read_bandwidth(bench.box.device);
 }
 
-/* --- rows
- * ------------------------------------------------------------------------------------------ */
+/* --- rows ---------------------------------------------------------------------------------- */
 
 static void row(const char *what, u32 batch, double tok_s, double ms, double gb_s, double roof_gb_s)
 {
@@ -194,8 +181,153 @@ static enum err each(const char *list, enum err (*run)(u32, struct err_text *), 
     return ERR_OK;
 }
 
-/* --- head of the table
- * ------------------------------------------------------------------------------ */
+/* --- int8 activations against f32 ------------------------------------------------------------ */
+
+/* Logits of `n` tokens from position `pos` on, in KV pages 0, 1, ... of an idle device. */
+static enum err logits_of(struct device *d, const u32 *tokens, u32 pos, u32 n, float *out,
+                          struct err_text *e)
+{
+    static u32 pages[CEIL_DIV(KL_TOKENS, LIMIT_PAGE_TOKENS)];
+    static struct sampling greedy;
+    for (u32 i = 0; i < COUNTOF(pages); i++)
+        pages[i] = i;
+    struct step_row row = {.n = n, .pos = pos, .pages = pages, .sampling = &greedy, .logits = out};
+    struct step step = {.n_rows = 1, .n_tokens = n, .rows = &row, .tokens = tokens + pos};
+    const struct step_result *results;
+    u32 n_results;
+    enum err code = ERR_OK;
+    TRY(d->ops->submit(d, &step, e));
+    d->ops->poll(d, true, &results, &n_results, &code, e);
+    return code;
+}
+
+static double log_sum(const float *z, u32 n)
+{
+    double max = -INFINITY, sum = 0;
+    for (u32 i = 0; i < n; i++)
+        max = MAX(max, z[i]);
+    for (u32 i = 0; i < n; i++)
+        sum += exp(z[i] - max);
+    return max + log(sum);
+}
+
+static u32 best_of(const float *z, u32 n)
+{
+    u32 best = 0;
+    for (u32 i = 1; i < n; i++)
+        best = z[i] > z[best] ? i : best;
+    return best;
+}
+
+/* KL(p || q) in nats. */
+static double divergence(const float *p, const float *q, u32 n)
+{
+    double p_norm = log_sum(p, n), q_norm = log_sum(q, n), sum = 0;
+    for (u32 i = 0; i < n; i++)
+        sum += exp(p[i] - p_norm) * ((p[i] - p_norm) - (q[i] - q_norm));
+    return sum;
+}
+
+static struct {
+    u32 n, ids[KL_TOKENS];
+} story;
+
+static void on_story(void *arg, const struct event *event)
+{
+    (void)arg;
+    if (event->has_token && story.n < KL_TOKENS)
+        story.ids[story.n++] = event->result->token;
+}
+
+/* A text of the model's own: sampled at temperature 1 by the f32 kernels from its first token. */
+static enum err tell_story(struct err_text *e)
+{
+    const struct model *m = reference.model;
+    u32 length = MIN(KL_TOKENS, reference.device->limits.context - 1);
+    u64 id;
+    story.ids[0] = m->bos >= 0 && m->bos < m->vocab ? (u32)m->bos : 0;
+    story.n = 1;
+    struct request r = {
+        .prompt = story.ids, .n_prompt = 1, .max_tokens = length - 1, .ignore_eos = true};
+    r.sampling =
+        (struct sampling){.temperature = 1, .top_p = 1, .typical_p = 1, .repetition_penalty = 1};
+    TRY(engine_submit(reference.engine, &r, &id, e));
+    while (engine_step(reference.engine))
+        TRY(engine_poll(reference.engine, true, e));
+    return ERR_OK;
+}
+
+struct kl {
+    double sum, most;
+    u32 agree;
+};
+
+static void print_kl(const struct kl *kl)
+{
+    double mean = kl->sum / story.n, agree = (double)kl->agree / story.n;
+    if (bench.json) {
+        json_key(&bench.out, "kl_mean");
+        json_put_f64(&bench.out, mean, 6);
+        json_key(&bench.out, "kl_max");
+        json_put_f64(&bench.out, kl->most, 6);
+        json_key(&bench.out, "kl_same_first_choice");
+        json_put_f64(&bench.out, agree, 6);
+        return;
+    }
+    printf("\nKL of %s against %s over %u tokens of the model's own text:\n"
+           "mean %.2e, max %.2e nats; same first choice %.1f %%\n",
+           bench.box.kernels->name, reference.kernels->name, story.n, mean, kl->most, 100 * agree);
+}
+
+static enum err kl_row(struct err_text *e)
+{
+    struct box *b = &bench.box;
+    u32 vocab = b->model->vocab;
+    struct kl kl = {0};
+    TRY(tell_story(e));
+    arena_reset(&b->work, 0);
+    arena_reset(&reference.work, 0);
+    float *q = ARENA_NEW(&b->work, float, (size_t)KL_CHUNK *vocab);
+    float *p = ARENA_NEW(&reference.work, float, (size_t)KL_CHUNK *vocab);
+    if (!p || !q)
+        return arena_full(p ? &b->work : &reference.work, "logits", e);
+    b->device->ops->slot_begin(b->device, 0, story.ids, 1);
+    reference.device->ops->slot_begin(reference.device, 0, story.ids, 1);
+    for (u32 pos = 0; pos < story.n; pos += KL_CHUNK) {
+        u32 n = MIN(KL_CHUNK, story.n - pos);
+        TRY(logits_of(b->device, story.ids, pos, n, q, e));
+        TRY(logits_of(reference.device, story.ids, pos, n, p, e));
+        for (u32 i = 0; i < n; i++) {
+            const float *pi = p + (size_t)i * vocab, *qi = q + (size_t)i * vocab;
+            double one = divergence(pi, qi, vocab);
+            kl.sum += one;
+            kl.most = MAX(kl.most, one);
+            kl.agree += best_of(pi, vocab) == best_of(qi, vocab);
+        }
+    }
+    print_kl(&kl);
+    return ERR_OK;
+}
+
+static enum err open_reference(struct err_text *e)
+{
+    struct box *b = &bench.box, *r = &reference;
+    TRY(boot_begin(r, e));
+    r->shape = b->shape;
+    r->work_extra_bytes = b->work_extra_bytes;
+    TRY(options_flag(&r->options, STR("--model"), b->options.model_dir, e));
+    r->options.cpu_threads = b->options.cpu_threads;
+    r->options.cpu_activations = CPU_ACTIVATIONS_F32;
+    r->options.engine_slots = 1;
+    r->options.engine_kv_type = b->options.engine_kv_type;
+    r->options.model_context = MIN(b->device->limits.context, 2 * KL_TOKENS);
+    r->options.log_level = b->options.log_level;
+    TRY(boot_model(r, e));
+    TRY(boot_plan(r, e));
+    return boot_load(r, on_story, NULL, e);
+}
+
+/* --- head of the table --------------------------------------------------------------------- */
 
 static void begin(double start_ms)
 {
@@ -245,7 +377,6 @@ static void end(void)
         printf("\npeak resident %s\n", bytes_text(bytes, peak));
         return;
     }
-    json_close(&bench.out, ']');
     json_key(&bench.out, "peak_resident_bytes");
     json_put_u64(&bench.out, bytes);
     json_close(&bench.out, '}');
@@ -266,6 +397,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
         {"--generate", ARG_U32, &bench.generate, 1, LIMIT_CONTEXT, "N", "decode steps (64)"},
         {"--depth", ARG_U32, &bench.depth, 1, LIMIT_CONTEXT, "N", "context before decoding (16)"},
         {"--repeat", ARG_U32, &bench.repeat, 1, LIST_MAX, "N", "runs a row; the median counts (5)"},
+        {"--kl", ARG_FLAG, &bench.kl, 0, 0, NULL, "hold int8 activations against f32 kernels"},
         {"--json", ARG_FLAG, &bench.json, 0, 0, NULL, "one JSON object instead of a table"},
     };
     bool helped;
@@ -281,17 +413,26 @@ static enum err go(int argc, char **argv, struct err_text *e)
         return ERR_OK;
     b->options.engine_prefix_cache = false; /* the same prompts come again */
     TRY(boot_model(b, e));
+    b->work_extra_bytes = bench.kl ? (size_t)KL_CHUNK * b->model->vocab * sizeof(float) : 0;
     TRY(boot_plan(b, e));
     TRY(boot_load(b, on_event, NULL, e));
-    boot_seal(b);
     double start_ms = (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6;
+    if (bench.kl)
+        TRY(open_reference(e));
+    boot_seal(b);
     bench.out = json_out_over(bench.text, sizeof bench.text);
     TRY(run_batch(1, 16, 4, &warm_first, &warm_rest, e));
     begin(start_ms);
     TRY(each(bench.prompts, prefill_row, e));
     TRY(each(bench.batches, decode_row, e));
+    if (bench.json)
+        json_close(&bench.out, ']');
+    if (bench.kl)
+        TRY(kl_row(e));
     end();
     b->device->ops->close(b->device);
+    if (bench.kl)
+        reference.device->ops->close(reference.device);
     return ERR_OK;
 }
 

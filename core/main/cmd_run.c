@@ -219,8 +219,7 @@ static enum err submit(struct str text, struct err_text *e)
     return engine_submit(b->engine, &r, &run.id, e);
 }
 
-/* --- the loop ----------------------------------------------------------------------------------
- */
+/* --- the loop ------------------------------------------------------------------------------ */
 
 static enum err block_signals(int *fd, struct err_text *e)
 {

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+enum { JSON_SHARE = 24 }; /* work memory for the tree of a body, a byte of it */
+
 static struct serve {
     struct box box;
     struct api_config api_config;
@@ -211,7 +213,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     if (b->options.keys_file[0])
         TRY(keys_read(&serve.keys, &b->scratch, b->options.keys_file, e));
     TRY(boot_model(b, e));
-    b->body_bytes = b->options.server_body_max;
+    b->work_extra_bytes = JSON_SHARE * b->options.server_body_max;
     TRY(boot_plan(b, e));
     configure_net(&b->options);
     if (serve.loop_config.listen.tls)

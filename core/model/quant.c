@@ -18,9 +18,9 @@ static u32 read_group(const struct keys *k, const char *key)
 {
     const struct json *v = keys_get(k, key);
     i64 g = 0;
-    if (json_i64(v, &g) && (g == -1 || (g > 0 && g < INT32_MAX)))
+    if (json_i64(v, &g) && (g == -1 || (g > 0 && g < INT32_MAX && g % 8 == 0)))
         return g == -1 ? 0 : (u32)g;
-    keys_refuse(k, key, "-1 or a number of input features above 0 is expected");
+    keys_refuse(k, key, "-1 or a multiple of 8 input features is expected");
     return 0;
 }
 

@@ -1,11 +1,9 @@
 /* The global functions of the environment transformers sets up: range, dict, namespace,
  * raise_exception, strftime_now (declared in template_filter.h). */
+#include "core/base/date.h"
 #include "core/model/template_eval.h"
 #include "core/model/template_filter.h"
 #include "core/model/template_text.h"
-
-#include <stdio.h>
-#include <time.h>
 
 enum { RANGE_MAX = 100000 }; /* the sandbox of jinja2 refuses longer ones */
 
@@ -92,36 +90,25 @@ GLOBAL(g_raise)
 GLOBAL(g_strftime_now)
 {
     UNUSED;
-    time_t now = (time_t)r->now_s;
-    struct tm tm;
-    if (a[0].type != V_STR || !gmtime_r(&now, &tm)) { /* now_s is local time already */
+    if (a[0].type != V_STR) {
         rt_fail(r, "strftime_now wants a format");
         return val_nothing();
     }
+    struct date now = date_of(r->now_s); /* now_s is local time already */
     struct sink s = sink_open(r);
     struct str f = val_text(a[0]);
     for (size_t i = 0; i < f.n && !r->failed; i++) {
-        char spec[4] = "%", text[128];
-        size_t k = 1;
+        char text[DATE_TEXT];
         if (f.p[i] != '%' || i + 1 == f.n) {
             sink_put(r, &s, f.p + i, 1);
             continue;
         }
-        if (f.p[i + 1] == '-' && i + 2 < f.n)
-            spec[k++] = f.p[++i];
-        spec[k] = f.p[++i];
-        if (!spec[k] || !strchr("aAbBcCdDeFfGgHhIjklmMnpPrRStTuUVwWxXyYzZ%", spec[k]))
+        bool plain = f.p[i + 1] == '-' && i + 2 < f.n;
+        i += 1 + plain;
+        u32 n = date_format(&now, f.p[i], plain, text);
+        if (n == 0 && f.p[i] != 'z' && f.p[i] != 'Z') /* a naive time has no zone */
             rt_fail(r, "strftime_now: unsupported conversion");
-        else if (spec[k] == 'f')
-            sink_put_z(r, &s, "000000");
-        else if (spec[k] == 'P')
-            sink_put_z(r, &s, tm.tm_hour < 12 ? "am" : "pm");
-        else if (spec[k] == 'k' || spec[k] == 'l') /* not in musl's strftime */
-            sink_put(r, &s, text,
-                     (size_t)snprintf(text, sizeof text, "%2d",
-                                      spec[k] == 'k' ? tm.tm_hour : (tm.tm_hour + 11) % 12 + 1));
-        else if (spec[k] != 'z' && spec[k] != 'Z') /* a naive time has no zone */
-            sink_put(r, &s, text, strftime(text, sizeof text, spec, &tm));
+        sink_put(r, &s, text, n);
     }
     return sink_close(r, &s);
 }

@@ -32,20 +32,7 @@ static struct cpu_device *cpu_of(struct device *d)
     return (struct cpu_device *)(void *)d;
 }
 
-/* --- weights ------------------------------------------------------------------------------------
- */
-
-static size_t element_bytes(enum dtype type)
-{
-    return type == DTYPE_F32 ? 4 : 2;
-}
-
-/* Bytes of a matrix in the file, near enough for progress. */
-static size_t weight_bytes(const struct weight *w)
-{
-    size_t bits = w->kind == WEIGHT_PLAIN ? 8 * element_bytes(w->type) : w->bits;
-    return (size_t)w->n * w->k * bits / 8;
-}
+/* --- weights ------------------------------------------------------------------------------- */
 
 static void list_matrix(struct cpu_device *c, const struct weight *w, struct packed *packed)
 {
@@ -105,7 +92,7 @@ static void advise(const struct model *m, const void *p, size_t n, int advice)
 /* Reads one byte a page, so that the first step does not wait for the disk. */
 static void touch(const struct weight *w, u32 part, u32 parts)
 {
-    size_t bytes = weight_bytes(w), from = bytes / parts * part;
+    size_t bytes = weight_data_bytes(w), from = bytes / parts * part;
     size_t to = part + 1 == parts ? bytes : bytes / parts * (part + 1);
     for (size_t at = from; at < to; at += 4096)
         (void)*((const volatile u8 *)w->data + at);
@@ -119,7 +106,7 @@ static void load_job(void *arg, u32 worker)
         const struct matrix *x = &c->matrices[i];
         if (worker == 0 && i + 1 < c->n_matrices) {
             const struct weight *next = x[1].weight;
-            advise(m, next->data, weight_bytes(next), MADV_WILLNEED);
+            advise(m, next->data, weight_data_bytes(next), MADV_WILLNEED);
         }
         u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
         c->forward.linear->pack(x->weight, memory, x->packed, worker, c->pool.n);
@@ -129,8 +116,8 @@ static void load_job(void *arg, u32 worker)
         if (worker != 0)
             continue;
         if (x->bytes)
-            advise(m, x->weight->data, weight_bytes(x->weight), MADV_DONTNEED);
-        atomic_fetch_add(&c->loaded_bytes, weight_bytes(x->weight));
+            advise(m, x->weight->data, weight_data_bytes(x->weight), MADV_DONTNEED);
+        atomic_fetch_add(&c->loaded_bytes, weight_data_bytes(x->weight));
     }
 }
 
@@ -163,14 +150,13 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
     f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
 }
 
-/* --- memory -------------------------------------------------------------------------------------
- */
+/* --- memory -------------------------------------------------------------------------------- */
 
 /* Keys or values of one layer. */
 /* Keys, or values, of one layer. */
 static size_t kv_layer_page_bytes(const struct model *m, enum dtype type)
 {
-    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) * element_bytes(type);
+    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) * dtype_bytes(type);
 }
 
 size_t cpu_kv_page_bytes(const struct model *m, enum dtype type)
@@ -235,9 +221,12 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     struct cpu_device *c = cpu_of(d);
     const struct forward *f = &c->forward;
     const char *kv = f->kv_type == DTYPE_F16 ? "f16" : "f32";
+    size_t in_place = d->model->file_bytes; /* what is packed is let go, matrix by matrix */
+    for (u32 i = 0; i < c->n_matrices; i++)
+        in_place -= c->matrices[i].bytes ? weight_data_bytes(c->matrices[i].weight) : 0;
     (void)e;
-    plan_add(p, PLACE_FILE, d->model->file_bytes, "weights", "",
-             d->model->random ? "random, in memory" : "%u files, mapped", d->model->files_n);
+    plan_add(p, PLACE_FILE, in_place, "weights in place", "",
+             d->model->random ? "random, in memory" : "of %u mapped files", d->model->files_n);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
              c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
@@ -252,8 +241,7 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     return ERR_OK;
 }
 
-/* --- device_ops ---------------------------------------------------------------------------------
- */
+/* --- device_ops ---------------------------------------------------------------------------- */
 
 static enum err cpu_load(struct device *d, struct arena *host,
                          void (*progress)(void *arg, size_t done, size_t total), void *arg,
@@ -273,7 +261,7 @@ static enum err cpu_load(struct device *d, struct arena *host,
     TRY(pool_open(&c->pool, c->forward.threads, c->pin, memory, e)); /* stacks come last */
     size_t total = 0;
     for (u32 i = 0; i < c->n_matrices; i++)
-        total += weight_bytes(c->matrices[i].weight);
+        total += weight_data_bytes(c->matrices[i].weight);
     pool_start(&c->pool, load_job, c);
     while (!pool_done(&c->pool, 50))
         if (progress)
@@ -346,31 +334,15 @@ static void cpu_describe(struct device *d, char *out, size_t cap)
 {
     const struct cpu_device *c = cpu_of(d);
     const struct forward *f = &c->forward;
-    char features[256];
-    kernels_describe_cpu(features, sizeof features);
-    snprintf(out, cap, "%s kernels (need %s), %u-bit activations, %s KV, %u threads%s; CPU: %s",
-             c->set->name, c->set->needs, f->linear->activation_bits,
-             f->kv_type == DTYPE_F16 ? "f16" : "f32", f->threads, c->pin ? ", pinned" : "",
-             features);
-}
-
-typedef u64 line __attribute__((vector_size(64), aligned(8), may_alias));
-
-static void read_lines(const u8 *p, size_t n)
-{
-    line sum[4] = {0};
-    for (size_t i = 0; i + 4 <= n; i += 4)
-        for (u32 j = 0; j < 4; j++)
-            sum[j] ^= *(const line *)(const void *)(p + (i + j) * sizeof(line));
-    sum[0] ^= sum[1] ^ sum[2] ^ sum[3];
-    u64 rest = sum[0][0] ^ sum[0][1] ^ sum[0][2] ^ sum[0][3] ^ sum[0][4] ^ sum[0][5] ^ sum[0][6] ^
-               sum[0][7];
-    __asm__ volatile("" ::"r"(rest)); /* somebody wants it */
+    snprintf(out, cap, "CPU: %s kernels, %s activations, %s KV, %u thread%s%s", c->set->name,
+             f->linear->activation_bits == 8 ? "int8" : "f32",
+             f->kv_type == DTYPE_F16 ? "f16" : "f32", f->threads, f->threads == 1 ? "" : "s",
+             c->pin ? ", pinned" : "");
 }
 
 static size_t stored_bytes(const struct matrix *x)
 {
-    return x->bytes ? x->bytes : weight_bytes(x->weight);
+    return x->bytes ? x->bytes : weight_data_bytes(x->weight);
 }
 
 /* Reads every matrix once, from where the kernels read it. */
@@ -380,8 +352,8 @@ static void read_job(void *arg, u32 worker)
     for (u32 i = 0; i < c->n_matrices; i++) {
         const struct matrix *x = &c->matrices[i];
         const u8 *p = x->bytes ? c->packed_memory + x->at : x->weight->data;
-        size_t lines = stored_bytes(x) / sizeof(line) / c->pool.n;
-        read_lines(p + lines * sizeof(line) * worker, lines);
+        size_t share = stored_bytes(x) / 512 / c->pool.n * 512;
+        c->forward.vector->read(p + share * worker, share);
     }
 }
 

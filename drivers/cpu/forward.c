@@ -112,8 +112,7 @@ void forward_layout_sampling(struct forward *f, struct carve *c)
     f->counts = counts;
 }
 
-/* --- cutting a step ----------------------------------------------------------------------------
- */
+/* --- cutting a step ------------------------------------------------------------------------ */
 
 static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_index, u32 from,
                           u32 to)
@@ -162,8 +161,7 @@ void forward_begin(struct forward *f, const struct step *step)
     }
 }
 
-/* --- the pass: everything below runs in the workers ---------------------------------------------
- */
+/* --- the pass: everything below runs in the workers ---------------------------------------- */
 
 /* One worker at work on one tile. */
 struct pass {

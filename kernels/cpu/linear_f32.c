@@ -71,7 +71,7 @@ enum {
     MANY = VW == 8 ? 4 : 8,
     MANY_VECTORS = 2,
     EXPONENT = 0x4b000000, /* of 2^23 */
-    PREFETCH_BYTES = 2048
+    PREFETCH_BYTES = 4096
 };
 
 struct rows {

@@ -141,7 +141,7 @@ enum {
     FEW_VECTORS = VW == 8 ? 2 : 4, /* AVX2 has 16 registers, the others 32 */
     MANY = VW == 8 ? 4 : 8,
     MANY_VECTORS = 2,
-    PREFETCH_BYTES = 2048
+    PREFETCH_BYTES = 4096
 };
 
 struct rows {
@@ -178,8 +178,8 @@ static inline vi word_lanes(const u8 *at, u32 bits)
     return DOT_SIGNED && bits == 8 ? vi_xor(word, vi_set1((i32)0x80808080u)) : word;
 }
 
-/* Sums start at minus zero times the sum of the activations. d is row i, vector v = i * vectors +
- * v: one loop, so that the compiler unrolls it early and keeps the sums in registers. */
+/* Sums start at minus zero times the sum of the activations. Sum d is row d / vectors, vector
+ * d % vectors from column c. */
 INLINE void start_sums(const struct block *b, const struct rows *r, u32 rows, u32 vectors, u32 c,
                        vi *sum)
 {

@@ -1,5 +1,7 @@
 #include "kernels/cpu/vector.h"
 
+#include "kernels/cpu/read.h"
+
 #include <math.h>
 
 void vector_rope_table(float *cs, const float *freq, u32 dims, u32 pos, float scale)
@@ -150,4 +152,5 @@ const struct vector_ops vector_scalar = {
     .attention = attention,
     .gate = gate,
     .softcap = softcap,
+    .read = read_memory,
 };

@@ -11,6 +11,7 @@
 #if (defined(SET_AVX512) && defined(__AVX512F__)) || (defined(SET_AVX2) && defined(__AVX2__)) || \
     (defined(SET_NEON) && defined(__ARM_NEON))
 
+#include "kernels/cpu/read.h"
 #include "kernels/cpu/simd.h"
 
 #include <math.h>
@@ -453,6 +454,7 @@ const struct vector_ops vector_neon = {
     .attention = attention,
     .gate = gate,
     .softcap = softcap,
+    .read = read_memory,
 };
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include "tests/ops/ops.h"
 
+#include "kernels/cpu/cpuid.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,11 +31,12 @@ static const struct ops_case shapes[] = {
 };
 
 /* What the threads do in one round, over all copies of the matrix. */
-enum job { JOB_READ, JOB_READ_AHEAD, JOB_MULTIPLY, JOB_END };
+enum job { JOB_READ, JOB_READ_AHEAD, JOB_READ_WIDE, JOB_MULTIPLY, JOB_END };
 
 static struct {
     enum job job;
     u32 threads, copies, m;
+    bool wide; /* AVX-512 loads are there */
     struct ops_run run[COPIES_MAX];
     const u8 *bytes;
     size_t bytes_n;
@@ -53,8 +56,7 @@ static double now(void)
 
 typedef u64 lanes __attribute__((vector_size(64), aligned(8)));
 
-/* Two ways to read, because CPUs differ in which is faster: the roof is the better of them. */
-static u64 read_bytes(const u8 *p, size_t n, u32 prefetch)
+static inline __attribute__((always_inline)) u64 read_loop(const u8 *p, size_t n, u32 prefetch)
 {
     lanes sum[4] = {0};
     for (size_t i = 0; i + 256 <= n; i += 256) {
@@ -67,6 +69,25 @@ static u64 read_bytes(const u8 *p, size_t n, u32 prefetch)
     }
     lanes all = sum[0] + sum[1] + sum[2] + sum[3];
     return all[0] ^ all[1] ^ all[2] ^ all[3] ^ all[4] ^ all[5] ^ all[6] ^ all[7];
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static u64 read_wide(const u8 *p, size_t n, u32 prefetch)
+{
+    return read_loop(p, n, prefetch);
+}
+#else
+#define read_wide read_loop
+#endif
+
+/* CPUs differ in which way of reading is fastest: the roof is the best of several. */
+static u64 read_bytes(const u8 *p, size_t n, enum job job)
+{
+    if (job == JOB_READ)
+        return read_loop(p, n, 0);
+    if (job == JOB_READ_AHEAD)
+        return b.wide ? read_wide(p, n, 2048) : read_loop(p, n, 2048);
+    return b.wide ? read_wide(p, n, 0) : read_loop(p, n, 1024);
 }
 
 static void meet(u32 *round)
@@ -99,10 +120,9 @@ static void *worker(void *arg)
         pthread_barrier_wait(&b.start);
         if (b.job == JOB_END)
             return NULL;
-        if (b.job == JOB_READ || b.job == JOB_READ_AHEAD) {
+        if (b.job <= JOB_READ_WIDE) {
             size_t share = b.bytes_n / b.threads / 4096 * 4096;
-            b.sums[self * 8] +=
-                read_bytes(b.bytes + share * self, share, b.job == JOB_READ ? 0 : 2048);
+            b.sums[self * 8] += read_bytes(b.bytes + share * self, share, b.job);
         } else {
             multiply_all(self, &round);
         }
@@ -118,6 +138,14 @@ static double run_job(enum job job, u32 m)
     pthread_barrier_wait(&b.start);
     pthread_barrier_wait(&b.end);
     return now() - from;
+}
+
+static double read_roof(void)
+{
+    double best = INFINITY;
+    for (enum job job = JOB_READ; job <= JOB_READ_WIDE; job++)
+        best = fmin(best, run_job(job, 1));
+    return (double)b.bytes_n / best;
 }
 
 static int by_size(const void *p, const void *q)
@@ -168,7 +196,7 @@ static void bench_shape(const struct linear_ops *ops, const struct ops_case *c)
         b.scratch[t] = ops_alloc(ops->scratch_bytes(c->k));
     double share[ROUNDS], rate = 0, roof = 0;
     for (u32 r = 0; r < ROUNDS; r++) {
-        double read = (double)b.bytes_n / fmin(run_job(JOB_READ, 1), run_job(JOB_READ_AHEAD, 1));
+        double read = read_roof();
         double mine = (double)bytes * b.copies / run_job(JOB_MULTIPLY, 1);
         share[r] = mine / read;
         rate = fmax(rate, mine);
@@ -192,6 +220,9 @@ static void bench_shape(const struct linear_ops *ops, const struct ops_case *c)
 static void bench_set(const struct kernel_set *set, u32 threads, const char *only)
 {
     pthread_t ids[THREADS_MAX];
+    struct cpu_features f;
+    cpu_features_read(&f);
+    b.wide = f.avx512;
     b.threads = threads;
     b.arrived = 0;
     pthread_barrier_init(&b.start, NULL, threads + 1);
@@ -215,7 +246,7 @@ static void bench_set(const struct kernel_set *set, u32 threads, const char *onl
 int ops_bench(int argc, char **argv)
 {
     const struct kernel_set *set = kernels_choose(argc > 0 ? argv[0] : NULL, 0);
-    u32 threads = argc > 1 ? (u32)atoi(argv[1]) : 2;
+    u32 threads = argc > 1 ? (u32)strtoul(argv[1], NULL, 10) : 2;
     if (!set || threads < 1 || threads > THREADS_MAX) {
         fprintf(stderr, "usage: ops --bench [set [threads [matrix]]]; sets of this CPU:");
         for (u32 i = 0; kernel_sets[i]; i++)

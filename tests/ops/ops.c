@@ -282,6 +282,42 @@ static void run_case(const struct ops_case *c)
     arena_reset(&arena, mark);
 }
 
+/* The stored layouts themselves, by hand: what FORMATS of the three projects write. */
+static bool stored_as_written(void)
+{
+    static const u32 word[2] = {0x76543210, 0xfedcba98}, wraps[2] = {0xf0000007, 0xf0000007};
+    static const u8 awq[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    static const i8 bytes[2] = {-128, 127};
+    struct weight gptq = {.kind = WEIGHT_GPTQ, .n = 2, .k = 8, .bits = 4, .zeros = wraps};
+    struct weight w = {.n = 8, .k = 2, .bits = 4, .groups = 2, .data = word, .zeros = word};
+    bool good = true;
+    gptq.data = word;
+    for (u32 i = 0; i < 8; i++) {
+        good &= stored_q(&gptq, 0, i) == i && stored_q(&gptq, 1, i) == i + 8; /* down k */
+        w.kind = WEIGHT_AWQ; /* along n, shuffled */
+        good &= stored_q(&w, i, 0) == awq[i] && stored_q(&w, i, 1) == awq[i] + 8u;
+        good &= stored_zero(&w, i, 0) == awq[i] && stored_zero(&w, i, 1) == awq[i] + 8u;
+        w.kind = WEIGHT_PACKED; /* zeros along n, one word a group */
+        good &= stored_zero(&w, i, 0) == i && stored_zero(&w, i, 1) == i + 8;
+        struct weight row = {.kind = WEIGHT_PACKED, .n = 2, .k = 8, .bits = 4, .data = word};
+        good &= stored_q(&row, 0, i) == i && stored_q(&row, 1, i) == i + 8; /* along k */
+    }
+    gptq.n = 8; /* the stored zero of v1 is z - 1, and 15 wraps to 0 */
+    good &= stored_zero(&gptq, 0, 0) == 7 && stored_zero(&gptq, 7, 1) == 15;
+    gptq.zero_plus_one = true;
+    good &= stored_zero(&gptq, 0, 0) == 8 && stored_zero(&gptq, 7, 1) == 0;
+    struct weight int8 = {.kind = WEIGHT_INT8, .n = 2, .k = 1, .bits = 8, .data = bytes};
+    good &= stored_q(&int8, 0, 0) == 0 && stored_q(&int8, 1, 0) == 255;
+    return good && stored_zero(&int8, 0, 0) == 128;
+}
+
+static void count(bool good, const char *what)
+{
+    printf("%s %s\n", good ? "ok  " : "FAIL", what);
+    passed += good;
+    failed += !good;
+}
+
 static const struct ops_case cases[] = {
 #define CASE(...) {__VA_ARGS__},
 #include "tests/ops/cases.def"
@@ -300,6 +336,7 @@ int main(int argc, char **argv)
     printf("%s\n", cpu);
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
         return ops_bench(argc - 2, argv + 2);
+    count(stored_as_written(), "stored layouts, by hand");
     for (size_t i = 0; i < COUNTOF(cases); i++)
         if (argc < 2 || strstr(cases[i].name, argv[1]))
             run_case(&cases[i]);

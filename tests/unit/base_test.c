@@ -1,3 +1,4 @@
+#include "core/base/date.h"
 #include "core/base/json.h"
 #include "core/base/utf8.h"
 #include "tests/unit/unit.h"
@@ -170,4 +171,36 @@ void arena_limits(void)
     u64 *again = arena_alloc(&a, 64, 8);
     for (int i = 0; i < 8; i++)
         CHECK(again[i] == 0);
+}
+
+static bool formats(i64 seconds, const char *conversions, const char *want)
+{
+    struct date d = date_of(seconds);
+    char text[256];
+    u32 n = 0;
+    for (; *conversions; conversions++) {
+        n += date_format(&d, *conversions, false, text + n);
+        text[n++] = '|';
+    }
+    return str_is((struct str){text, n}, want);
+}
+
+/* Wanted texts are what Python's datetime prints for these times in the C locale. */
+void date_formats(void)
+{
+    CHECK(formats(0, "cFTjUWVGuwy",
+                  "Thu Jan  1 00:00:00 1970|1970-01-01|00:00:00|001|00|00|01|1970|"
+                  "4|4|70|"));
+    CHECK(formats(1709210096, "ABdIpjUWVGus",
+                  "Thursday|February|29|12|PM|060|08|09|09|2024|4|1709210096|"));
+    CHECK(formats(1735603199, "FTVGuUWj", "2024-12-30|23:59:59|01|2025|1|52|53|365|"));
+    CHECK(formats(1609459200, "FVGUW", "2021-01-01|53|2020|00|00|"));
+    CHECK(formats(-1, "FTsjV", "1969-12-31|23:59:59|-1|365|01|"));
+    CHECK(formats(951782400, "xXrRDhekl",
+                  "02/29/00|00:00:00|12:00:00 AM|00:00|02/29/00|Feb|29| 0|12|"));
+    CHECK(formats(4102444799, "Fa", "2099-12-31|Thu|"));
+    struct date d = date_of(0);
+    char text[DATE_TEXT];
+    CHECK(date_format(&d, 'd', true, text) == 1 && text[0] == '1');
+    CHECK(date_format(&d, 'Z', false, text) == 0 && date_format(&d, 'Q', false, text) == 0);
 }

@@ -1,8 +1,6 @@
 #include "core/engine/engine.h"
 #include "tests/unit/unit.h"
 
-#include <stdlib.h>
-
 /* A device whose "model" is a hash of every token it can reach through the page table: a wrong
  * page, a stale prefix or a mixed-up row changes the output. */
 enum { VOCAB = 997, PAGES = 40, SLOTS = 6, STEP = 48, CONTEXT = 160, REQUESTS = 300 };
@@ -139,12 +137,22 @@ static bool same_as_alone(const struct wish *w)
            (w->finish == FINISH_LENGTH && w->n_got == w->max_tokens);
 }
 
+static u32 random_state;
+
+static u32 draw(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    random_state ^= random_state << 5;
+    return random_state >> 3;
+}
+
 static void fill(struct wish *w, u32 seed)
 {
-    srand(seed);
-    *w = (struct wish){.n_prompt = 1 + (u32)rand() % 90, .max_tokens = 1 + (u32)rand() % 60};
+    random_state = 2654435761u * (seed + 1);
+    *w = (struct wish){.n_prompt = 1 + draw() % 90, .max_tokens = 1 + draw() % 60};
     for (u32 i = 0; i < w->n_prompt; i++) /* few different beginnings: prefixes are shared */
-        w->prompt[i] = i < 64 ? (seed % 3) * 100 + i : (u32)rand() % VOCAB;
+        w->prompt[i] = i < 64 ? (seed % 3) * 100 + i : draw() % VOCAB;
 }
 
 void engine_solo_equals_batched(void)

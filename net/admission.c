@@ -4,7 +4,7 @@ enum { RETRY_MAX_S = 600 };
 
 double admission_wait_s(const struct admission *a, u32 waiting, u32 running)
 {
-    if (waiting == 0 && running < a->slots)
+    if (waiting + running < a->slots)
         return 0;
     return (waiting + 1) * a->service_s / a->slots;
 }
@@ -26,9 +26,10 @@ bool admission_enter(const struct admission *a, u32 waiting, u32 running, u32 ch
 {
     double wait_s = admission_wait_s(a, waiting, running);
     double need_s = wait_s + a->first_s;
-    if (waiting + choices > a->queue) {
-        refuse(f, 429, NULL, NULL, "%u requests wait already; %u may (engine.queue)", waiting,
-               a->queue);
+    if (waiting + running + choices > a->slots + a->queue) {
+        refuse(f, 429, NULL, NULL,
+               "%u sequences wait already for %u slots; %u may (engine.queue, engine.slots)",
+               waiting, a->slots, a->queue);
         return busy(f, "queue_full", wait_s);
     }
     if (a->queue_tokens && waiting && a->tokens + tokens > a->queue_tokens) {

@@ -14,7 +14,8 @@ enum {
     REPLY_BYTES_MAX = 64 << 20, /* of a fitted store */
 };
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------
+ */
 
 static size_t text_bytes(const struct api_config *g)
 {
@@ -88,8 +89,7 @@ static enum err verify(struct api *api, struct err_text *e)
     return engine_submit(api->g.engine, &r, &api->verify.id, e);
 }
 
-enum err api_open(struct arena *a, const struct api_config *g, struct api **out,
-                  struct err_text *e)
+enum err api_open(struct arena *a, const struct api_config *g, struct api **out, struct err_text *e)
 {
     struct api *api = ARENA_NEW(a, struct api, 1);
     if (!api)
@@ -115,7 +115,8 @@ void api_attach(struct api *api, struct conns *conns)
     api->conns = conns;
 }
 
-/* --- replies ----------------------------------------------------------------------------------- */
+/* --- replies -----------------------------------------------------------------------------------
+ */
 
 u64 api_now(const struct api *api)
 {
@@ -161,7 +162,10 @@ void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in
     const char *path = route_path(c->route);
     api_id(api, c->number, "req-", id);
     metrics_reply(&api->metrics, c->route, status);
-    log_event(status >= 500 ? LOG_WARN : tokens_in ? LOG_INFO : LOG_DEBUG, "request",
+    log_event(status >= 500 ? LOG_WARN
+              : tokens_in   ? LOG_INFO
+                            : LOG_DEBUG,
+              "request",
               "id=%s method=%s path=%s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s", id,
               c->method, path ? path : "-", status, (double)(api_now(api) - c->start_ns) / 1e6,
               tokens_in, tokens_out, c->key >= 0 ? api->g.keys->at[c->key].name : "-");
@@ -255,7 +259,8 @@ const struct conn_events api_conn_events = {.admit = gate_admit,
                                             .gone = on_gone,
                                             .error_body = on_error_body};
 
-/* --- events of the engine ---------------------------------------------------------------------- */
+/* --- events of the engine ----------------------------------------------------------------------
+ */
 
 static void verified(struct api *api, const struct event *event)
 {
@@ -264,8 +269,9 @@ static void verified(struct api *api, const struct event *event)
                  r->logprob <= 1e-3f;
     api->ready = sound;
     if (!sound)
-        log_event(LOG_ERROR, "not_ready", "why=\"the first token is not sound: the model or the "
-                                          "kernels compute nonsense\"");
+        log_event(LOG_ERROR, "not_ready",
+                  "why=\"the first token is not sound: the model or the "
+                  "kernels compute nonsense\"");
     else
         log_event(LOG_INFO, "ready", "model=\"%s\" fingerprint=%s", api->g.name,
                   api->g.fingerprint);
@@ -359,7 +365,8 @@ void api_event(struct api *api, const struct event *event)
     job_end(api, job);
 }
 
-/* --- turns ------------------------------------------------------------------------------------- */
+/* --- turns -------------------------------------------------------------------------------------
+ */
 
 static void step_done(struct api *api, u64 now)
 {

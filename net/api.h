@@ -23,23 +23,23 @@ struct api_config {
     struct device_limits limits;
     struct clock clock;
     struct arena *work;
-    size_t prompt_bytes;        /* longest text of one prompt */
-    size_t body_bytes;          /* longest body */
-    size_t reply_bytes;         /* store for whole replies; 0: fitted */
-    u32 queue, connections;     /* requests that may wait; connections */
-    u32 max_tokens;             /* when a request gives none; 0: up to the context */
-    u64 queue_tokens;           /* prompt tokens that may wait; 0: any */
-    u64 heartbeat_ms;           /* 0: none */
-    const char *name;           /* of the model, for clients */
-    const char *version;        /* "0.1.0" */
-    const char *fingerprint;    /* binary, model and kernel set */
-    const char *kernels;        /* what computes, for people */
+    size_t prompt_bytes;         /* longest text of one prompt */
+    size_t body_bytes;           /* longest body */
+    size_t reply_bytes;          /* store for whole replies; 0: fitted */
+    u32 queue, connections;      /* requests that may wait; connections */
+    u32 max_tokens;              /* when a request gives none; 0: up to the context */
+    u64 queue_tokens;            /* prompt tokens that may wait; 0: any */
+    u64 heartbeat_ms;            /* 0: none */
+    const char *name;            /* of the model, for clients */
+    const char *version;         /* "0.1.0" */
+    const char *fingerprint;     /* binary, model and kernel set */
+    const char *kernels;         /* what computes, for people */
     const char *hosts, *origins; /* comma lists: more Host names on loopback; CORS */
-    const struct keys *keys;    /* NULL: open */
-    u32 key_requests;           /* requests of one key at once; 0: any */
-    u32 key_rate;               /* requests of one key a minute; 0: any */
-    const struct plan *plan;    /* for the status page */
-    u64 seed;                   /* random: of ids and of requests that give none */
+    const struct keys *keys;     /* NULL: open */
+    u32 key_requests;            /* requests of one key at once; 0: any */
+    u32 key_rate;                /* requests of one key a minute; 0: any */
+    const struct plan *plan;     /* for the status page */
+    u64 seed;                    /* random: of ids and of requests that give none */
 };
 
 struct api;

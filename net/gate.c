@@ -101,7 +101,8 @@ static i32 origin_index(const struct api *api, struct str origin)
     return exact >= 0 ? exact : any;
 }
 
-/* --- keys --------------------------------------------------------------------------------------- */
+/* --- keys ---------------------------------------------------------------------------------------
+ */
 
 static struct str bearer(const struct http_request *r)
 {
@@ -120,7 +121,8 @@ static i32 key_of(const struct api *api, const struct http_request *r)
     return api->g.keys && key.n ? keys_find(api->g.keys, key) : -1;
 }
 
-/* --- the gate ----------------------------------------------------------------------------------- */
+/* --- the gate -----------------------------------------------------------------------------------
+ */
 
 struct caller gate_caller(struct api *api, conn_id id, const struct http_request *r, u32 route)
 {

@@ -17,7 +17,8 @@ struct prompts {
     u64 tokens;
 };
 
-/* --- prompts ----------------------------------------------------------------------------------- */
+/* --- prompts -----------------------------------------------------------------------------------
+ */
 
 static bool too_long(struct refusal *f, u32 n, u32 context, const char *param)
 {
@@ -28,8 +29,8 @@ static bool too_long(struct refusal *f, u32 n, u32 context, const char *param)
 }
 
 /* Text to ids; the work memory beyond the ids is free again afterwards. */
-static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p,
-                   const char *param, struct refusal *f)
+static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p, const char *param,
+                   struct refusal *f)
 {
     struct arena *work = api->g.work;
     struct err_text e = {0};
@@ -78,8 +79,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
 }
 
 /* A list of ids as the client gives it. */
-static bool given_ids(struct api *api, const struct json *list, struct prompt *p,
-                      struct refusal *f)
+static bool given_ids(struct api *api, const struct json *list, struct prompt *p, struct refusal *f)
 {
     u64 id;
     if (list->n >= api->g.limits.context)
@@ -179,7 +179,8 @@ bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n, 
     return true;
 }
 
-/* --- choices ----------------------------------------------------------------------------------- */
+/* --- choices -----------------------------------------------------------------------------------
+ */
 
 /* Tokens it may produce: the same rule as the engine's, with its refusals in OpenAI's form. */
 static bool size_choice(const struct api *api, const struct params *p, const struct prompt *prompt,
@@ -315,7 +316,8 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
     return true;
 }
 
-/* --- jobs --------------------------------------------------------------------------------------- */
+/* --- jobs ---------------------------------------------------------------------------------------
+ */
 
 static struct job *take_job(struct api *api)
 {
@@ -375,10 +377,11 @@ static bool room_for(struct api *api, const struct job *job, const struct params
                      const struct prompts *all, struct refusal *f)
 {
     struct engine_stats s = engine_stats(api->g.engine);
-    if (job->n_choices > api->g.queue)
-        return refuse(f, 400, "invalid_value", "n",
-                      "the request asks for %u sequences; at most %u can ever wait (engine.queue)",
-                      job->n_choices, api->g.queue);
+    if (job->n_choices > api->n_jobs)
+        return refuse(f, 400, "invalid_value", job->n_prompts > 1 ? "prompt" : "n",
+                      "the request asks for %u sequences; there is room for %u (engine.slots and "
+                      "engine.queue)",
+                      job->n_choices, api->n_jobs);
     if (job->n_choices > api->n_free_choices) {
         refuse(f, 429, "queue_full", NULL, "no room for %u more sequences (engine.queue)",
                job->n_choices);

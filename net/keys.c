@@ -48,8 +48,8 @@ static bool read_hash(struct str s, u8 out[32])
 
 static bool name_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '_' || c == '.' || c == '@';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '@';
 }
 
 static enum err one_line(struct keys *k, struct str line, const char *path, u32 number,

@@ -21,8 +21,8 @@ struct keys {
 
 enum { KEY_TEXT_BYTES = 3 + 64 + 1 }; /* "zc-", 64 hexadecimal digits, NUL */
 
-/* Reads the file at `path`; an error names line and what is wrong. On an error *k is unchanged, so a
- * reload can fail without locking anybody out. */
+/* Reads the file at `path`; an error names line and what is wrong. On an error *k is unchanged, so
+ * a reload can fail without locking anybody out. */
 MUST enum err keys_read(struct keys *k, struct arena *scratch, const char *path,
                         struct err_text *e);
 MUST enum err keys_parse(struct keys *k, struct str text, const char *path, struct err_text *e);

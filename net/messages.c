@@ -26,7 +26,8 @@ static bool full(struct reading *r)
                   "messages take more work memory than was planned for one request");
 }
 
-/* --- content ----------------------------------------------------------------------------------- */
+/* --- content -----------------------------------------------------------------------------------
+ */
 
 static bool part_text(struct reading *r, const struct json *part, struct str *out)
 {
@@ -132,7 +133,8 @@ static bool tool_calls(struct reading *r, const struct json *v, struct json_tree
     return true;
 }
 
-/* --- one message ------------------------------------------------------------------------------- */
+/* --- one message -------------------------------------------------------------------------------
+ */
 
 static bool role(struct reading *r, const struct json *m, struct str *out)
 {
@@ -164,8 +166,8 @@ static bool member(struct reading *r, const struct json *v, bool assistant, bool
         return true;
     }
     char what[128];
-    snprintf(what, sizeof what, "the field '%.*s' is not supported",
-             (int)MIN(v->key.n, (size_t)60), v->key.p);
+    snprintf(what, sizeof what, "the field '%.*s' is not supported", (int)MIN(v->key.n, (size_t)60),
+             v->key.p);
     return bad(r, "", what);
 }
 

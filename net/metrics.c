@@ -6,8 +6,8 @@
 static const double second_edges[METRICS_EDGES] = {
     0.00001, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
     0.05,    0.1,     0.25,   0.5,     1,      2.5,   5,      10,    30,   60};
-static const double count_edges[METRICS_EDGES] = {1,  2,   3,   4,   6,   8,    12,   16,   24,   32,
-                                                  64, 128, 192, 256, 512, 1024, 2048, 4096, 6144, 8192};
+static const double count_edges[METRICS_EDGES] = {
+    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 192, 256, 512, 1024, 2048, 4096, 6144, 8192};
 static const int statuses[METRICS_STATUSES] = {200, 101, 204, 400, 401, 403, 404, 405,
                                                408, 411, 413, 414, 415, 417, 426, 429,
                                                431, 499, 500, 501, 503, 504, 505, 0};
@@ -139,8 +139,7 @@ static void requests(struct page *o, const struct metrics_view *v)
             const char *path = v->route(r);
             if (v->m->requests[r][s])
                 line(o, "zigcuda_http_requests_total{path=\"%s\",status=\"%d\"} %llu\n",
-                     path ? path : "none", statuses[s],
-                     (unsigned long long)v->m->requests[r][s]);
+                     path ? path : "none", statuses[s], (unsigned long long)v->m->requests[r][s]);
         }
 }
 
@@ -158,8 +157,7 @@ static void finished(struct page *o, const struct metrics_view *v)
             } else {
                 line(o, "{");
             }
-            line(o, "reason=\"%s\"} %llu\n", names[i],
-                 (unsigned long long)v->m->finished[i]);
+            line(o, "reason=\"%s\"} %llu\n", names[i], (unsigned long long)v->m->finished[i]);
         }
     }
 }
@@ -231,8 +229,8 @@ static void histograms(struct page *o, const struct metrics *m)
               "Between two tokens of a sequence.", &m->inter_s, second_edges);
     histogram(o, "zigcuda_request_seconds", "vllm:e2e_request_latency_seconds",
               "From request to the end of its reply.", &m->request_s, second_edges);
-    histogram(o, "zigcuda_step_seconds", NULL, "From submitting a step to its results.",
-              &m->step_s, second_edges);
+    histogram(o, "zigcuda_step_seconds", NULL, "From submitting a step to its results.", &m->step_s,
+              second_edges);
     histogram(o, "zigcuda_host_seconds", NULL,
               "From the results of a step to the next one submitted.", &m->host_s, second_edges);
     histogram(o, "zigcuda_batch_sequences", NULL, "Sequences of a step.", &m->batch_rows,
@@ -245,8 +243,7 @@ size_t metrics_write(const struct metrics_view *v, char *out, size_t cap)
 {
     struct page o = {.p = out, .cap = cap, .model = v->model};
     head(&o, "zigcuda_info", "gauge", "What is running.");
-    line(&o, "zigcuda_info{version=\"%s\",fingerprint=\"%s\",model=\"", v->version,
-         v->fingerprint);
+    line(&o, "zigcuda_info{version=\"%s\",fingerprint=\"%s\",model=\"", v->version, v->fingerprint);
     label(&o, v->model);
     line(&o, "\"} 1\n");
     number(&o, "gauge", "zigcuda_ready", NULL, "1 once a first token was verified.", v->ready);

@@ -37,7 +37,8 @@ static bool out_of_range(struct reading *r, const struct field *field, const str
                   field->name, (int)MIN(v->text.n, (size_t)40), v->text.p, field->min, field->max);
 }
 
-/* --- plain fields ------------------------------------------------------------------------------ */
+/* --- plain fields ------------------------------------------------------------------------------
+ */
 
 static bool read_float(struct reading *r, const struct field *field, const struct json *v)
 {
@@ -128,7 +129,8 @@ static bool ignored(struct reading *r, const struct field *field, const struct j
     return true;
 }
 
-/* --- fields of their own ------------------------------------------------------------------------ */
+/* --- fields of their own ------------------------------------------------------------------------
+ */
 
 static bool read_seed(struct reading *r, const struct field *field, const struct json *v)
 {

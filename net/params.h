@@ -25,11 +25,11 @@ struct params {
     bool has_add_generation_prompt, has_add_special;
     bool token_strings;
     i32 priority;
-    u64 deadline_ms;               /* 0: none */
-    const struct json *messages;   /* checked and flattened, see net/messages.h */
-    const struct json *variables;  /* chat_template_kwargs, or NULL */
-    const struct json *prompt;     /* string, strings, tokens or lists of tokens; not checked yet */
-    const struct json *tokens;     /* of /detokenize */
+    u64 deadline_ms;              /* 0: none */
+    const struct json *messages;  /* checked and flattened, see net/messages.h */
+    const struct json *variables; /* chat_template_kwargs, or NULL */
+    const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
+    const struct json *tokens;    /* of /detokenize */
 };
 
 /* What a request that names nothing gets: the model's generation_config.json, else OpenAI's. */

@@ -1,6 +1,6 @@
 /* What the files of the API share: its state, one job a request in work, one choice a sequence of a
- * job. net/api owns the state; net/job begins and ends jobs; net/stream and net/whole write replies;
- * net/shape has the JSON both of them are made of.
+ * job. net/api owns the state; net/job begins and ends jobs; net/stream and net/whole write
+ * replies; net/shape has the JSON both of them are made of.
  */
 #ifndef ZIGCUDA_PARTS_H
 #define ZIGCUDA_PARTS_H
@@ -33,14 +33,14 @@ struct choice {
     u64 id;              /* the engine's; 0: not submitted */
     u32 prompt, index;   /* which prompt; index in the reply */
     u32 n_prompt, cached, outputs, max_tokens;
-    u32 text_bytes;   /* of its text so far */
-    u32 chars;        /* of its text so far, for text_offset */
+    u32 text_bytes; /* of its text so far */
+    u32 chars;      /* of its text so far, for text_offset */
     enum finish finish;
-    bool silent_end;  /* its last token is a stop id, which is no text */
-    bool begun;       /* the first event has come */
+    bool silent_end; /* its last token is a stop id, which is no text */
+    bool begun;      /* the first event has come */
     double logprob_sum;
     u64 slot_ns, first_ns, last_ns; /* when it got its slot, its first and its last token */
-    struct chain echo, tokens; /* whole replies: text of the prompt; records of the tokens */
+    struct chain echo, tokens;      /* whole replies: text of the prompt; records of the tokens */
 };
 
 struct job {
@@ -50,10 +50,10 @@ struct job {
     u32 n_choices, open;    /* open: have no last event yet */
     u32 n, best_of, n_prompts;
     bool chat, stream, ws, include_usage, echo, logprobs, skip_special;
-    bool failed;  /* an error was sent; the rest is silence */
+    bool failed; /* an error was sent; the rest is silence */
     bool cancelled;
-    bool silent;  /* no log line: the refusal has one */
-    int status;   /* for the log line */
+    bool silent; /* no log line: the refusal has one */
+    int status;  /* for the log line */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
     bool ignore_eos;
@@ -77,7 +77,7 @@ struct api {
     struct str origins[LIMIT_ORIGINS], hosts[LIMIT_HOSTS];
     u32 n_origins, n_hosts;
     char error_text[2 * ERR_TEXT_MAX]; /* body of a refusal by the connection */
-    char *text; /* [text_bytes] JSON is built here, one piece at a time */
+    char *text;                        /* [text_bytes] JSON is built here, one piece at a time */
     size_t text_bytes;
     char extra[API_EXTRA_BYTES]; /* header lines of the reply being made */
     struct params params;        /* of the request being read */
@@ -89,7 +89,8 @@ struct api {
     u64 step_ns; /* when the step in flight was submitted */
 };
 
-/* --- net/job ----------------------------------------------------------------------------------- */
+/* --- net/job -----------------------------------------------------------------------------------
+ */
 
 /* Begins the job of a request: all its choices, or false with the reason. */
 MUST bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
@@ -134,7 +135,8 @@ void shape_text_tops(struct json_out *o, const struct api *api, const struct ste
 double shape_logprob(float logprob);
 u32 shape_chars(struct str s);
 
-/* --- net/api ----------------------------------------------------------------------------------- */
+/* --- net/api -----------------------------------------------------------------------------------
+ */
 
 /* Header lines for every reply to this caller. */
 const char *api_extra(struct api *api, const struct caller *c, const char *more);

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* --- a body ------------------------------------------------------------------------------------ */
+/* --- a body ------------------------------------------------------------------------------------
+ */
 
 static bool body_of(struct api *api, struct str text, const struct json **out, struct refusal *f)
 {
@@ -38,7 +39,8 @@ static void completions(struct api *api, const struct caller *c, const struct ht
     complete(api, c, r, false);
 }
 
-/* --- models ------------------------------------------------------------------------------------- */
+/* --- models -------------------------------------------------------------------------------------
+ */
 
 static void model_object(struct json_out *o, const struct api *api)
 {
@@ -74,8 +76,9 @@ static void models(struct api *api, const struct caller *c, const struct http_re
 static int hex(char c)
 {
     const char *at = c ? strchr("0123456789abcdefABCDEF", c) : NULL;
-    return !at ? -1 : at - "0123456789abcdefABCDEF" < 16 ? (int)(at - "0123456789abcdefABCDEF")
-                                                          : (c | 32) - 'a' + 10;
+    return !at                                  ? -1
+           : at - "0123456789abcdefABCDEF" < 16 ? (int)(at - "0123456789abcdefABCDEF")
+                                                : (c | 32) - 'a' + 10;
 }
 
 /* True when the percent-encoded path part is `name`. */
@@ -100,8 +103,8 @@ static void model(struct api *api, const struct caller *c, const struct http_req
     struct refusal f = {0};
     if (!path_is(id, api->g.name)) {
         refuse(&f, 404, "model_not_found", "model",
-               "there is no model '%.*s' here; this server has '%s'",
-               (int)MIN(id.n, (size_t)100), id.p, api->g.name);
+               "there is no model '%.*s' here; this server has '%s'", (int)MIN(id.n, (size_t)100),
+               id.p, api->g.name);
         api_refuse(api, c, &f);
         return;
     }
@@ -110,7 +113,8 @@ static void model(struct api *api, const struct caller *c, const struct http_req
     api_reply_json(api, c, 200, &o);
 }
 
-/* --- state ------------------------------------------------------------------------------------- */
+/* --- state -------------------------------------------------------------------------------------
+ */
 
 static void health(struct api *api, const struct caller *c, const struct http_request *r)
 {

@@ -5,10 +5,10 @@
 #include "net/parts.h"
 
 enum {
-    ROUTE_OPEN = 1,     /* no key needed */
-    ROUTE_JSON = 2,     /* the body is JSON */
-    ROUTE_SOCKET = 4,   /* GET is a WebSocket */
-    ROUTE_PREFIX = 8    /* the rest of the path is an argument */
+    ROUTE_OPEN = 1,   /* no key needed */
+    ROUTE_JSON = 2,   /* the body is JSON */
+    ROUTE_SOCKET = 4, /* GET is a WebSocket */
+    ROUTE_PREFIX = 8  /* the rest of the path is an argument */
 };
 
 struct route {

@@ -59,7 +59,8 @@ void shape_usage(struct json_out *o, const struct job *job)
     json_close(o, '}');
 }
 
-/* --- logprobs ---------------------------------------------------------------------------------- */
+/* --- logprobs ----------------------------------------------------------------------------------
+ */
 
 double shape_logprob(float logprob)
 {

@@ -69,7 +69,8 @@ static void choice_end(struct api *api, struct choice *c, enum finish finish, st
     chunk_send(api, c->job, o);
 }
 
-/* --- chat ---------------------------------------------------------------------------------------- */
+/* --- chat ----------------------------------------------------------------------------------------
+ */
 
 static void chat_role(struct api *api, struct choice *c)
 {

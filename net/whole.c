@@ -13,8 +13,7 @@ void whole_event(struct api *api, struct choice *c, const struct event *event)
     store_put(&api->store, &c->tokens, &r->token, sizeof r->token);
     store_put(&api->store, &c->tokens, &r->logprob, sizeof r->logprob);
     for (u32 i = 0; i < c->job->top_logprobs; i++)
-        store_put(&api->store, &c->tokens, i < r->n_top ? &r->top[i] : &nothing,
-                  sizeof r->top[i]);
+        store_put(&api->store, &c->tokens, i < r->n_top ? &r->top[i] : &nothing, sizeof r->top[i]);
     c->logprob_sum += shape_logprob(r->logprob);
 }
 
@@ -25,8 +24,8 @@ struct walk {
     const struct choice *c;
     struct chain_reader reader;
     struct decode_stream decode;
-    u32 i, left;  /* token; bytes of text to come */
-    u32 chars;    /* before this token */
+    u32 i, left; /* token; bytes of text to come */
+    u32 chars;   /* before this token */
     struct step_result r;
     struct str text;
     char piece[2 * DECODE_PIECE_BYTES];
@@ -104,7 +103,8 @@ static void put_text(struct json_out *o, const struct api *api, const struct cho
     json_close_str(o);
 }
 
-/* --- chat --------------------------------------------------------------------------------------- */
+/* --- chat ---------------------------------------------------------------------------------------
+ */
 
 static void chat_logprobs(struct json_out *o, const struct api *api, const struct choice *c)
 {

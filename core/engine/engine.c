@@ -223,7 +223,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
         return err_set(e, ERR_DEVICE, "the compute device has failed");
     TRY(check_request(g, r, e));
     TRY(output_tokens(g, r, &max_tokens, e));
-    if (g->in_use - g->running >= g->config.queue)
+    if (g->in_use >= g->seqs_n) /* also one that gets its slot with the next step waits */
         return err_set(e, ERR_BUSY, "%u requests wait already (engine.queue); try again later",
                        g->config.queue);
     struct seq *s = g->seqs;

@@ -36,7 +36,8 @@ static void on_event(void *arg, const struct event *event)
     api_event(serve.api, event);
 }
 
-/* --- from options -------------------------------------------------------------------------------- */
+/* --- from options --------------------------------------------------------------------------------
+ */
 
 static enum err check_options(const struct options *o, struct err_text *e)
 {
@@ -60,8 +61,7 @@ static void configure_net(const struct options *o)
         .listen = {.list = o->server_listen,
                    .tls = o->tls_certificate[0] != 0,
                    .keys = o->keys_file[0] != 0,
-                   .without_tls =
-                       x == SERVER_EXPOSE_WITHOUT_TLS || x == SERVER_EXPOSE_WITHOUT_BOTH,
+                   .without_tls = x == SERVER_EXPOSE_WITHOUT_TLS || x == SERVER_EXPOSE_WITHOUT_BOTH,
                    .without_keys =
                        x == SERVER_EXPOSE_WITHOUT_KEYS || x == SERVER_EXPOSE_WITHOUT_BOTH,
                    .unix_mode = (u32)o->server_unix_mode,
@@ -98,36 +98,37 @@ static enum err configure_api(struct box *b, struct err_text *e)
     if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
         return err_set(e, ERR_SYSTEM, "the kernel gives no random bytes");
     name_fingerprint(b);
-    serve.api_config = (struct api_config){
-        .model = b->model,
-        .tokenizer = b->tokenizer,
-        .template = b->template,
-        .limits = b->device->limits,
-        .clock = b->clock,
-        .work = &b->work,
-        .prompt_bytes = b->prompt_bytes,
-        .body_bytes = o->server_body_max,
-        .reply_bytes = o->server_reply_memory,
-        .queue = (u32)o->engine_queue,
-        .connections = (u32)o->server_connections,
-        .max_tokens = (u32)o->engine_max_tokens,
-        .queue_tokens = o->server_queue_tokens,
-        .heartbeat_ms = o->server_heartbeat,
-        .name = o->model_name[0] ? o->model_name : b->model->name.p,
-        .version = ZIGCUDA_VERSION,
-        .fingerprint = serve.fingerprint,
-        .kernels = serve.kernels,
-        .hosts = o->server_hosts,
-        .origins = o->server_origins,
-        .keys = o->keys_file[0] ? &serve.keys : NULL,
-        .key_requests = (u32)o->keys_requests,
-        .key_rate = (u32)o->keys_rate,
-        .plan = &b->plan,
-        .seed = seed};
+    serve.api_config =
+        (struct api_config){.model = b->model,
+                            .tokenizer = b->tokenizer,
+                            .template = b->template,
+                            .limits = b->device->limits,
+                            .clock = b->clock,
+                            .work = &b->work,
+                            .prompt_bytes = b->prompt_bytes,
+                            .body_bytes = o->server_body_max,
+                            .reply_bytes = o->server_reply_memory,
+                            .queue = (u32)o->engine_queue,
+                            .connections = (u32)o->server_connections,
+                            .max_tokens = (u32)o->engine_max_tokens,
+                            .queue_tokens = o->server_queue_tokens,
+                            .heartbeat_ms = o->server_heartbeat,
+                            .name = o->model_name[0] ? o->model_name : b->model->name.p,
+                            .version = ZIGCUDA_VERSION,
+                            .fingerprint = serve.fingerprint,
+                            .kernels = serve.kernels,
+                            .hosts = o->server_hosts,
+                            .origins = o->server_origins,
+                            .keys = o->keys_file[0] ? &serve.keys : NULL,
+                            .key_requests = (u32)o->keys_requests,
+                            .key_rate = (u32)o->keys_rate,
+                            .plan = &b->plan,
+                            .seed = seed};
     return ERR_OK;
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------
+ */
 
 static void plan_net(struct plan *p)
 {
@@ -141,15 +142,16 @@ static enum err open_net(struct box *b, struct err_text *e)
 {
     TRY(loop_open(&b->host, &serve.loop_config, &b->clock, &serve.loop, e));
     struct sockets sockets = loop_sockets(serve.loop);
-    serve.conns = conns_open(&b->host, &serve.conns_config, &sockets, &b->clock, &api_conn_events,
-                             serve.api);
+    serve.conns =
+        conns_open(&b->host, &serve.conns_config, &sockets, &b->clock, &api_conn_events, serve.api);
     if (!serve.conns)
         return arena_full(&b->host, "connections", e);
     api_attach(serve.api, serve.conns);
     return ERR_OK;
 }
 
-/* --- running ------------------------------------------------------------------------------------ */
+/* --- running ------------------------------------------------------------------------------------
+ */
 
 static void device_ready(void *arg)
 {

@@ -323,7 +323,7 @@ def overload_is_refused():
         assert {c for c, _ in codes} <= {200, 429} and (200, None) in codes
         assert any(c == 429 for c, _ in codes) and all(w for c, w in codes if c == 429)
         assert metric("zigcuda_refused_busy_total", s.port) == sum(c == 429 for c, _ in codes)
-        status, _, r = ask("POST", "/v1/completions", wish(n=3), port=s.port)
+        status, _, r = ask("POST", "/v1/completions", wish(n=4), port=s.port)
         assert status == 400 and r["error"]["param"] == "n"
 
 

@@ -1,0 +1,119 @@
+#include "net/admission.h"
+#include "net/keys.h"
+#include "net/store.h"
+#include "tests/unit/unit.h"
+
+void store_chains_keep_their_bytes(void)
+{
+    enum { BLOCKS = 16, CHAINS = 5 };
+    struct store s;
+    struct chain c[CHAINS], more;
+    CHECK(store_open(&s, &unit_arena, BLOCKS));
+    for (u32 round = 0; round < 50; round++) {
+        for (u32 i = 0; i < CHAINS; i++)
+            CHECK(store_take(&s, &c[i], 3 * STORE_BLOCK_BYTES));
+        CHECK(s.free == 1 && !store_take(&s, &more, 2 * STORE_BLOCK_BYTES) && s.free == 1);
+        for (u32 k = 0; k < 3 * STORE_BLOCK_BYTES / 12; k++)
+            for (u32 i = 0; i < CHAINS; i++)
+                store_put(&s, &c[i], &(u32[3]){i, k, round}, 12);
+        for (u32 i = 0; i < CHAINS; i++) {
+            struct chain_reader r = store_from(&c[i]);
+            u32 got[3];
+            for (u32 k = 0; k < 3 * STORE_BLOCK_BYTES / 12; k++)
+                CHECK(store_get(&s, &c[i], &r, got, 12) && got[0] == i && got[1] == k &&
+                      got[2] == round);
+            CHECK(!store_get(&s, &c[i], &r, got, 12));
+        }
+        for (u32 i = 0; i < CHAINS; i++)
+            store_give(&s, &c[(i * 2 + round) % CHAINS]);
+        CHECK(s.free == BLOCKS);
+    }
+}
+
+void keys_are_found_by_their_hash_only(void)
+{
+    static struct keys k;
+    char key[KEY_TEXT_BYTES], hash[65], text[4096];
+    struct err_text e = {0};
+    u8 random[32] = {0};
+    int n = 0;
+    for (u8 i = 0; i < 20; i++) {
+        random[0] = i;
+        keys_make(random, key, hash);
+        n += snprintf(text + n, sizeof text - (size_t)n, "# %u\r\n\n%s key-%u\r\n", i, hash, i);
+    }
+    CHECK(keys_parse(&k, str_of(text), "keys", &e) == ERR_OK && k.n == 20);
+    for (u8 i = 0; i < 20; i++) {
+        random[0] = i;
+        keys_make(random, key, hash);
+        CHECK(keys_find(&k, str_of(key)) == i);
+        CHECK(keys_find(&k, str_of(hash)) == -1);
+        CHECK(keys_find(&k, (struct str){key, strlen(key) - 1}) == -1);
+    }
+    CHECK(keys_find(&k, (struct str){0}) == -1);
+    /* SHA-256 of "abc", FIPS 180-4 */
+    CHECK(keys_parse(&k, STR("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad x"),
+                     "keys", &e) == ERR_OK);
+    CHECK(keys_find(&k, STR("abc")) == 0 && k.n == 1);
+}
+
+void keys_files_that_are_wrong_change_nothing(void)
+{
+    static struct keys k = {.n = 7};
+    static const char good[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    static const char *const bad[] = {"%s",       "%s ",          "%s a b", "x%s a", "%.63s a",
+                                      "%.63sG a", "%s a\n%1$s b", "#%s a",  ""};
+    for (u32 i = 0; i < COUNTOF(bad); i++) {
+        char text[512];
+        struct err_text e = {0};
+        snprintf(text, sizeof text, bad[i], good);
+        CHECK(keys_parse(&k, str_of(text), "keys", &e) == ERR_CONFIG && k.n == 7);
+        CHECK(strstr(e.text, "keys"));
+    }
+}
+
+void admission_predicts_and_refuses(void)
+{
+    static struct admission a;
+    a = (struct admission){.slots = 4, .queue = 8, .queue_tokens = 100};
+    struct refusal f = {0};
+    CHECK(admission_wait_s(&a, 0, 3) == 0 && admission_wait_s(&a, 7, 4) == 0);
+    CHECK(admission_enter(&a, 7, 4, 1, 50, 1, &f)); /* nothing is known: nothing is predicted */
+    for (u32 i = 0; i < 50; i++)
+        admission_measured(&a, 2, 0.5);
+    CHECK(admission_wait_s(&a, 7, 4) > 3.99 && admission_wait_s(&a, 7, 4) < 4.01);
+    CHECK(admission_enter(&a, 7, 4, 1, 50, 5000, &f));
+    CHECK(!admission_enter(&a, 7, 4, 1, 50, 4000, &f) && f.status == 429);
+    CHECK(f.retry_s == 5 && strcmp(f.param, "deadline_ms") == 0);
+    f = (struct refusal){0};
+    CHECK(!admission_enter(&a, 7, 4, 2, 50, 0, &f) && strcmp(f.code, "queue_full") == 0);
+    f = (struct refusal){0};
+    a.tokens = 60;
+    CHECK(!admission_enter(&a, 1, 4, 1, 50, 0, &f) && strstr(f.text, "queue_tokens"));
+    f = (struct refusal){0};
+    CHECK(admission_enter(&a, 0, 4, 1, 500, 0, &f)); /* alone it may */
+}
+
+void admission_shares_by_key(void)
+{
+    static struct admission a;
+    a = (struct admission){.slots = 4, .queue = 8, .key_requests = 2, .key_rate = 6};
+    struct refusal f = {0};
+    u64 now = 1000000000;
+    CHECK(admission_key_enter(&a, -1, now, &f));
+    CHECK(admission_key_enter(&a, 3, now, &f) && admission_key_enter(&a, 3, now, &f));
+    CHECK(!admission_key_enter(&a, 3, now, &f) && strcmp(f.code, "key_concurrency") == 0);
+    CHECK(admission_key_enter(&a, 4, now, &f));
+    f = (struct refusal){0};
+    for (u32 i = 0; i < 4; i++) {
+        admission_key_leave(&a, 3);
+        CHECK(admission_key_enter(&a, 3, now, &f));
+    }
+    admission_key_leave(&a, 3);
+    CHECK(!admission_key_enter(&a, 3, now, &f) && strcmp(f.code, "key_rate") == 0);
+    CHECK(f.retry_s >= 10 && f.retry_s <= 11);
+    f = (struct refusal){0};
+    CHECK(!admission_key_enter(&a, 3, now + 9900000000, &f));
+    f = (struct refusal){0};
+    CHECK(admission_key_enter(&a, 3, now + 10100000000, &f));
+}

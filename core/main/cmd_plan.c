@@ -1,12 +1,13 @@
 #include "core/main/args.h"
-#include "core/main/boot.h"
 #include "core/main/main.h"
+#include "core/main/serve.h"
 
 #include <stdio.h>
 
 static enum err go(int argc, char **argv, struct err_text *e)
 {
     static struct box b;
+    static struct serve serve;
     const struct arg table[] = {
         {"--shape", ARG_STRING, &b.shape.name, 0, 0, "NAME", "a known shape instead of a folder"},
         {"--bits", ARG_U32, &b.shape.bits, 4, 16, "N", "of the shape's weights: 4, 8 or 16"},
@@ -23,7 +24,10 @@ static enum err go(int argc, char **argv, struct err_text *e)
     if (helped)
         return ERR_OK;
     TRY(boot_model(&b, e));
-    TRY(boot_plan(&b, e));
+    if (b.shape.name)
+        TRY(boot_plan(&b, e));
+    else
+        TRY(serve_plan(&serve, &b, e));
     boot_print_plan(&b);
     return ERR_OK;
 }

@@ -64,7 +64,7 @@ def until(condition, what, seconds=10):
         time.sleep(0.02)
 
 
-# --- routes ----------------------------------------------------------------------------------------
+# --- routes ------------------------------------------------------------------------
 
 
 @check
@@ -116,7 +116,8 @@ def bodies_that_are_wrong():
 @check
 def loopback_is_guarded():
     for host, want in (("localhost", 200), ("127.0.0.1:99", 200), ("[::1]:8080", 200),
-                       ("box.example", 200), ("evil.example", 403), ("localhost.evil.example", 403)):
+                       ("box.example", 200), ("evil.example", 403),
+                       ("localhost.evil.example", 403)):
         assert ask("GET", "/health", headers={"Host": host})[0] == want, host
     for origin, want in (("https://app.example", 200), ("https://evil.example", 403),
                          ("null", 403), (f"http://127.0.0.1:{SERVER.port}", 200)):
@@ -127,7 +128,7 @@ def loopback_is_guarded():
     assert "authorization" in headers["Access-Control-Allow-Headers"]
 
 
-# --- streams ---------------------------------------------------------------------------------------
+# --- streams ------------------------------------------------------------------------
 
 
 def raw(text):
@@ -192,7 +193,7 @@ def silent_streams_have_a_heartbeat():
         assert line == b"" or line.startswith((b"data: ", b": ")), line
 
 
-# --- WebSocket -------------------------------------------------------------------------------------
+# --- WebSocket ------------------------------------------------------------------------
 
 
 class Socket:

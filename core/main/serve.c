@@ -1,0 +1,146 @@
+#include "core/main/serve.h"
+
+#include "version.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+
+enum { JSON_SHARE = 24 }; /* work memory for the tree of a body, a byte of it */
+
+/* --- from options --------------------------------------------------------------------------------
+ */
+
+static enum err check_options(const struct options *o, struct err_text *e)
+{
+    if (!o->tls_certificate[0] != !o->tls_key[0])
+        return err_set(e, ERR_CONFIG, "tls.certificate and tls.key belong together");
+    if (!o->tls_certificate[0] && o->tls_client_ca[0])
+        return err_set(e, ERR_CONFIG, "tls.client_ca needs tls.certificate and tls.key");
+    return ERR_OK;
+}
+
+static void configure_net(struct serve *s, const struct options *o)
+{
+    enum option_server_expose x = o->server_expose;
+    s->loop_config = (struct loop_config){
+        .connections = (u32)o->server_connections,
+        .spin = o->server_wait == SERVER_WAIT_SPIN,
+        .core = o->server_pin ? (int)o->server_core : -1,
+        .fifo = (int)o->server_fifo,
+        .lock = o->server_lock,
+        .drain_ms = o->server_drain_time,
+        .listen = {.list = o->server_listen,
+                   .tls = o->tls_certificate[0] != 0,
+                   .keys = o->keys_file[0] != 0,
+                   .without_tls = x == SERVER_EXPOSE_WITHOUT_TLS || x == SERVER_EXPOSE_WITHOUT_BOTH,
+                   .without_keys =
+                       x == SERVER_EXPOSE_WITHOUT_KEYS || x == SERVER_EXPOSE_WITHOUT_BOTH,
+                   .unix_mode = (u32)o->server_unix_mode,
+                   .unix_uids = o->server_unix_uids}};
+    s->tls_config = (struct tls_config){o->tls_certificate, o->tls_key, o->tls_client_ca};
+    s->conns_config = (struct conns_config){.connections = (u32)o->server_connections,
+                                            .bodies = (u32)o->server_bodies,
+                                            .body_bytes = o->server_body_max,
+                                            .output_bytes = o->server_output,
+                                            .header_ms = o->server_header_time,
+                                            .body_ms = o->server_body_time,
+                                            .idle_ms = o->server_idle_time,
+                                            .write_ms = o->server_write_time};
+}
+
+/* Binary, model and kernel set: what decides the bits of an answer. */
+static void name_fingerprint(struct serve *s, const struct box *b)
+{
+    u64 h = 0xcbf29ce484222325u;
+    const struct str words[] = {b->model->name, b->model->model_type, b->model->quant};
+    for (u32 i = 0; i < COUNTOF(words); i++)
+        for (size_t k = 0; k < words[i].n; k++)
+            h = (h ^ (u8)words[i].p[k]) * 0x100000001b3u;
+    h = (h ^ b->model->file_bytes) * 0x100000001b3u;
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%s_%s_%s_%08x", ZIGCUDA_VERSION,
+             ZIGCUDA_COMMIT, b->kernels->name, (u32)(h ^ h >> 32));
+    b->device->ops->describe(b->device, s->kernels, sizeof s->kernels);
+}
+
+static enum err configure_api(struct serve *s, struct box *b, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    u64 seed;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+        return err_set(e, ERR_SYSTEM, "the kernel gives no random bytes");
+    name_fingerprint(s, b);
+    s->api_config = (struct api_config){.model = b->model,
+                                        .tokenizer = b->tokenizer,
+                                        .template = b->template,
+                                        .limits = b->device->limits,
+                                        .clock = b->clock,
+                                        .work = &b->work,
+                                        .prompt_bytes = b->prompt_bytes,
+                                        .body_bytes = o->server_body_max,
+                                        .reply_bytes = o->server_reply_memory,
+                                        .queue = (u32)o->engine_queue,
+                                        .connections = (u32)o->server_connections,
+                                        .max_tokens = (u32)o->engine_max_tokens,
+                                        .queue_tokens = o->server_queue_tokens,
+                                        .heartbeat_ms = o->server_heartbeat,
+                                        .name = o->model_name[0] ? o->model_name : b->model->name.p,
+                                        .version = ZIGCUDA_VERSION,
+                                        .fingerprint = s->fingerprint,
+                                        .kernels = s->kernels,
+                                        .hosts = o->server_hosts,
+                                        .origins = o->server_origins,
+                                        .keys = o->keys_file[0] ? &s->keys : NULL,
+                                        .key_requests = (u32)o->keys_requests,
+                                        .key_rate = (u32)o->keys_rate,
+                                        .plan = &b->plan,
+                                        .seed = seed};
+    return ERR_OK;
+}
+
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+static void plan_net(struct serve *s, struct plan *p)
+{
+    const struct conns_config *c = &s->conns_config;
+    plan_add(p, PLACE_HOST, conns_bytes(c), "connections", "server.connections",
+             "%u, %u bodies of %zu KiB", c->connections, c->bodies, c->body_bytes / KIB);
+    plan_add(p, PLACE_HOST, loop_bytes(), "loop", "", "listeners, signals, timers");
+}
+
+static enum err open_net(struct serve *s, struct box *b, struct err_text *e)
+{
+    TRY(loop_open(&b->host, &s->loop_config, &b->clock, &s->loop, e));
+    struct sockets sockets = loop_sockets(s->loop);
+    s->conns =
+        conns_open(&b->host, &s->conns_config, &sockets, &b->clock, &api_conn_events, s->api);
+    if (!s->conns)
+        return arena_full(&b->host, "connections", e);
+    api_attach(s->api, s->conns);
+    return ERR_OK;
+}
+
+enum err serve_plan(struct serve *s, struct box *b, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    TRY(check_options(o, e));
+    if (o->keys_file[0])
+        TRY(keys_read(&s->keys, &b->scratch, o->keys_file, e));
+    b->work_extra_bytes = JSON_SHARE * o->server_body_max;
+    TRY(boot_plan(b, e));
+    configure_net(s, o);
+    if (s->loop_config.listen.tls)
+        TRY(tls_open(&b->boot, &s->tls_config, &b->clock, &s->tls, e));
+    s->conns_config.tls = s->tls; /* each connection then has room for its records */
+    TRY(configure_api(s, b, e));
+    plan_net(s, &b->plan);
+    api_plan(&s->api_config, &b->plan);
+    return ERR_OK;
+}
+
+enum err serve_open(struct serve *s, struct box *b, struct err_text *e)
+{
+    s->api_config.engine = b->engine;
+    TRY(api_open(&b->host, &s->api_config, &s->api, e));
+    return open_net(s, b, e);
+}

@@ -73,7 +73,9 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
         return refuse(f, 400, "no_chat_template", "messages",
                       "this model has no chat template; use /v1/completions");
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
-                    &text, &e) != ERR_OK)
+                    &text, &e) == ERR_LIMIT)
+        return refuse(f, 400, "context_length_exceeded", "messages", "%s", e.text);
+    if (e.code != ERR_OK)
         return refuse_err(f, &e, "messages");
     return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, "messages", f);
 }

@@ -100,6 +100,7 @@ def metrics(port):
     while piece := s.recv(65536):
         text += piece
     s.close()
+    assert b"zigcuda_ready" in text, text[:300]
     return {n: float(v) for n, v in re.findall(r"^(zigcuda_\w+) (\S+)$", text.decode(), re.M)}
 
 

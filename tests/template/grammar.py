@@ -91,7 +91,7 @@ RULES = {
         <str>|capitalize; <str>|trim; <str>|string; <str>|reverse; <str>|e; <str>|indent; <str>|safe
         <str>|indent(2, true); <str>|replace('l', 'L'); <str>|replace('', '-', 2); <str>|trim('Hd')
         <str>.upper(); <str>.lower(); <str>.title(); <str>.strip(); <str>.lstrip('H ')
-        <str>.rstrip(); <str>.replace('o', '0'); <str>.capitalize(); <str>.split(' ')[0];
+        <str>.rstrip(); <str>.replace('o', '0'); <str>.capitalize(); <str>.split(' ')[0]
         <str>.split()[-1]
         <str>.join(['p', 'q']); <str>.format(1); <str>.removeprefix('He'); <list>|join(<str>)
         <any>|tojson; <any>|tojson; <any>|tojson(indent=2); <any>|tojson(sort_keys=true)

@@ -57,16 +57,16 @@
 #define LIMIT_BODY_BYTES ((size_t)256 << 20)
 #define LIMIT_BODY_BUFFERS 1024u
 #define LIMIT_OUTPUT_BYTES ((size_t)16 << 20)
-#define LIMIT_LINGER_MS 2000             /* a closed connection waits so long for its peer */
-#define LIMIT_WRITE_STEP_BYTES 4096u     /* a reader takes so much in each server.write_ms */
+#define LIMIT_LINGER_MS 2000                    /* a closed connection waits so long for its peer */
+#define LIMIT_WRITE_STEP_BYTES 4096u            /* a reader takes so much in each server.write_ms */
 #define LIMIT_TLS_FILE_BYTES ((size_t)64 << 10) /* certificate chain, key, client CAs: each */
-#define LIMIT_TLS_CHAIN 8                /* certificates of one chain */
-#define LIMIT_TLS_ANCHORS 16             /* client CAs */
-#define LIMIT_TLS_SESSIONS 1024          /* sessions remembered for resumption */
-#define LIMIT_TLS_FLIGHTS_PER_TURN 2     /* handshake steps with public-key work in one turn */
-#define LIMIT_LOOP_SOURCES 32            /* descriptors with a callback, beside connections */
-#define LIMIT_LOOP_EVENTS 256            /* taken from the kernel at once */
-#define LIMIT_UNIX_UIDS 16               /* users allowed on a Unix socket, by name */
+#define LIMIT_TLS_CHAIN 8                       /* certificates of one chain */
+#define LIMIT_TLS_ANCHORS 16                    /* client CAs */
+#define LIMIT_TLS_SESSIONS 1024                 /* sessions remembered for resumption */
+#define LIMIT_TLS_FLIGHTS_PER_TURN 2 /* handshake steps with public-key work in one turn */
+#define LIMIT_LOOP_SOURCES 32        /* descriptors with a callback, beside connections */
+#define LIMIT_LOOP_EVENTS 256        /* taken from the kernel at once */
+#define LIMIT_UNIX_UIDS 16           /* users allowed on a Unix socket, by name */
 
 /* --- requests ------------------------------------------------------------------------------- */
 #define LIMIT_SLOTS 256        /* sequences in one batch */

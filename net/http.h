@@ -1,7 +1,8 @@
 /* HTTP/1.1 requests by RFC 9110 and RFC 9112, read where they lie: a parser that is fed a growing
- * buffer, a decoder for chunked bodies, and the head of a reply. Strict where leniency has been used
- * for smuggling: lines end in CRLF, no folded headers, no list of lengths, never a length beside a
- * transfer coding. Limits: LIMIT_HTTP_*. Owns nothing: every slice points into the caller's buffer.
+ * buffer, a decoder for chunked bodies, and the head of a reply. Strict where leniency has been
+ * used for smuggling: lines end in CRLF, no folded headers, no list of lengths, never a length
+ * beside a transfer coding. Limits: LIMIT_HTTP_*. Owns nothing: every slice points into the
+ * caller's buffer.
  */
 #ifndef ZIGCUDA_HTTP_H
 #define ZIGCUDA_HTTP_H
@@ -28,7 +29,8 @@ struct http_request {
     u64 request_number; /* for the request id in header and log */
 };
 
-/* The value of a header by its lower-case name; p is NULL when there is none. The first, if many. */
+/* The value of a header by its lower-case name; p is NULL when there is none. The first, if many.
+ */
 struct str http_header(const struct http_request *r, const char *name);
 
 /* True when a comma-separated list holds the token, compared without case. */

@@ -1,6 +1,6 @@
 /* One connection's bytes: a socket behind a table of functions, TLS or not, and what the peer has
- * not taken yet. Reading goes straight into the caller's buffer; writing goes straight to the socket
- * (or the TLS record) while nothing is waiting, and only the rest is copied.
+ * not taken yet. Reading goes straight into the caller's buffer; writing goes straight to the
+ * socket (or the TLS record) while nothing is waiting, and only the rest is copied.
  *
  * The table is the seam: net/loop fills it with system calls, a simulator with its own peers. The
  * caller owns all memory; a wire never allocates and never blocks.

@@ -55,9 +55,9 @@ bool conn_begin(struct conns *c, conn_id id, int status, const char *content_typ
 bool conn_write(struct conns *c, conn_id id, struct str bytes);
 bool conn_end(struct conns *c, conn_id id);
 
-/* Inside `request` only. Switches to WebSocket (when the request is no valid upgrade, it is answered
- * here with 400 or 426 and false comes back). Then conn_ws_send sends text messages; conn_ws_close
- * begins the close handshake, after which neither messages nor `gone` come. */
+/* Inside `request` only. Switches to WebSocket (when the request is no valid upgrade, it is
+ * answered here with 400 or 426 and false comes back). Then conn_ws_send sends text messages;
+ * conn_ws_close begins the close handshake, after which neither messages nor `gone` come. */
 bool conn_ws_accept(struct conns *c, conn_id id, const struct http_request *r);
 bool conn_ws_send(struct conns *c, conn_id id, struct str text);
 bool conn_ws_close(struct conns *c, conn_id id, u16 code, struct str reason);
@@ -68,12 +68,12 @@ size_t conn_room(const struct conns *c, conn_id id);
 /* --- for whoever assembles the server ------------------------------------------------------- */
 
 struct conns_config {
-    u32 connections;    /* slots, 1..LIMIT_CONNECTIONS */
-    u32 bodies;         /* body buffers */
-    size_t body_bytes;  /* longest body and WebSocket message: the size of a body buffer */
+    u32 connections;   /* slots, 1..LIMIT_CONNECTIONS */
+    u32 bodies;        /* body buffers */
+    size_t body_bytes; /* longest body and WebSocket message: the size of a body buffer */
     size_t output_bytes;
     u64 header_ms, body_ms, idle_ms, write_ms; /* see options server.*_ms */
-    struct tls *tls;    /* NULL: no TLS */
+    struct tls *tls;                           /* NULL: no TLS */
 };
 
 /* For metrics; they only grow, but for the first three. */
@@ -105,10 +105,13 @@ void conns_ready(struct conns *c, conn_id id, u32 what);
 /* Once a turn: what was put off, timeouts, and `gone`. */
 void conns_turn(struct conns *c);
 
-/* When the next turn has something to do, in nanoseconds of the clock: 0 is now, UINT64_MAX never. */
+/* When the next turn has something to do, in nanoseconds of the clock: 0 is now, UINT64_MAX never.
+ */
 u64 conns_next_ns(const struct conns *c);
 
-/* No request is begun any more; replies say "Connection: close"; idle peers are let go. */
+/* Begins the end, after the listeners are closed: requests that are here or on their way over open
+ * connections are still answered, with "Connection: close"; idle peers are let go. WebSockets are
+ * the app's to close. */
 void conns_drain(struct conns *c);
 bool conns_drained(const struct conns *c); /* nobody is left */
 

@@ -1,0 +1,59 @@
+/* The loop: the only file set that knows epoll. One thread waits for (or, spinning, polls) sockets,
+ * listeners (net/listen), signals and any other descriptor with a callback, hands bytes to
+ * connections, and keeps the service manager informed (net/notify). It calls; it decides nothing.
+ *
+ * Signals: SIGTERM and SIGINT drain (listeners close, what was asked is answered, then LOOP_END), a
+ * second one ends at once; SIGHUP calls the reload function. They are blocked and read by signalfd,
+ * so that no handler ever runs: loop_block_signals has to come before any thread is made.
+ *
+ * Limits: LIMIT_LISTENERS, LIMIT_LOOP_SOURCES, LIMIT_LOOP_EVENTS. The arena given to loop_open
+ * holds the loop; nothing is allocated later.
+ */
+#ifndef ZIGCUDA_LOOP_H
+#define ZIGCUDA_LOOP_H
+
+#include "core/base/arena.h"
+#include "core/base/clock.h"
+#include "net/conn.h"
+#include "net/listen.h"
+
+struct loop_config {
+    struct listen_config listen;
+    u32 connections; /* descriptors that have to be possible */
+    bool spin;       /* never sleep */
+    int core;        /* to run on; -1: any */
+    int fifo;        /* SCHED_FIFO priority; 0: none */
+    bool lock;       /* mlockall */
+    u64 drain_ms;    /* longest drain */
+};
+
+enum loop_state { LOOP_RUN, LOOP_DRAIN, LOOP_END };
+
+struct loop;
+
+void loop_block_signals(void);
+size_t loop_bytes(void);
+
+/* Binds all listeners: from here on peers can connect, and wait. ERR_CONFIG, ERR_SYSTEM. */
+MUST enum err loop_open(struct arena *a, const struct loop_config *g, const struct clock *clock,
+                        struct loop **out, struct err_text *e);
+
+/* The sockets of conns_open. */
+struct sockets loop_sockets(struct loop *l);
+
+/* Calls ready(arg) whenever fd can be read; false: no room, or the kernel refused. */
+MUST bool loop_watch(struct loop *l, int fd, void (*ready)(void *arg), void *arg);
+
+void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg);
+
+/* The last step of boot: core, scheduling class and locked memory for this thread (its threads made
+ * before keep theirs), peers are accepted, and READY goes to the service manager. */
+MUST enum err loop_start(struct loop *l, struct conns *c, struct err_text *e);
+
+/* One turn: waits until until_ns of the clock (0: not at all, UINT64_MAX: as long as nothing
+ * happens), handles what came. After LOOP_END: loop_close. */
+enum loop_state loop_turn(struct loop *l, u64 until_ns);
+
+void loop_close(struct loop *l);
+
+#endif

@@ -51,8 +51,9 @@ static ssize_t read_tls(struct wire *w, const struct sockets *s, void *p, size_t
         size_t got = tls_read(w->tls, p, n), room, waiting;
         if (got)
             return (ssize_t)got;
+        bool sent = send_records(w, s); /* of our goodbye, too: then it is closed */
         enum tls_state state = tls_state(w->tls);
-        if (!send_records(w, s) || state == TLS_FAILED) {
+        if (!sent || state == TLS_FAILED) {
             w->failed = true;
             return WIRE_FAILED;
         }

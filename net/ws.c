@@ -133,15 +133,16 @@ static int control(struct ws *w, const u8 *p, size_t n, struct ws_part *part)
 
 int ws_next(struct ws *w, u8 *p, size_t n, size_t *used, struct ws_part *part)
 {
+    bool began = !w->in_payload; /* then an empty part says what is to come */
     *used = 0;
-    if (!w->in_payload) {
+    if (began) {
         int r = read_head(w, p, n, used);
         if (r != WS_PART)
             return r;
     }
     size_t take = (size_t)MIN(w->left, (u64)(n - *used));
     u8 *at = p + *used;
-    if (take == 0 && w->left)
+    if (take == 0 && w->left && !began)
         return WS_MORE;
     *used += take;
     w->left -= take;

@@ -48,7 +48,8 @@ class Echo:
         self.ends = ends
         self.log = tempfile.TemporaryFile()
         command = [*prefix, *EXEC, f"{OBJECTS}/echo", *words]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=self.log,
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=self.log,
                                         env=dict(os.environ, **(env or {})), pass_fds=pass_fds)
         until(lambda: "echo: ready" in self.text() or self.process.poll() is not None)
         self.ports = [int(p) for p in re.findall(r"address=\S+:(\d+) ", self.text())]

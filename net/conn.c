@@ -187,18 +187,19 @@ static void watch(struct conns *c, struct slot *s)
         slot_lose(c, s);
 }
 
-/* A peer has to take LIMIT_WRITE_STEP_BYTES, or all, in each write_ms. */
-static void limit_writing(struct conns *c, struct slot *s)
+/* A peer has to take LIMIT_WRITE_STEP_BYTES, or all that waits, in each write_ms. */
+static void limit_writing(struct conns *c, struct slot *s, u64 written)
 {
     if (!wire_waiting(&s->w)) {
         s->write_until_ns = UINT64_MAX;
         own_output(c, s);
         return;
     }
-    bool moved = s->w.n + LIMIT_WRITE_STEP_BYTES <= s->write_left;
-    if (s->write_until_ns != UINT64_MAX && !moved)
+    if (s->write_until_ns != UINT64_MAX && written < s->write_left) {
+        s->write_left -= written;
         return;
-    s->write_left = s->w.n;
+    }
+    s->write_left = MAX(MIN(s->w.n, (size_t)LIMIT_WRITE_STEP_BYTES), (size_t)1);
     s->write_until_ns = from_now(c, c->g.write_ms);
     c->next_ns = MIN(c->next_ns, s->write_until_ns);
 }
@@ -219,12 +220,13 @@ void slot_settle(struct conns *c, struct slot *s)
 {
     if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD)
         return;
+    u64 written = s->w.bytes_out;
     count_bytes(c, s);
     if (s->phase == SLOT_FLUSH && !wire_waiting(&s->w))
         slot_end(c, s);
     if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD)
         return;
-    limit_writing(c, s);
+    limit_writing(c, s, written);
     watch(c, s);
 }
 

@@ -13,6 +13,7 @@ struct peer {
     size_t n_in, at;
     size_t n_out;
     char out[OUT_MAX];
+    size_t room; /* takes so much more until its next turn; 0: no bound */
     u64 id;
     u32 watch;
     bool connected, closed_by_us, closes, deaf;
@@ -68,6 +69,8 @@ static ssize_t fake_write(void *arg, int fd, const struct iovec *v, int n)
     for (int i = 0; i < n; i++)
         total += v[i].iov_len;
     size_t room = q->deaf ? 0 : MIN(total, OUT_MAX - q->n_out);
+    room = q->room ? MIN(room, q->room - 1) : room;
+    q->room -= q->room ? room : 0;
     room = w->whole || room == 0 ? room : chance(w, room + 1);
     for (int i = 0; i < n && done < room; i++) {
         size_t k = MIN(v[i].iov_len, room - done);
@@ -352,5 +355,35 @@ void conn_drain_ends(void)
             turn(w, 20000000);
         CHECK(conns_drained(w->conns) && at_rest(w));
         CHECK(w->gone == 0); /* every request that was begun is answered */
+    }
+}
+
+/* A reader that keeps up is never dropped, though something always waits; one that takes less than
+ * LIMIT_WRITE_STEP_BYTES in each write_ms is. */
+void conn_steady_reader(void)
+{
+    static const char piece[1000] = {'x'};
+    for (u32 rate = 1; rate <= 1000; rate += 999) {
+        struct world *w = world_new(1, 1);
+        struct peer *q = &w->peers[0];
+        w->whole = true;
+        connect_peer(w, 0, STR("GET /later HTTP/1.1\r\nHost: a\r\n\r\n"));
+        turn(w, 0);
+        while (!w->requests)
+            turn(w, 0);
+        w->n_waiting = 0;
+        q->app_open = true;
+        q->room = 1;
+        CHECK(conn_begin(w->conns, q->id, 200, NULL, NULL));
+        CHECK(conn_write(w->conns, q->id, (struct str){piece, 1000}));
+        u32 steps = 0;
+        for (; steps < 50 && !q->closed_by_us; steps++) {
+            q->room = rate + 1;
+            turn(w, 100000000);
+            q->n_out = 0;
+            if (rate == 1000)
+                CHECK(conn_write(w->conns, q->id, (struct str){piece, rate - 7}));
+        }
+        CHECK(rate == 1000 ? steps == 50 : steps < 15);
     }
 }

@@ -177,6 +177,29 @@ def descriptors():
 
 
 @test
+def claims_the_box():
+    """Core, scheduling class and locked memory, or an error that names the option."""
+    last = max(os.sched_getaffinity(0))
+    with Echo(core=last) as e:
+        assert os.sched_getaffinity(e.process.pid) == {last}
+    e = Echo(core=1000)
+    assert e.process.wait(10) == 3 and "server.core = 1000" in e.text()
+    e = Echo(fifo=1, connections=4, ends=False)
+    if e.process.poll() is None:
+        assert os.sched_getscheduler(e.process.pid) == os.SCHED_FIFO
+    else:
+        assert "server.fifo = 1" in e.text()
+    e.__exit__(None)
+    e = Echo(lock=1, connections=4, ends=False)
+    if e.process.poll() is None:
+        locked = re.search(r"VmLck:\s+(\d+)", read(f"/proc/{e.process.pid}/status"))
+        assert int(locked.group(1)) > 1000
+    else:
+        assert "server.lock" in e.text()
+    e.__exit__(None)
+
+
+@test
 def nothing_is_allocated():
     """Under strace: after ready no mmap, brk, munmap, open or clone, whatever is asked."""
     if not shutil.which("strace") or EXEC:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/fuzz/run.sh NAME [SECONDS]: builds tests/fuzz/NAME.c with libFuzzer and the sanitizers, runs it
-# over tests/fuzz/NAME/ (the corpus in the tree) and, for SECONDS (20), over what grows from it.
+# tests/fuzz/run.sh NAME [SECONDS]: builds tests/fuzz/NAME.c with libFuzzer and the sanitizers, runs
+# it over tests/fuzz/NAME/ (the corpus in the tree) and, for SECONDS (20), over what grows from it.
 set -eu
 cd "$(dirname "$0")/../.."
 name=$1 seconds=${2:-20}

@@ -334,12 +334,13 @@ static bool on_head(struct conns *c, struct slot *s)
     struct http_parser *p = &s->http;
     if (s->in_n == s->in_at || wire_waiting(&s->w))
         return false;
-    if (p->at == 0 && p->scanned == 0) /* the first bytes of a request */
-        slot_limit(c, s, c->g.header_ms);
+    bool first = p->at == 0 && p->scanned == 0; /* bytes of this request */
     int r = http_parse(p, s->in + s->in_at, s->in_n - s->in_at);
     bool whole = r == HTTP_DONE && !p->chunked && s->in_n - s->in_at - p->at >= p->length_bytes;
     if (r <= HTTP_DONE && !whole && to_front(s))
         r = http_parse(p, s->in, s->in_n);
+    if (r == HTTP_MORE && first)
+        slot_limit(c, s, c->g.header_ms);
     if (r == HTTP_MORE)
         return false;
     if (r != HTTP_DONE) {

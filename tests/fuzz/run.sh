@@ -14,7 +14,8 @@ mkdir -p build/fuzz/$name-corpus
 clang-14 -std=gnu11 -g -O1 -I. -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=all -o build/fuzz/$name tests/fuzz/$name.c $sources core/base/base.c \
     /usr/lib/x86_64-linux-gnu/libbearssl.a
-build/fuzz/$name -runs=0 tests/fuzz/$name >build/fuzz/$name.log 2>&1 ||
+build/fuzz/$name -runs=0 -artifact_prefix=build/fuzz/$name- tests/fuzz/$name \
+    >build/fuzz/$name.log 2>&1 ||
     { tail -n 40 build/fuzz/$name.log; echo "FAIL fuzz-$name: the corpus"; exit 1; }
 build/fuzz/$name -max_total_time="$seconds" -timeout=5 -artifact_prefix=build/fuzz/$name- \
     build/fuzz/$name-corpus tests/fuzz/$name >build/fuzz/$name.log 2>&1 ||

@@ -121,7 +121,8 @@ def soak():
         after = memory(s.process.pid)
         seen = {c: counts.count(c) for c in sorted(set(counts))}
         print(f"    {REQUESTS} requests: {seen}, {len(errors)} reset; rss {before[0]} -> "
-              f"{after[0]} KiB, maps {before[1]} -> {after[1]}, descriptors {before[2]} -> {after[2]}")
+              f"{after[0]} KiB, maps {before[1]} -> {after[1]}, "
+              f"descriptors {before[2]} -> {after[2]}")
         assert seen.get("200", 0) > REQUESTS / 10 and "500" not in seen, seen
         assert after[1] == before[1], "memory was mapped"
         assert abs(after[2] - before[2]) <= 1, "descriptors leak"

@@ -1,5 +1,5 @@
-"""`ninja demo` as README promises it: an answer on the terminal, then a daemon, and a curl line that
-works. Runs the printed line as a reader would, then ends the demo with Ctrl-C.
+"""`ninja demo` as README promises it: an answer on the terminal, then a daemon, and a curl line
+that works. Runs the printed line as a reader would, then ends the demo with Ctrl-C.
 """
 import json
 import os

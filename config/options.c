@@ -17,6 +17,7 @@ enum option_type {
     OPTION_TYPE_int,
     OPTION_TYPE_size,
     OPTION_TYPE_time,
+    OPTION_TYPE_mode,
     OPTION_TYPE_float,
     OPTION_TYPE_bool,
     OPTION_TYPE_string,
@@ -35,6 +36,7 @@ struct option {
 #define OPTION_TEXT_int(name) 0
 #define OPTION_TEXT_size(name) 0
 #define OPTION_TEXT_time(name) 0
+#define OPTION_TEXT_mode(name) 0
 #define OPTION_TEXT_float(name) 0
 #define OPTION_TEXT_bool(name) 0
 #define OPTION_TEXT_string(name) offsetof(struct options, name##_text)
@@ -163,6 +165,9 @@ static const char *takes(const struct option *p, char *out, size_t cap)
         snprintf(out, cap, "a time from %s to %s, in ms or s", value_put_time((u64)p->min, a),
                  value_put_time((u64)p->max, b));
         break;
+    case OPTION_TYPE_mode:
+        snprintf(out, cap, "permission bits in octal, from %04o to %04o", (u32)p->min, (u32)p->max);
+        break;
     case OPTION_TYPE_float:
         snprintf(out, cap, "a number from %s to %s", value_put_float(p->min, a),
                  value_put_float(p->max, b));
@@ -216,6 +221,7 @@ static bool store_whole(u64 *to, const struct option *p, struct str s)
     u64 v;
     bool ok = p->type == OPTION_TYPE_int    ? value_int(s, &v)
               : p->type == OPTION_TYPE_size ? value_size(s, &v)
+              : p->type == OPTION_TYPE_mode ? value_mode(s, &v)
                                             : value_time(s, &v);
     if (!ok || (double)v < p->min || (double)v > p->max)
         return false;
@@ -232,6 +238,7 @@ static bool store(struct options *o, const struct option *p, struct str s)
     case OPTION_TYPE_int:
     case OPTION_TYPE_size:
     case OPTION_TYPE_time:
+    case OPTION_TYPE_mode:
         return store_whole(to, p, s);
     case OPTION_TYPE_float:
         if (!value_float(s, &v) || v < p->min || v > p->max)
@@ -261,6 +268,9 @@ static const char *value_text(const struct options *o, const struct option *p,
         return value_put_size(*(const size_t *)from, out);
     case OPTION_TYPE_time:
         return value_put_time(*(const u64 *)from, out);
+    case OPTION_TYPE_mode:
+        snprintf(out, VALUE_TEXT_MAX, "%04o", (u32) * (const u64 *)from);
+        break;
     case OPTION_TYPE_float:
         return value_put_float(*(const double *)from, out);
     case OPTION_TYPE_bool:

@@ -23,6 +23,7 @@
 #define OPTION_ENUM_int(...)
 #define OPTION_ENUM_size(...)
 #define OPTION_ENUM_time(...)
+#define OPTION_ENUM_mode(...)
 #define OPTION_ENUM_float(...)
 #define OPTION_ENUM_bool(...)
 #define OPTION_ENUM_string(...)
@@ -43,6 +44,7 @@ enum {
 #define OPTION_FIELD_int(name, max) u64 name;
 #define OPTION_FIELD_size(name, max) size_t name;
 #define OPTION_FIELD_time(name, max) u64 name;
+#define OPTION_FIELD_mode(name, max) u64 name;
 #define OPTION_FIELD_float(name, max) double name;
 #define OPTION_FIELD_bool(name, max) bool name;
 #define OPTION_FIELD_string(name, max) \

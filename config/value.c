@@ -80,6 +80,20 @@ bool value_time(struct str s, u64 *ms)
     return true;
 }
 
+bool value_mode(struct str s, u64 *out)
+{
+    u64 v = 0;
+    if (s.n == 0 || s.n > 4)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '7')
+            return false;
+        v = v * 8 + (u64)(s.p[i] - '0');
+    }
+    *out = v;
+    return true;
+}
+
 bool value_float(struct str s, double *out)
 {
     char text[64];

@@ -13,6 +13,7 @@ enum { VALUE_TEXT_MAX = 32 }; /* of the longest text of value_put_* with its NUL
 MUST bool value_int(struct str s, u64 *out);
 MUST bool value_size(struct str s, u64 *bytes);
 MUST bool value_time(struct str s, u64 *ms);
+MUST bool value_mode(struct str s, u64 *out);     /* permission bits, octal: 600, 0660 */
 MUST bool value_float(struct str s, double *out); /* decimal and finite */
 MUST bool value_bool(struct str s, bool *out);    /* on off true false yes no 1 0 */
 

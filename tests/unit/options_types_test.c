@@ -63,6 +63,9 @@ void options_of_every_type(void)
     CHECK(REFUSES("--t.time", "9 ms", "it has to be a time from 10 ms to 60 s, in ms or s"));
     CHECK(REFUSES("--t.time", "61 s", "it has to be a time from 10 ms to 60 s, in ms or s"));
     CHECK(REFUSES("--t.time", "20", "it has to be a time from 10 ms to 60 s, in ms or s"));
+    CHECK(o.t_mode == 0600 && SETS("--t.mode", "644", "0644") && SETS("--t.mode", "0", "0000"));
+    CHECK(REFUSES("--t.mode", "0661", "it has to be permission bits in octal, from 0000 to 0660"));
+    CHECK(REFUSES("--t.mode", "0680", "it has to be permission bits in octal, from 0000 to 0660"));
     CHECK(SETS("--t.float", "-1", "-1") && SETS("--t.float", "2.5", "2.5") && o.t_float == 2.5);
     CHECK(REFUSES("--t.float", "2.51", "it has to be a number from -1 to 2.5"));
     CHECK(REFUSES("--t.float", "-1.1", "it has to be a number from -1 to 2.5"));

@@ -262,7 +262,7 @@ int main(int argc, char **argv)
     static struct echo a;
     struct arena arena;
     struct err_text e = {0};
-    log_configure(LOG_INFO, LOG_TEXT);
+    log_configure(LOG_INFO, LOG_TEXT, 0);
     for (int i = 1; i < argc; i++)
         if (!set(argv[i])) {
             fprintf(stderr, "echo: what is '%s'?\n", argv[i]);

@@ -162,9 +162,9 @@ void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in
     const char *path = route_path(c->route);
     api_id(api, c->number, "req-", id);
     metrics_reply(&api->metrics, c->route, status);
-    log_event(status >= 500 ? LOG_WARN
-              : tokens_in   ? LOG_INFO
-                            : LOG_DEBUG,
+    log_event(status >= 500                ? LOG_WARN
+              : tokens_in || status >= 400 ? LOG_INFO
+                                           : LOG_DEBUG,
               "request",
               "id=%s method=%s path=%s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s", id,
               c->method, path ? path : "-", status, (double)(api_now(api) - c->start_ns) / 1e6,

@@ -21,7 +21,7 @@ void log_forms(void)
                   "why=\"say \\\"hi\\\" there\" b=x"));
     CHECK(line_is(LOG_LOGFMT, "", "time=2024-02-29T12:34:56.789Z level=warn event=tick"));
     CHECK(line_is(LOG_LOGFMT, "a=\"\" b=\"x\ny\"",
-                  "time=2024-02-29T12:34:56.789Z level=warn event=tick a=\"\" b=x?y"));
+                  "time=2024-02-29T12:34:56.789Z level=warn event=tick a=\"\" b=\"x?y\""));
     CHECK(line_is(LOG_JSON, "a=1 ms=0.5 why=\"say \"hi\"\" id=007 v=1.2.3",
                   "{\"time\":\"2024-02-29T12:34:56.789Z\",\"level\":\"warn\",\"event\":\"tick\","
                   "\"a\":1,\"ms\":0.5,\"why\":\"say \\\"hi\\\"\",\"id\":\"007\",\"v\":\"1.2.3\"}"));

@@ -1,5 +1,7 @@
 #include "drivers/cpu/forward.h"
 
+#include <stdatomic.h>
+
 enum {
     FEW_ROWS = 4
 }; /* up to so many rows each worker norms all of them: cheaper than a barrier */
@@ -142,6 +144,7 @@ static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_
 void forward_begin(struct forward *f, const struct step *step)
 {
     f->step = step;
+    atomic_store_explicit(&f->ticket, 0, memory_order_relaxed);
     f->n_tiles = CEIL_DIV(step->n_tokens, f->tile);
     f->n_results = 0;
     u32 row = 0, block = 0, want = 0;
@@ -169,6 +172,7 @@ struct pass {
     struct forward_worker *mine;
     const struct forward_tile *tile;
     u32 id;
+    u32 *deals; /* so far in this step */
 };
 
 struct range {
@@ -236,35 +240,95 @@ static void make_ready(const struct pass *p, struct input *in, const struct pack
         barrier(p);
 }
 
-/* This worker's columns of y = W x: returned. */
-static struct range multiply(const struct pass *p, const struct packed *w, struct input *in,
-                             float *y, u32 y_stride)
+/* The columns of a product, in tiles of the kernels, as they are handed out: first each worker's
+ * own stretch of all but the last eighth, then what is left, tile by tile, to whoever comes first,
+ * so that one core which others disturb does not hold the rest up. Who computes a tile changes no
+ * bit.
+ *
+ * f->ticket is (number of the deal, next free tile); all workers deal in the same order, and one
+ * that finds a later number knows that nothing of its own deal is left. */
+struct deal {
+    u32 tiles, fixed;
+    u64 first_ticket;
+    bool own_done;
+};
+
+static struct deal deal_out(const struct pass *p, u32 tiles)
 {
-    struct range r = share(p, w->w->n, p->f->linear->tile_n);
-    make_ready(p, in, w);
+    u32 shared = p->f->threads > 1 ? tiles / 8 : 0;
+    return (struct deal){tiles, tiles - shared, (u64)++ * p->deals << 32, false};
+}
+
+/* The next tiles for this worker; false when there are no more. */
+static bool next_tiles(const struct pass *p, struct deal *d, struct range *r)
+{
+    if (!d->own_done) {
+        d->own_done = true;
+        *r = share(p, d->fixed, 1);
+        if (r->from < r->to)
+            return true;
+    }
+    u64 seen = atomic_load_explicit(&p->f->ticket, memory_order_relaxed), mine;
+    do {
+        mine = MAX(seen, d->first_ticket);
+        u32 tile = d->fixed + (u32)mine;
+        if (mine >> 32 != d->first_ticket >> 32 || tile >= d->tiles)
+            return false;
+        *r = (struct range){tile, tile + 1};
+    } while (!atomic_compare_exchange_weak_explicit(&p->f->ticket, &seen, mine + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+static u32 tiles_of(const struct pass *p, const struct packed *w)
+{
+    return CEIL_DIV(w->w->n, p->f->linear->tile_n);
+}
+
+/* y = W x over some tiles; returns their columns. The input is ready for w. */
+static struct range multiply(const struct pass *p, const struct packed *w, const struct input *in,
+                             float *y, u32 y_stride, struct range tiles)
+{
+    u32 unit = p->f->linear->tile_n, n = w->w->n;
+    struct range r = {MIN(tiles.from * unit, n), MIN(tiles.to * unit, n)};
     if (r.from < r.to)
         p->f->linear->matmul(w, &in->a, y, y_stride, r.from, r.to, p->mine->scratch);
     return r;
 }
 
-/* Several matrices of the same input, their outputs side by side in y, shared out as one. */
+/* Matrices that all take the same prepared input, their outputs side by side, dealt out as one. */
+static void multiply_side_by_side(const struct pass *p, const struct packed *w, u32 count,
+                                  struct input *in, float *y, u32 y_stride)
+{
+    u32 tiles = 0;
+    struct range r;
+    for (u32 i = 0; i < count; i++)
+        tiles += tiles_of(p, &w[i]);
+    make_ready(p, in, &w[0]);
+    for (struct deal d = deal_out(p, tiles); next_tiles(p, &d, &r);) {
+        float *to = y;
+        for (u32 i = 0, done = 0; i < count; i++) {
+            u32 end = done + tiles_of(p, &w[i]), from = MAX(r.from, done);
+            if (from < MIN(r.to, end))
+                multiply(p, &w[i], in, to, y_stride,
+                         (struct range){from - done, MIN(r.to, end) - done});
+            done = end;
+            to += w[i].w->n;
+        }
+    }
+}
+
+/* The same for any matrices of one input: act-order may want it in another order for each. */
 static void multiply_group(const struct pass *p, const struct packed *w, u32 count,
                            struct input *in, float *y, u32 y_stride)
 {
-    u32 unit = p->f->linear->tile_n, units = 0, done = 0;
-    for (u32 i = 0; i < count; i++)
-        units += CEIL_DIV(w[i].w->n, unit);
-    struct range r = share(p, units, 1);
-    for (u32 i = 0; i < count; i++) {
-        u32 n = CEIL_DIV(w[i].w->n, unit);
-        u32 from = MAX(r.from, done), to = MIN(r.to, done + n);
-        if (from < to || !in->few)
-            make_ready(p, in, &w[i]);
-        if (from < to)
-            p->f->linear->matmul(&w[i], &in->a, y, y_stride, (from - done) * unit,
-                                 MIN((to - done) * unit, w[i].w->n), p->mine->scratch);
-        done += n;
-        y += w[i].w->n;
+    for (u32 i = 0; i < count;) {
+        u32 n = 1;
+        while (i + n < count && p->f->linear->act_shared(&w[i], &w[i + n]))
+            n++;
+        multiply_side_by_side(p, &w[i], n, in, y, y_stride);
+        for (u32 end = i + n; i < end; i++)
+            y += w[i].w->n;
     }
 }
 
@@ -273,16 +337,18 @@ static void add_product(const struct pass *p, const struct packed *w, struct inp
                         const float *norm_after)
 {
     struct forward *f = p->f;
-    struct range r = multiply(p, w, in, f->y, f->x_stride);
-    if (!norm_after) {
-        for (u32 i = 0; i < in->a.m; i++) {
-            size_t at = (size_t)i * f->x_stride + r.from;
-            f->vector->add(f->x + at, f->y + at, r.to - r.from);
+    struct range r;
+    make_ready(p, in, w);
+    for (struct deal d = deal_out(p, tiles_of(p, w)); next_tiles(p, &d, &r);) {
+        struct range c = multiply(p, w, in, f->y, f->x_stride, r);
+        for (u32 i = 0; !norm_after && i < in->a.m; i++) {
+            size_t at = (size_t)i * f->x_stride + c.from;
+            f->vector->add(f->x + at, f->y + at, c.to - c.from);
         }
-        barrier(p);
-        return;
     }
     barrier(p);
+    if (!norm_after)
+        return;
     r = share(p, in->a.m, 1);
     for (u32 i = r.from; i < r.to; i++) {
         float *y = f->y + (size_t)i * f->x_stride;
@@ -406,11 +472,16 @@ static void mlp(const struct pass *p, const struct forward_layer *l)
     const struct model *m = f->model;
     u32 n = p->tile->n, inter = m->intermediate;
     struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_MLP], NULL);
-    if (m->n_gate_up == 2) { /* the same columns of both: no barrier before the gate */
-        multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride);
-        gate(p, multiply(p, &l->gate_up[1], &in, f->mlp + inter, f->mlp_stride));
+    struct range r;
+    if (m->n_gate_up == 2 && f->linear->act_shared(&l->gate_up[0], &l->gate_up[1])) {
+        make_ready(p, &in,
+                   &l->gate_up[0]); /* the same columns of both: no barrier before the gate */
+        for (struct deal d = deal_out(p, tiles_of(p, &l->gate_up[0])); next_tiles(p, &d, &r);) {
+            multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride, r);
+            gate(p, multiply(p, &l->gate_up[1], &in, f->mlp + inter, f->mlp_stride, r));
+        }
     } else {
-        multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride);
+        multiply_group(p, l->gate_up, m->n_gate_up, &in, f->mlp, f->mlp_stride);
         barrier(p);
         gate(p, share(p, inter, 64));
     }
@@ -460,10 +531,14 @@ static void head(const struct pass *p)
         u32 first = p->tile->want + done, n = MIN(f->head_rows, p->tile->wants - done);
         struct input in =
             input_rows(p, f->x, f->x_stride, n, m->hidden, f->norm_final, f->want_index + first);
-        struct range r = multiply(p, f->head, &in, f->logits, f->logits_stride);
-        for (u32 i = 0; m->logit_softcap > 0 && i < n; i++)
-            f->vector->softcap(f->logits + (size_t)i * f->logits_stride + r.from, r.to - r.from,
-                               m->logit_softcap);
+        struct range r;
+        make_ready(p, &in, f->head);
+        for (struct deal d = deal_out(p, tiles_of(p, f->head)); next_tiles(p, &d, &r);) {
+            struct range c = multiply(p, f->head, &in, f->logits, f->logits_stride, r);
+            for (u32 i = 0; m->logit_softcap > 0 && i < n; i++)
+                f->vector->softcap(f->logits + (size_t)i * f->logits_stride + c.from, c.to - c.from,
+                                   m->logit_softcap);
+        }
         barrier(p);
         for (u32 i = p->id; i < n; i += f->threads)
             deliver(p, &f->wants[first + i], f->logits + (size_t)i * f->logits_stride);
@@ -474,8 +549,9 @@ static void head(const struct pass *p)
 void forward_run(void *arg, u32 worker)
 {
     struct forward *f = arg;
+    u32 deals = 0;
     for (u32 t = 0; t < f->n_tiles; t++) {
-        struct pass p = {f, &f->workers[worker], &f->tiles[t], worker};
+        struct pass p = {f, &f->workers[worker], &f->tiles[t], worker, &deals};
         embed(&p);
         for (u32 l = 0; l < f->model->layers_n; l++)
             layer_pass(&p, l);

@@ -93,6 +93,7 @@ struct forward {
     struct forward_block *blocks;
     struct forward_want *wants;
     struct forward_tile *tiles;
+    _Atomic u64 ticket; /* see struct deal in forward.c */
     u32 n_tiles, n_results;
     struct step_result *results; /* [slots] */
 };

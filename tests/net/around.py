@@ -194,7 +194,7 @@ def claims_the_box():
     e = Echo(lock=1, connections=4, ends=False)
     if e.process.poll() is None:
         locked = re.search(r"VmLck:\s+(\d+)", read(f"/proc/{e.process.pid}/status"))
-        assert int(locked.group(1)) > 1000
+        assert int(locked.group(1)) > 1000 or "asan" in OBJECTS  # sanitizers make mlockall nothing
     else:
         assert "server.lock" in e.text()
     e.__exit__(None)

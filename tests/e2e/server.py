@@ -48,6 +48,17 @@ class Server:
         self.log.close()
 
 
+def certificate(folder, kind):
+    """Paths of a fresh key and its self-signed certificate for localhost; kind: ec or rsa."""
+    key, path = (os.path.join(folder, f"{kind}-{n}.pem") for n in ("key", "cert"))
+    how = {"ec": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), "rsa": ("rsa:2048",)}[kind]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", *how, "-nodes", "-keyout", key, "-out",
+                    path, "-days", "365", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    return key, path
+
+
 def run(checks):
     """Runs (name, function) pairs, prints a line each, and answers how many failed."""
     failed = 0

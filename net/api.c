@@ -341,6 +341,11 @@ void api_event(struct api *api, const struct event *event)
         verified(api, event);
         return;
     }
+    if (event->has_prompt_token) {
+        if (!job->failed && job->caller.conn)
+            whole_prompt_token(api, c, event->result);
+        return;
+    }
     measure(api, c, event);
     c->silent_end = event->finish == FINISH_STOP && event->has_token &&
                     is_stop_id(api, job, event->result->token);

@@ -187,18 +187,19 @@ static void watch(struct conns *c, struct slot *s)
         slot_lose(c, s);
 }
 
-/* A peer has to take LIMIT_WRITE_STEP_BYTES, or all, in each write_ms. */
-static void limit_writing(struct conns *c, struct slot *s)
+/* A peer has to take LIMIT_WRITE_STEP_BYTES, or all that waits, in each write_ms. */
+static void limit_writing(struct conns *c, struct slot *s, u64 written)
 {
     if (!wire_waiting(&s->w)) {
         s->write_until_ns = UINT64_MAX;
         own_output(c, s);
         return;
     }
-    bool moved = s->w.n + LIMIT_WRITE_STEP_BYTES <= s->write_left;
-    if (s->write_until_ns != UINT64_MAX && !moved)
+    if (s->write_until_ns != UINT64_MAX && written < s->write_left) {
+        s->write_left -= written;
         return;
-    s->write_left = s->w.n;
+    }
+    s->write_left = MAX(MIN(s->w.n, (size_t)LIMIT_WRITE_STEP_BYTES), (size_t)1);
     s->write_until_ns = from_now(c, c->g.write_ms);
     c->next_ns = MIN(c->next_ns, s->write_until_ns);
 }
@@ -219,12 +220,13 @@ void slot_settle(struct conns *c, struct slot *s)
 {
     if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD)
         return;
+    u64 written = s->w.bytes_out;
     count_bytes(c, s);
     if (s->phase == SLOT_FLUSH && !wire_waiting(&s->w))
         slot_end(c, s);
     if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD)
         return;
-    limit_writing(c, s);
+    limit_writing(c, s, written);
     watch(c, s);
 }
 
@@ -332,12 +334,13 @@ static bool on_head(struct conns *c, struct slot *s)
     struct http_parser *p = &s->http;
     if (s->in_n == s->in_at || wire_waiting(&s->w))
         return false;
-    if (p->at == 0 && p->scanned == 0) /* the first bytes of a request */
-        slot_limit(c, s, c->g.header_ms);
+    bool first = p->at == 0 && p->scanned == 0; /* bytes of this request */
     int r = http_parse(p, s->in + s->in_at, s->in_n - s->in_at);
     bool whole = r == HTTP_DONE && !p->chunked && s->in_n - s->in_at - p->at >= p->length_bytes;
     if (r <= HTTP_DONE && !whole && to_front(s))
         r = http_parse(p, s->in, s->in_n);
+    if (r == HTTP_MORE && first)
+        slot_limit(c, s, c->g.header_ms);
     if (r == HTTP_MORE)
         return false;
     if (r != HTTP_DONE) {

@@ -72,7 +72,7 @@ struct conns_config {
     u32 bodies;        /* body buffers */
     size_t body_bytes; /* longest body and WebSocket message: the size of a body buffer */
     size_t output_bytes;
-    u64 header_ms, body_ms, idle_ms, write_ms; /* see options server.*_ms */
+    u64 header_ms, body_ms, idle_ms, write_ms; /* server.*_time */
     struct tls *tls;                           /* NULL: no TLS */
 };
 

@@ -61,7 +61,7 @@ static struct str without_port(struct str host)
         const char *end = memchr(host.p, ']', host.n);
         return end ? (struct str){host.p, (size_t)(end - host.p) + 1} : host;
     }
-    const char *colon = memchr(host.p, ':', host.n);
+    const char *colon = host.n ? memchr(host.p, ':', host.n) : NULL;
     return colon ? (struct str){host.p, (size_t)(colon - host.p)} : host;
 }
 

@@ -73,7 +73,9 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
         return refuse(f, 400, "no_chat_template", "messages",
                       "this model has no chat template; use /v1/completions");
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
-                    &text, &e) != ERR_OK)
+                    &text, &e) == ERR_LIMIT)
+        return refuse(f, 400, "context_length_exceeded", "messages", "%s", e.text);
+    if (e.code != ERR_OK)
         return refuse_err(f, &e, "messages");
     return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, "messages", f);
 }
@@ -229,10 +231,11 @@ static void give_choices(struct api *api, struct job *job)
     }
 }
 
-static bool take_store(struct api *api, struct job *job, struct choice *c, struct str text,
-                       struct refusal *f)
+static bool take_store(struct api *api, struct job *job, struct choice *c,
+                       const struct prompt *prompt, struct refusal *f)
 {
-    size_t need = c->max_tokens * record_bytes(job);
+    struct str text = prompt->text;
+    size_t need = (c->max_tokens + (job->prompt_logprobs ? prompt->n : 0)) * record_bytes(job);
     if (job->stream)
         return true;
     if ((job->echo && !store_take(&api->store, &c->echo, text.n)) ||
@@ -251,6 +254,8 @@ static bool take_store(struct api *api, struct job *job, struct choice *c, struc
     }
     if (job->echo)
         store_put(&api->store, &c->echo, text.p, text.n);
+    if (job->prompt_logprobs)
+        whole_prompt_token(api, c, &(struct step_result){.token = prompt->ids[0]});
     return true;
 }
 
@@ -268,7 +273,7 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             c->index = i * job->best_of + k;
             c->n_prompt = all->at[i].n;
             if (!size_choice(api, p, &all->at[i], &c->max_tokens, f) ||
-                !take_store(api, job, c, all->at[i].text, f))
+                !take_store(api, job, c, &all->at[i], f))
                 return false;
         }
     return true;
@@ -287,6 +292,7 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
 {
     struct request r = {.sampling = p->sampling,
                         .ignore_eos = p->ignore_eos,
+                        .prompt_logprobs = job->prompt_logprobs,
                         .special_text = !p->skip_special,
                         .n_stop = p->n_stop,
                         .priority = p->priority};
@@ -364,6 +370,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->echo = p->echo;
     job->logprobs = p->logprobs;
     job->top_logprobs = p->sampling.top_logprobs;
+    job->prompt_logprobs = p->echo && p->logprobs;
     job->skip_special = p->skip_special;
     job->ignore_eos = p->ignore_eos;
     job->n_stop = p->sampling.n_stop;
@@ -423,6 +430,9 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
     struct params *p = &api->params;
     if (!params_read(p, chat ? PARAMS_CHAT : PARAMS_COMPLETION, body, api->g.model, api->g.work, f))
         return false;
+    if (p->echo && p->logprobs && !api->g.prompt_logprobs)
+        return refuse(f, 400, "unsupported_value", "echo",
+                      "echo with logprobs is off here (engine.prompt_logits)");
     if (!check_model(api, p, f) || !read_prompts(api, p, &all, f))
         return false;
     struct job *job = take_job(api);

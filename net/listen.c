@@ -132,7 +132,7 @@ static enum err adopt(struct listeners *l, const struct listen_config *g, int fd
     address_text(fd, text, sizeof text);
     const char *lacks = to->loopback                   ? NULL
                         : !to->tls && !g->without_tls  ? "TLS (tls.certificate, tls.key)"
-                        : !g->keys && !g->without_keys ? "keys (api.keys)"
+                        : !g->keys && !g->without_keys ? "keys (keys.file)"
                                                        : NULL;
     if (lacks)
         return err_set(e, ERR_CONFIG,

@@ -281,10 +281,10 @@ static enum err claim(const struct loop_config *g, struct err_text *e)
             return err_set_errno(e, ERR_CONFIG, "server.core = %d", g->core);
     }
     if (g->lock && mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
-        return err_set_errno(e, ERR_SYSTEM, "server.mlock (ulimit -l, LimitMEMLOCK=)");
+        return err_set_errno(e, ERR_SYSTEM, "server.lock (ulimit -l, LimitMEMLOCK=)");
     /* by number, as musl's sched_setscheduler does nothing but fail */
     if (g->fifo && syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &param) != 0)
-        return err_set_errno(e, ERR_SYSTEM, "server.fifo_priority = %d (CAP_SYS_NICE)", g->fifo);
+        return err_set_errno(e, ERR_SYSTEM, "server.fifo = %d (CAP_SYS_NICE)", g->fifo);
     return ERR_OK;
 }
 
@@ -345,7 +345,7 @@ static void keep_time(struct loop *l)
     }
     bool late = l->state == LOOP_DRAIN && now >= l->drain_ns;
     if (late)
-        log_event(LOG_WARN, "drain", "text=\"server.drain_ms is over\" open=%llu",
+        log_event(LOG_WARN, "drain", "text=\"server.drain_time is over\" open=%llu",
                   (unsigned long long)conns_counts(l->conns)->open);
     if (late || (l->state == LOOP_DRAIN && conns_drained(l->conns)))
         l->state = LOOP_END;

@@ -71,7 +71,7 @@ static bool content(struct reading *r, const struct json *v, struct json_tree *t
     if (v->type == JSON_ARRAY && !join_parts(r, v, &text))
         return false;
     if (v->type == JSON_NULL)
-        text = (struct str){0};
+        text = STR("");
     else if (v->type != JSON_STRING && v->type != JSON_ARRAY)
         return bad(r, ".content", "must be a string or a list of parts");
     json_append(to, STR("content"), make(r, JSON_STRING, text));

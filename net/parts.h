@@ -33,6 +33,7 @@ struct choice {
     u64 id;              /* the engine's; 0: not submitted */
     u32 prompt, index;   /* which prompt; index in the reply */
     u32 n_prompt, cached, outputs, max_tokens;
+    u32 given;      /* prompt tokens whose logprobs are in `tokens` */
     u32 text_bytes; /* of its text so far */
     u32 chars;      /* of its text so far, for text_offset */
     enum finish finish;
@@ -57,7 +58,7 @@ struct job {
     int status;   /* for the log line */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
-    bool ignore_eos;
+    bool ignore_eos, prompt_logprobs;
     char id[API_ID_BYTES]; /* "chatcmpl-..." */
     i64 created_s;
     u64 sent_ns; /* last bytes of a stream, for heartbeats */
@@ -118,6 +119,7 @@ void stream_heartbeat(struct api *api, struct job *job);
 void stream_failed(struct api *api, struct job *job, const struct refusal *f);
 
 void whole_event(struct api *api, struct choice *c, const struct event *event);
+void whole_prompt_token(struct api *api, struct choice *c, const struct step_result *r);
 void whole_end(struct api *api, struct job *job);
 
 /* --- net/shape ------------------------------------------------------------------------------- */

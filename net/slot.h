@@ -37,7 +37,7 @@ struct slot {
     u32 watching;
     u64 until_ns; /* input has to come before this; UINT64_MAX: no limit */
     u64 write_until_ns;
-    u64 write_left; /* waiting bytes at the time write_until_ns was set */
+    u64 write_left; /* bytes to be taken before write_until_ns */
     char *in;       /* [INPUT_BYTES], used from in_at to in_n */
     u32 in_at, in_n;
     char *body; /* from the pool, or NULL */

@@ -30,7 +30,7 @@ MUST enum err tls_open(struct arena *a, const struct tls_config *g, const struct
 
 /* Reads the files again for the handshakes to come; sessions begun before are not resumed. On an
  * error all stays as it was: ERR_CONFIG, or ERR_BUSY while handshakes of the generation before the
- * present one are still going on (they end within server.header_ms). */
+ * present one are still going on (they end within server.header_time). */
 MUST enum err tls_reload(struct tls *t, struct err_text *e);
 
 /* When the first certificate of the chain ends, in seconds since 1970. */

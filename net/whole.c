@@ -3,29 +3,42 @@
 /* Replies sent whole: what came is kept as records (token, logprob, tops) in the store, and the
  * text is decoded again at the end, so that memory is bounded by tokens, not by their text. */
 
-void whole_event(struct api *api, struct choice *c, const struct event *event)
+static void record(struct api *api, struct choice *c, const struct step_result *r)
 {
     static const struct top_logprob nothing = {0, -9999.0f};
-    const struct step_result *r = event->result;
-    c->text_bytes += (u32)event->text.n;
-    if (!event->has_token)
-        return;
     store_put(&api->store, &c->tokens, &r->token, sizeof r->token);
     store_put(&api->store, &c->tokens, &r->logprob, sizeof r->logprob);
     for (u32 i = 0; i < c->job->top_logprobs; i++)
         store_put(&api->store, &c->tokens, i < r->n_top ? &r->top[i] : &nothing, sizeof r->top[i]);
-    c->logprob_sum += shape_logprob(r->logprob);
+}
+
+void whole_prompt_token(struct api *api, struct choice *c, const struct step_result *r)
+{
+    record(api, c, r);
+    c->given++;
+}
+
+void whole_event(struct api *api, struct choice *c, const struct event *event)
+{
+    c->text_bytes += (u32)event->text.n;
+    if (!event->has_token)
+        return;
+    record(api, c, event->result);
+    c->logprob_sum += shape_logprob(event->result->logprob);
 }
 
 /* --- reading the records back --------------------------------------------------------------- */
 
+/* Over the tokens of the prompt, where their logprobs were asked for, and of the output. */
 struct walk {
     const struct api *api;
     const struct choice *c;
     struct chain_reader reader;
     struct decode_stream decode;
-    u32 i, left; /* token; bytes of text to come */
+    u32 i, left; /* tokens behind us; bytes of the output's text to come */
     u32 chars;   /* before this token */
+    bool given;  /* this token is one of the prompt */
+    bool silent; /* this token is a stop id: its text is only what others left */
     struct step_result r;
     struct str text;
     char piece[2 * DECODE_PIECE_BYTES];
@@ -40,21 +53,16 @@ static struct walk *walk_from(const struct api *api, const struct choice *c)
     w.decode = decode_start(api->g.tokenizer, c->job->skip_special);
     w.i = 0;
     w.left = c->text_bytes;
-    w.chars = c->chars;
+    w.chars = 0;
     w.text = (struct str){0};
     return &w;
 }
 
-/* The next token that is part of the reply, with the text it brought; false behind the last. */
-static bool walk_next(struct walk *w)
+static void read_record(struct walk *w)
 {
     const struct choice *c = w->c;
     const struct store *s = &w->api->store;
-    u32 n = 0, tops = c->job->top_logprobs;
-    w->chars += shape_chars(w->text);
-    if (w->i == c->outputs)
-        return false;
-    bool last = ++w->i == c->outputs, silent = last && c->silent_end;
+    u32 tops = c->job->top_logprobs;
     bool there = store_get(s, &c->tokens, &w->reader, &w->r.token, sizeof w->r.token) &&
                  store_get(s, &c->tokens, &w->reader, &w->r.logprob, sizeof w->r.logprob) &&
                  store_get(s, &c->tokens, &w->reader, w->r.top, tops * sizeof w->r.top[0]);
@@ -62,14 +70,32 @@ static bool walk_next(struct walk *w)
     w->r.n_top = tops;
     while (w->r.n_top && w->r.top[w->r.n_top - 1].logprob <= -9999.0f)
         w->r.n_top--;
-    if (!silent)
+}
+
+/* The next token, with the text it brought; false behind the last. */
+static bool walk_next(struct walk *w)
+{
+    const struct choice *c = w->c;
+    u32 n = 0, all = c->given + c->outputs;
+    w->chars += shape_chars(w->text);
+    if (w->i == all)
+        return false;
+    read_record(w);
+    w->given = w->i < c->given;
+    if (w->i == c->given) /* the text of the output begins anew */
+        w->decode = decode_start(w->api->g.tokenizer, c->job->skip_special);
+    bool last = ++w->i == all;
+    w->silent = last && c->silent_end;
+    if (!w->silent)
         n = decode_push(&w->decode, w->r.token, w->piece);
-    if (last)
+    if (last || w->i == c->given)
         n += decode_end(&w->decode, w->piece + n);
-    n = MIN(n, w->left);
-    w->left -= n;
+    if (!w->given) {
+        n = MIN(n, w->left);
+        w->left -= n;
+    }
     w->text = (struct str){w->piece, n};
-    return !silent || n > 0;
+    return true;
 }
 
 static void put_chain(struct json_out *o, const struct api *api, const struct chain *c)
@@ -99,7 +125,8 @@ static void put_text(struct json_out *o, const struct api *api, const struct cho
     json_open_str(o);
     put_chain(o, api, &c->echo);
     for (struct walk *w = walk_from(api, c); walk_next(w);)
-        json_put_piece(o, w->text);
+        if (!w->given)
+            json_put_piece(o, w->text);
     json_close_str(o);
 }
 
@@ -112,7 +139,7 @@ static void chat_logprobs(struct json_out *o, const struct api *api, const struc
     json_key(o, "content");
     json_open(o, '[');
     for (struct walk *w = walk_from(api, c); walk_next(w);)
-        if (!(c->silent_end && w->i == c->outputs))
+        if (!w->silent)
             shape_chat_logprob(o, api, &w->r, c->job->top_logprobs);
     json_close(o, ']');
     json_key(o, "refusal");
@@ -147,10 +174,13 @@ static void text_list(struct json_out *o, const struct api *api, const struct ch
 {
     json_open(o, '[');
     for (struct walk *w = walk_from(api, c); walk_next(w);) {
-        if (c->silent_end && w->i == c->outputs)
+        if (w->silent)
             continue;
+        bool first = w->given && w->i == 1; /* nothing comes before it */
         if (what == TOKENS)
             shape_token(o, api, w->r.token);
+        else if (first && what != TEXT_OFFSET)
+            json_put_null(o);
         else if (what == TOKEN_LOGPROBS)
             json_put_f64(o, shape_logprob(w->r.logprob), 9);
         else if (what == TOP_LOGPROBS)

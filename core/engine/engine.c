@@ -1,5 +1,6 @@
 #include "core/engine/engine.h"
 
+#include "core/engine/sample.h"
 #include "core/engine/sched.h"
 
 /* A request from submit to its last event. `tokens` holds the prompt and then the output; the KV
@@ -19,7 +20,7 @@ struct seq {
     u32 salt;
     u64 deadline_ns, after, submit_ns, waited_ns;
     bool cancelled, in_flight;
-    bool ignore_eos;
+    bool ignore_eos, prompt_logprobs;
     struct sampling sampling;
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS];
@@ -53,6 +54,7 @@ struct engine {
     struct sched_seq *plan; /* [slots] */
     struct seq **plan_seqs; /* [slots] */
     u32 *take;              /* [slots] */
+    float *prompt_logits;   /* [config.prompt_logits][vocab], one sequence's at a time */
     struct step_result end; /* for events without a token */
     char text[TEXT_CAP];
     struct engine_stats stats;
@@ -66,6 +68,11 @@ static u32 seqs_of(const struct device *d, const struct engine_config *c)
 static u32 pages_of(u32 tokens)
 {
     return CEIL_DIV(tokens, LIMIT_PAGE_TOKENS);
+}
+
+static size_t prompt_floats(const struct device *d, const struct engine_config *c)
+{
+    return (size_t)c->prompt_logits * d->model->vocab;
 }
 
 /* One place that knows every piece, used with a null arena to measure. */
@@ -84,6 +91,9 @@ static bool lay_out(struct engine *g, struct arena *a)
     if (!g->seqs || !g->order || !g->slot_used || !g->rows || !g->row_seqs || !g->plan ||
         !g->plan_seqs || !g->take || !g->step_tokens)
         return false;
+    g->prompt_logits = ARENA_NEW(a, float, prompt_floats(g->device, &g->config));
+    if (!g->prompt_logits)
+        return false;
     for (u32 i = 0; i < g->seqs_n; i++) {
         g->seqs[i].tokens = ARENA_NEW(a, u32, g->context);
         g->seqs[i].pages = ARENA_NEW(a, u32, g->pages_a_seq);
@@ -101,7 +111,7 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
     size_t a_slot = sizeof(bool) + sizeof(struct step_row) + 2 * sizeof(struct seq *) +
                     sizeof(struct sched_seq) + sizeof(u32);
     return sizeof(struct engine) + seqs * a_seq + slots * a_slot +
-           4 * (size_t)d->limits.step_tokens + 1024;
+           4 * (size_t)d->limits.step_tokens + 4 * prompt_floats(d, c) + 1024;
 }
 
 void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p)
@@ -198,6 +208,7 @@ static void insert_in_order(struct engine *g, struct seq *s)
 static enum err check_request(const struct engine *g, const struct request *r, struct err_text *e)
 {
     u32 vocab = g->device->model->vocab;
+    ASSERT(!r->prompt_logprobs || g->config.prompt_logits);
     for (u32 i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] >= vocab)
             return err_set(e, ERR_REQUEST, "prompt token %u is %u; the model's vocabulary has %u",
@@ -243,6 +254,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .after = r->after,
                       .submit_ns = clock_now_ns(&g->clock),
                       .ignore_eos = r->ignore_eos,
+                      .prompt_logprobs = r->prompt_logprobs,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
     s->salt = m->rope_long_from && r->n_prompt + max_tokens > m->rope_long_from;
@@ -396,7 +408,8 @@ static bool admit(struct engine *g, struct seq *s)
     if (g->running == g->device->limits.slots)
         return false;
     /* The last prompt token is always computed: its logits are needed. */
-    u32 found = kv_match(&g->kv, s->salt, s->tokens, s->n_prompt - 1, s->pages, need);
+    u32 reuse = s->prompt_logprobs ? 0 : s->n_prompt - 1; /* those need the logits of all */
+    u32 found = kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, need);
     if (!kv_take(&g->kv, need - found, s->pages + found)) {
         kv_release(&g->kv, s->pages, found);
         return false;
@@ -417,6 +430,12 @@ static bool admit(struct engine *g, struct seq *s)
     return true;
 }
 
+/* True while the logprobs of its prompt are wanted and not all there. */
+static bool reports(const struct seq *s)
+{
+    return s->prompt_logprobs && s->outputs == 0;
+}
+
 static void add_row(struct engine *g, struct seq *s, u32 n)
 {
     u32 row = g->step.n_rows++, first = g->step.n_tokens;
@@ -429,7 +448,8 @@ static void add_row(struct engine *g, struct seq *s, u32 n)
                                      .sample = s->computed + n == s->n_tokens,
                                      .outputs = s->outputs,
                                      .pages = s->pages,
-                                     .sampling = &s->sampling};
+                                     .sampling = &s->sampling,
+                                     .logits = reports(s) ? g->prompt_logits : NULL};
     g->row_seqs[row] = s;
     g->step.n_tokens += n;
     s->in_flight = true;
@@ -445,6 +465,7 @@ static bool follows(struct engine *g, const struct seq *s)
 static void plan_step(struct engine *g)
 {
     u32 n = 0;
+    bool logits_used = false;
     for (u32 i = 0; i < g->in_use; i++) {
         struct seq *s = g->order[i];
         if (s->state == SEQ_WAITING && follows(g, s))
@@ -452,6 +473,10 @@ static void plan_step(struct engine *g)
         if (s->state == SEQ_WAITING && !admit(g, s))
             break; /* in order: nobody overtakes */
         u32 left = s->n_tokens - s->computed;
+        if (reports(s)) {
+            left = logits_used ? 0 : MIN(left, g->config.prompt_logits);
+            logits_used = true;
+        }
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs > 0};
         g->plan_seqs[n++] = s;
     }
@@ -463,11 +488,31 @@ static void plan_step(struct engine *g)
             add_row(g, g->plan_seqs[i], g->take[i]);
 }
 
+/* Logprobs of the prompt tokens that follow those of the row. */
+static void report_prompt(struct engine *g, struct seq *s, const struct step_row *row)
+{
+    u32 vocab = g->device->model->vocab;
+    for (u32 i = 0; i < row->n && row->pos + i + 1 < s->n_prompt; i++) {
+        struct step_result r = {.slot = s->slot, .token = s->tokens[row->pos + i + 1]};
+        sample_logprobs(&s->sampling, row->logits + (size_t)i * vocab, vocab, &r);
+        struct event event = {.id = s->id,
+                              .user = s->user,
+                              .has_prompt_token = true,
+                              .prompt_at = row->pos + i + 1,
+                              .result = &r,
+                              .prompt_tokens = s->n_prompt,
+                              .waited_ns = s->waited_ns};
+        g->on_event(g->arg, &event);
+    }
+}
+
 /* The step is done: its positions are in the cache, full pages can be found by others. */
 static void row_done(struct engine *g, struct seq *s, const struct step_row *row)
 {
     s->in_flight = false;
     s->computed += row->n;
+    if (row->logits && !s->cancelled)
+        report_prompt(g, s, row);
     while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= s->computed) {
         u32 i = s->committed++;
         s->pages[i] = kv_commit(&g->kv, s->pages[i], i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,

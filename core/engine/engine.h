@@ -23,7 +23,9 @@ struct request {
     u32 max_tokens;           /* 0: up to the context or the engine's default */
     struct sampling sampling; /* its stop ids are added to the model's end-of-sequence ids */
     bool ignore_eos;
-    bool special_text; /* special tokens in the output are written as text */
+    bool prompt_logprobs; /* an event for each prompt token but the first, before the output's;
+                             sampling.top_logprobs says how many others. No prefix is reused */
+    bool special_text;    /* special tokens in the output are written as text */
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS]; /* copied */
     i32 priority;                        /* higher first; equal ones in order of arrival */
@@ -47,7 +49,9 @@ struct event {
     u64 id;
     void *user;
     bool has_token;
-    const struct step_result *result; /* token, logprobs; when has_token */
+    bool has_prompt_token; /* `result` is of prompt token prompt_at; nothing else is new */
+    u32 prompt_at;
+    const struct step_result *result; /* token, logprobs; when has_token or has_prompt_token */
     struct str text;                  /* new text, possibly empty */
     enum finish finish;               /* FINISH_NONE: more to come */
     u32 prompt_tokens, cached_tokens, output_tokens;
@@ -61,6 +65,7 @@ struct engine_config {
     u32 max_tokens;     /* when a request gives none; 0: up to the context */
     u32 prefill_beside; /* prefill tokens of a step in which others decode */
     bool prefix_cache;
+    u32 prompt_logits; /* prompt tokens a step whose logits are kept; 0: no prompt_logprobs */
 };
 
 struct engine_stats {

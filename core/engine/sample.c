@@ -74,8 +74,8 @@ static u32 argmax(const float *z, u32 n)
 
 /* --- logprobs ----------------------------------------------------------------------------- */
 
-static void report_logprobs(const struct sampling *s, const float *logits, u32 vocab,
-                            struct step_result *out)
+void sample_logprobs(const struct sampling *s, const float *logits, u32 vocab,
+                     struct step_result *out)
 {
     float max = logits[argmax(logits, vocab)];
     double sum = 0;
@@ -319,5 +319,5 @@ void sample_token(const struct sampling *s, const float *logits, u32 vocab, u32 
     out->logprob = 0;
     out->n_top = 0;
     if (s->logprobs)
-        report_logprobs(s, logits, vocab, out);
+        sample_logprobs(s, logits, vocab, out);
 }

@@ -32,6 +32,10 @@ void sample_token(const struct sampling *s, const float *logits, u32 vocab, u32 
                   u32 outputs, const struct sample_counts *counts, struct sample_scratch *scratch,
                   struct step_result *out);
 
+/* logprob and top (sampling.top_logprobs) of out->token, from raw logits. */
+void sample_logprobs(const struct sampling *s, const float *logits, u32 vocab,
+                     struct step_result *out);
+
 /* Counts one produced token. */
 void sample_count(struct sample_counts *counts, u32 token);
 

@@ -81,6 +81,7 @@ static enum err configure_api(struct serve *s, struct box *b, struct err_text *e
                                         .queue = (u32)o->engine_queue,
                                         .connections = (u32)o->server_connections,
                                         .max_tokens = (u32)o->engine_max_tokens,
+                                        .prompt_logprobs = o->engine_prompt_logits != 0,
                                         .queue_tokens = o->server_queue_tokens,
                                         .heartbeat_ms = o->server_heartbeat,
                                         .name = o->model_name[0] ? o->model_name : b->model->name.p,

@@ -10,7 +10,6 @@ Written are train.txt and held.txt, one document a line of JSON: {"text": ...} o
 |--------------------|---------------------------------------------|------------------------------|
 | wordnet-base       | definitions and example sentences           | WordNet 3.0 (permissive)     |
 | r-cran-janeaustenr | six novels by Jane Austen                   | public domain                |
-|    | Opticks by Isaac Newton                     | public domain                |
 | gnome-user-docs    | the GNOME help pages                        | CC-BY-SA 3.0                 |
 | debian-handbook    | The Debian Administrator's Handbook, en-US  | GPL 2+ or CC-BY-SA 3.0+      |
 """

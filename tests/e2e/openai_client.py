@@ -62,6 +62,10 @@ def complete(prompt="Hello", client=CLIENT, **more):
     return client.completions.create(model=MODEL, prompt=prompt, extra_body=extra, **more)
 
 
+def post(path, body):
+    return CLIENT._client.post(f"http://127.0.0.1:{PLAIN}{path}", json=body).json()
+
+
 EXTENSIONS = ("top_k", "min_p", "typical_p", "repetition_penalty", "min_tokens", "ignore_eos",
               "stop_token_ids", "deadline_ms", "priority", "chat_template_kwargs",
               "continue_final_message", "add_generation_prompt", "add_special_tokens",
@@ -206,7 +210,31 @@ def echo():
     assert text == "Hello" + plain
     long = "Grüße an alle! " * 8
     assert complete(long, seed=1, echo=True).choices[0].text.startswith(long)
-    refused(lambda: complete(echo=True, logprobs=1), openai.BadRequestError, "echo")
+    refused(lambda: complete(echo=True, logprobs=1, stream=True), openai.BadRequestError, "echo")
+
+
+@check
+def logprobs_of_the_prompt():
+    """A prompt's tokens get the logprobs they would get as greedy output, and as forced output."""
+    first = complete("Hello", temperature=0, logprobs=2, ignore_eos=True, max_tokens=40)
+    out = first.choices[0].logprobs
+    ids = post("/tokenize", {"prompt": "Hello"})["tokens"]
+    again = complete("Hello", echo=True, temperature=0, logprobs=2, ignore_eos=True, max_tokens=40)
+    lp = again.choices[0].logprobs
+    n = len(ids)
+    assert lp.tokens[n:] == out.tokens and lp.token_logprobs[n:] == out.token_logprobs
+    assert lp.token_logprobs[0] is None and lp.top_logprobs[0] is None
+    assert all(p <= 0 for p in lp.token_logprobs[1:]) and len(lp.text_offset) == n + 40
+    assert again.choices[0].text == "Hello" + first.choices[0].text
+    # Greedy tokens, given back as a prompt, keep their logprobs; and every chunking is the same.
+    forced = ids + [9, 8, 7] * 20
+    whole = complete(forced, echo=True, logprobs=0, max_tokens=1).choices[0].logprobs
+    for cut in (20, 33, 50):
+        part = complete(forced[:cut], echo=True, logprobs=0, max_tokens=1).choices[0].logprobs
+        assert part.token_logprobs[:cut] == whole.token_logprobs[:cut]
+    step = complete(forced[:30], logprobs=5, max_tokens=1, temperature=0,
+                    logit_bias={str(forced[30]): 100}).choices[0].logprobs
+    assert step.token_logprobs[0] == whole.token_logprobs[30]
 
 
 @check

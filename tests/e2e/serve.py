@@ -179,6 +179,15 @@ def neighbours_change_nothing():
 
 
 @check
+def choices_share_their_prompt():
+    prompt = [60 + i % 90 for i in range(100)]
+    before = metric("zigcuda_prefix_hits_total")
+    status, _, r = ask("POST", "/v1/completions", wish(prompt=prompt, n=5, max_tokens=3))
+    assert status == 200 and r["usage"]["prompt_tokens"] == 100
+    assert metric("zigcuda_prefix_hits_total") - before == 4 * 96
+
+
+@check
 def silent_streams_have_a_heartbeat():
     busy = raw(post("/v1/completions", wish(n=40, max_tokens=240, ignore_eos=True)))
     s = raw(post("/v1/completions", wish(stream=True, max_tokens=2)))

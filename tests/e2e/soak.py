@@ -23,7 +23,8 @@ WORKERS = 12
 
 def completion(r):
     body = {"model": MODEL, "prompt": "Hello " * r.randrange(1, 20),
-            "max_tokens": r.randrange(1, 60), "stream": r.random() < 0.5, "n": r.choice((1, 1, 1, 2, 3))}
+            "max_tokens": r.randrange(1, 60), "stream": r.random() < 0.5,
+            "n": r.choice((1, 1, 1, 2, 3))}
     if r.random() < 0.3:
         body["logprobs"] = r.randrange(6)
     if r.random() < 0.2:
@@ -100,6 +101,7 @@ def metrics(port):
     while piece := s.recv(65536):
         text += piece
     s.close()
+    assert b"zigcuda_ready" in text, text[:300]
     return {n: float(v) for n, v in re.findall(r"^(zigcuda_\w+) (\S+)$", text.decode(), re.M)}
 
 
@@ -118,8 +120,9 @@ def soak():
             time.sleep(0.05)
         after = memory(s.process.pid)
         seen = {c: counts.count(c) for c in sorted(set(counts))}
-        print(f"    {REQUESTS} requests: {seen}, {len(errors)} reset; rss {before[0]} -> {after[0]} "
-              f"KiB, maps {before[1]} -> {after[1]}, descriptors {before[2]} -> {after[2]}")
+        print(f"    {REQUESTS} requests: {seen}, {len(errors)} reset; rss {before[0]} -> "
+              f"{after[0]} KiB, maps {before[1]} -> {after[1]}, "
+              f"descriptors {before[2]} -> {after[2]}")
         assert seen.get("200", 0) > REQUESTS / 10 and "500" not in seen, seen
         assert after[1] == before[1], "memory was mapped"
         assert abs(after[2] - before[2]) <= 1, "descriptors leak"

@@ -35,7 +35,8 @@ def unix_socket():
         assert stat.S_IMODE(os.stat(SOCKET).st_mode) == 0o600
         assert request(unix(), get()) == (200, b"ok\n")
         s = unix()  # a big body, a big answer, and the end of the peer
-        s.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n" + b"a" * 500000)
+        s.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n")
+        s.sendall(b"a" * 500000)
         with s.makefile("rb") as f:
             assert read_reply(f)[2] == b"a" * 500000
         s.sendall(get("/after?60000"))
@@ -174,6 +175,29 @@ def descriptors():
         peers = [e.connect() for _ in range(64)]
         for s in peers:
             assert request(s, get())[0] == 200
+
+
+@test
+def claims_the_box():
+    """Core, scheduling class and locked memory, or an error that names the option."""
+    last = max(os.sched_getaffinity(0))
+    with Echo(core=last) as e:
+        assert os.sched_getaffinity(e.process.pid) == {last}
+    e = Echo(core=1000)
+    assert e.process.wait(10) == 3 and "server.core = 1000" in e.text()
+    e = Echo(fifo=1, connections=4, ends=False)
+    if e.process.poll() is None:
+        assert os.sched_getscheduler(e.process.pid) == os.SCHED_FIFO
+    else:
+        assert "server.fifo = 1" in e.text()
+    e.__exit__(None)
+    e = Echo(lock=1, connections=4, ends=False)
+    if e.process.poll() is None:
+        locked = re.search(r"VmLck:\s+(\d+)", read(f"/proc/{e.process.pid}/status"))
+        assert int(locked.group(1)) > 1000
+    else:
+        assert "server.lock" in e.text()
+    e.__exit__(None)
 
 
 @test

@@ -219,8 +219,10 @@ static const struct conn_events events = {admit, request, ws_text, gone, NULL};
 static enum err boot(struct echo *a, struct arena *arena, struct err_text *e)
 {
     struct loop_config g = {.connections = (u32)settings.connections,
-                            .core = -1,
+                            .core = (int)settings.core,
                             .spin = settings.spin,
+                            .fifo = (int)settings.fifo,
+                            .lock = settings.lock,
                             .drain_ms = settings.drain_ms};
     g.listen = (struct listen_config){.list = settings.listen,
                                       .tls = *settings.certificate,

@@ -7,8 +7,9 @@ import time
 
 from harness import Echo, everything, read_head, read_reply, run_all, test, until
 
-UPGRADE = (b"GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
-           b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+UPGRADE = (b"GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n"
+           b"Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
@@ -69,8 +70,8 @@ def echoes():
 def fragments_and_control_frames():
     with Echo() as e:
         p = Peer(e)
-        p.s.sendall(frame(TEXT, b"a\xe2", fin=False) + frame(PING, b"one") + frame(0, b"\x82", fin=False)
-                    + frame(PONG, b"unasked") + frame(0, b"\xacb"))
+        p.s.sendall(frame(TEXT, b"a\xe2", fin=False) + frame(PING, b"one")
+                    + frame(0, b"\x82", fin=False) + frame(PONG, b"unasked") + frame(0, b"\xacb"))
         assert p.receive() == (PONG, b"one")
         assert p.receive() == (TEXT, b"a\xe2\x82\xacb")
         p.send(PING, b"p" * 125)
@@ -80,7 +81,8 @@ def fragments_and_control_frames():
 @test
 def close_codes():
     cases = [(b"", None), (struct.pack(">H", 1001), 1001), (struct.pack(">H", 3000) + b"x", 3000),
-             (b"\x03", 1002), (struct.pack(">H", 1005), 1002), (struct.pack(">H", 1000) + b"\xff", 1007)]
+             (b"\x03", 1002), (struct.pack(">H", 1005), 1002),
+             (struct.pack(">H", 1000) + b"\xff", 1007)]
     with Echo() as e:
         for payload, code in cases:
             p = Peer(e)

@@ -4,6 +4,7 @@ every byte; where one engine refuses, the other has to refuse, too.
 
 usage: compare.py DRIVER... [--only styles|snippets|grammar] [--seed N] [--count N]
 DRIVER is the command that runs build/template_driver."""
+
 import argparse
 import itertools
 import multiprocessing
@@ -47,12 +48,16 @@ def compare(name, cases, driver, pool):
     start, n, refused, beyond, bad = time.time(), 0, 0, 0, 0
     for count, both, big, differ in pool.imap(compare_batch, batches(driver, cases)):
         n, refused, beyond = n + count, refused + both, beyond + big
-        for source, theirs, ours in differ[:max(0, 40 - bad)]:
+        for source, theirs, ours in differ[: max(0, 40 - bad)]:
             print(f"{name}: {source!r}\n  jinja2: {theirs}\n  ours:   {ours}")
         bad += len(differ)
     idle = refused > 0.6 * n or beyond > 0.01 * n  # too many cases that say nothing
-    print(f"{'FAIL' if bad or idle else 'ok  '} template {name}: {n} cases, {refused} refused by both, "
-          f"{beyond} beyond 64 bits, {bad} differ, {time.time() - start:.1f} s", flush=True)
+    verdict = "FAIL" if bad or idle else "ok  "
+    print(
+        f"{verdict} template {name}: {n} cases, {refused} refused by both, "
+        f"{beyond} beyond 64 bits, {bad} differ, {time.time() - start:.1f} s",
+        flush=True,
+    )
     return bad + idle
 
 
@@ -63,11 +68,17 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--count", type=int, default=20000)
     a = p.parse_args()
-    sets = {"styles": styles.cases, "snippets": snippets.cases,
-            "grammar": lambda: grammar.cases(a.seed, a.count)}
+    sets = {
+        "styles": styles.cases,
+        "snippets": snippets.cases,
+        "grammar": lambda: grammar.cases(a.seed, a.count),
+    }
     with multiprocessing.Pool() as pool:
-        bad = sum(compare(name, make(), a.driver, pool) for name, make in sets.items()
-                  if a.only in (None, name))
+        bad = sum(
+            compare(name, make(), a.driver, pool)
+            for name, make in sets.items()
+            if a.only in (None, name)
+        )
     return 1 if bad else 0
 
 

@@ -1,29 +1,83 @@
 """Random templates from a grammar. Expressions are mostly, not always, well typed, so that most
 templates render and some are refused."""
+
 import random
 import re
 
 VARS = {
-    "s": "Hello World", "t": " pad\n", "u": "Grüße 你好 🙂", "e": "", "i": 7, "j": -3, "z": 0,
-    "x": 2.5, "y": True, "n": None, "l": [3, 1, 2, 1], "m": ["b", "A", "c d", ""], "le": [],
+    "s": "Hello World",
+    "t": " pad\n",
+    "u": "Grüße 你好 🙂",
+    "e": "",
+    "i": 7,
+    "j": -3,
+    "z": 0,
+    "x": 2.5,
+    "y": True,
+    "n": None,
+    "l": [3, 1, 2, 1],
+    "m": ["b", "A", "c d", ""],
+    "le": [],
     "d": {"a": 1, "b": {"c": [1, "two", None]}, "role": "user"},
-    "ms": [{"role": "system", "content": "Be good"}, {"role": "user", "content": " hi "},
-           {"role": "assistant", "content": None,
-            "tool_calls": [{"function": {"name": "f", "arguments": {"q": 1}}}]},
-           {"role": "user"}],
+    "ms": [
+        {"role": "system", "content": "Be good"},
+        {"role": "user", "content": " hi "},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"function": {"name": "f", "arguments": {"q": 1}}}],
+        },
+        {"role": "user"},
+    ],
 }
 
 # Leaves, split at blanks where there is no list.
 LEAVES = {
-    "str": ["s", "t", "u", "e", '"a"', "'b c'", "''", "'\\n'", "'é'", '"it\'s"', "'Hello'", "'-'",
-            "'x' \"y\"", "'\\u00e9\\t'"],
+    "str": [
+        "s",
+        "t",
+        "u",
+        "e",
+        '"a"',
+        "'b c'",
+        "''",
+        "'\\n'",
+        "'é'",
+        '"it\'s"',
+        "'Hello'",
+        "'-'",
+        "'x' \"y\"",
+        "'\\u00e9\\t'",
+    ],
     "int": "i j z i j z 0 1 2 3 5 10 42".split(),
     "num": "i j x z x 0 1 2.5 0.1 1e3 3 10.0".split(),
     "bool": "y true false True False".split(),
-    "list": ["l", "m", "le", "ms", "[]", "[1, 2]", "['a', 'b']", "[1, 'a', none]", "(1, 2)",
-             "range(3)", "[[1, 2], [3, 4]]"],
-    "dict": ["d", "d.b", "ms[0]", "ms[1]", "ms[2]", "ms[-1]", "{}", "{'a': 1}", "dict(a=1, b='x')",
-             "{'a': {'b': 2}, 'c': [1]}", "{1: 'x', 'y': none}"],
+    "list": [
+        "l",
+        "m",
+        "le",
+        "ms",
+        "[]",
+        "[1, 2]",
+        "['a', 'b']",
+        "[1, 'a', none]",
+        "(1, 2)",
+        "range(3)",
+        "[[1, 2], [3, 4]]",
+    ],
+    "dict": [
+        "d",
+        "d.b",
+        "ms[0]",
+        "ms[1]",
+        "ms[2]",
+        "ms[-1]",
+        "{}",
+        "{'a': 1}",
+        "dict(a=1, b='x')",
+        "{'a': {'b': 2}, 'c': [1]}",
+        "{1: 'x', 'y': none}",
+    ],
     "any": "s t u e i j z x y n l m le d ms v w k nope v w k none nope 1 'a' [] true".split(),
 }
 
@@ -37,7 +91,8 @@ RULES = {
         <str>|capitalize; <str>|trim; <str>|string; <str>|reverse; <str>|e; <str>|indent; <str>|safe
         <str>|indent(2, true); <str>|replace('l', 'L'); <str>|replace('', '-', 2); <str>|trim('Hd')
         <str>.upper(); <str>.lower(); <str>.title(); <str>.strip(); <str>.lstrip('H ')
-        <str>.rstrip(); <str>.replace('o', '0'); <str>.capitalize(); <str>.split(' ')[0]; <str>.split()[-1]
+        <str>.rstrip(); <str>.replace('o', '0'); <str>.capitalize(); <str>.split(' ')[0]
+        <str>.split()[-1]
         <str>.join(['p', 'q']); <str>.format(1); <str>.removeprefix('He'); <list>|join(<str>)
         <any>|tojson; <any>|tojson; <any>|tojson(indent=2); <any>|tojson(sort_keys=true)
         <any>|tojson(indent=1, separators=(',', ':')); <any>|tojson(ensure_ascii=true)
@@ -98,8 +153,11 @@ class Grammar:
         rule = self.r.choice(RULES[kind])
         if rule == "<macro>":
             return self.call() if self.macros else self.expr(kind, depth - 1)
-        text = re.sub("<(str|int|num|bool|list|dict|any)>",
-                      lambda m: self.operand(m.group(1), depth - 1), rule)
+        text = re.sub(
+            "<(str|int|num|bool|list|dict|any)>",
+            lambda m: self.operand(m.group(1), depth - 1),
+            rule,
+        )
         return text
 
     def operand(self, kind, depth):
@@ -125,8 +183,13 @@ class Grammar:
         return "".join(parts) + self.r.choice(TEXT)
 
     def statement(self, depth):
-        makers = [self.put] * 6 + [self.set] * 3 + [self.branch] * 3 + [self.loop] * 4 + [
-            self.comment, self.capture, self.scope, self.count, self.macro]
+        makers = (
+            [self.put] * 6
+            + [self.set] * 3
+            + [self.branch] * 3
+            + [self.loop] * 4
+            + [self.comment, self.capture, self.scope, self.count, self.macro]
+        )
         return (self.r.choice(makers) if depth > 0 else self.put)(depth - 1)
 
     def put(self, depth):
@@ -146,8 +209,12 @@ class Grammar:
         return out + self.tag("endif")
 
     def loop(self, depth):
-        head = self.pick(f"v in {self.expr('list', 2)}", f"k in {self.expr('list', 2)}", "v in ms",
-                         f"k, v in {self.operand('dict', 1)}{self.pick('.items()', '|items')}")
+        head = self.pick(
+            f"v in {self.expr('list', 2)}",
+            f"k in {self.expr('list', 2)}",
+            "v in ms",
+            f"k, v in {self.operand('dict', 1)}{self.pick('.items()', '|items')}",
+        )
         if self.often(0.25):
             head += f" if {self.expr('bool', 2)}"
         body = self.body(depth)
@@ -164,16 +231,25 @@ class Grammar:
         return "{#" + self.pick("", "-", "+") + " note " + self.pick("", "-", "+") + "#}"
 
     def capture(self, depth):
-        return self.block(self.pick("set v", "set w", "set v | upper", "filter trim",
-                                    "filter replace('a', 'b') | upper"), depth)
+        return self.block(
+            self.pick(
+                "set v", "set w", "set v | upper", "filter trim", "filter replace('a', 'b') | upper"
+            ),
+            depth,
+        )
 
     def scope(self, depth):
         variables = f"with v = {self.expr()}, k = {self.expr()}"
         return self.block(self.pick(variables, "generation"), depth)
 
     def count(self, depth):
-        return (self.tag("set ns = namespace(a=0)") + self.tag(f"for q in {self.expr('list', 1)}") +
-                self.tag("set ns.a = ns.a + loop.index") + self.tag("endfor") + "{{ ns.a }}")
+        return (
+            self.tag("set ns = namespace(a=0)")
+            + self.tag(f"for q in {self.expr('list', 1)}")
+            + self.tag("set ns.a = ns.a + loop.index")
+            + self.tag("endfor")
+            + "{{ ns.a }}"
+        )
 
     def macro(self, depth):
         name, params = self.pick("f", "g"), self.r.randrange(3)

@@ -9,6 +9,7 @@ with special tokens as plain text) of generated strings, refusal of invalid UTF-
 streamed decoding of what was encoded and of random ids. The merges reach over the cuts of the
 pre-tokenizers, so that a wrong cut gives other ids. Two processes; a few minutes.
 """
+
 import argparse
 import array
 import os
@@ -44,14 +45,15 @@ def drive(folder, records):
         f.seek(0)
         run = subprocess.run([DRIVER, folder], stdin=f, stdout=out, stderr=subprocess.PIPE)
         if run.returncode:
-            raise RuntimeError("driver on %s: status %d: %s"
-                               % (folder, run.returncode, run.stderr.decode()))
+            raise RuntimeError(
+                "driver on %s: status %d: %s" % (folder, run.returncode, run.stderr.decode())
+            )
         out.seek(0)
         data = out.read()
     answers, at = [], 0
     while at < len(data):
         n = struct.unpack_from("<I", data, at)[0]
-        answers.append(data[at + 4:at + 4 + n])
+        answers.append(data[at + 4 : at + 4 + n])
         at += 4 + n
     assert len(answers) == len(records), "the driver stopped early"
     return answers
@@ -75,6 +77,7 @@ class Failures:
 def compare_encode(f, library, folder, strings, others):
     """Every string without special tokens; some (`others`) with them, and with special tokens as
     plain text. Returns the ids, for decoding."""
+
     def encode(some, special):
         return [e.ids for e in library.encode_batch_fast(some, add_special_tokens=special)]
 
@@ -108,7 +111,9 @@ def random_ids(library, n):
     """Lists of ids that nobody would encode: bytes out of order, specials, ids out of range."""
     r = random.Random(23)
     size = library.get_vocab_size()
-    byte_ids = [i for i in (library.token_to_id("<0x%02X>" % b) for b in range(256)) if i is not None]
+    byte_ids = [
+        i for i in (library.token_to_id("<0x%02X>" % b) for b in range(256)) if i is not None
+    ]
     single = [i for i in range(size) if len(library.id_to_token(i)) == 1]
     chars = [library.encode(c, add_special_tokens=False).ids for c in "é你😀a\u0301ꙮ𐵀"]
     lists = []
@@ -121,9 +126,9 @@ def random_ids(library, n):
             elif k < 0.5:
                 ids.append(r.choice(single))
             elif k < 0.7:
-                ids += r.choice(chars)[:r.randint(1, 4)]
+                ids += r.choice(chars)[: r.randint(1, 4)]
             elif k < 0.75:
-                ids.append(r.choice([0, 1, 2, size, size + 7, 0xffffffff]))
+                ids.append(r.choice([0, 1, 2, size, size + 7, 0xFFFFFFFF]))
             else:
                 ids.append(r.randrange(size))
         lists.append(ids)
@@ -164,7 +169,7 @@ def pieces(answer):
     at, out = 0, []
     while at < len(answer):
         n = struct.unpack_from("<I", answer, at)[0]
-        out.append(answer[at + 4:at + 4 + n])
+        out.append(answer[at + 4 : at + 4 + n])
         at += 4 + n
     return out
 
@@ -200,12 +205,16 @@ def compare_config(f, library, folder, strings):
     path = os.path.join(folder, "tokenizer_config.json")
     for bos, eos in ((True, True), (False, True), (True, False), (False, False)):
         with open(path, "w") as out:
-            out.write('{"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": %s%s}'
-                      % (str(bos).lower(), ', "add_eos_token": true' if eos else ""))
+            out.write(
+                '{"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": %s%s}'
+                % (str(bos).lower(), ', "add_eos_token": true' if eos else "")
+            )
         copy = Tokenizer.from_str(library.to_str())
         copy.post_processor = processors.TemplateProcessing(
-            ("<s> " if bos else "") + "$A" + (" </s>" if eos else ""), "$A $B",
-            [(t, library.token_to_id(t)) for t in ("<s>", "</s>")])
+            ("<s> " if bos else "") + "$A" + (" </s>" if eos else ""),
+            "$A $B",
+            [(t, library.token_to_id(t)) for t in ("<s>", "</s>")],
+        )
         answers = drive(folder, [(b"E", s.encode()) for s in strings])
         for s, got in zip(strings, answers):
             f.check(got == pack(copy.encode(s).ids), "add_bos/eos", bos, eos, s)
@@ -225,17 +234,27 @@ def run_kind(job):
     compare_broken(f, library, folder, count // 25)
     lists = random_ids(library, count // 4)
     compare_decode(f, library, folder, lists, count // 50)
-    compare_decode(f, library, folder, ids[:count // 2], count // 50)
+    compare_decode(f, library, folder, ids[: count // 2], count // 50)
     compare_config(f, library, folder, strings[:200])
-    print("%s %s: %d strings, %d id lists, %.1f s" % (
-        "FAIL" if f.n else "ok  ", f.name, len(strings) + len(GIANTS), len(lists) + count // 2,
-        time.time() - from_s), flush=True)
+    print(
+        "%s %s: %d strings, %d id lists, %.1f s"
+        % (
+            "FAIL" if f.n else "ok  ",
+            f.name,
+            len(strings) + len(GIANTS),
+            len(lists) + count // 2,
+            time.time() - from_s,
+        ),
+        flush=True,
+    )
     return f.n
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--strings", type=int, default=50000, help="a kind, with and without added tokens")
+    p.add_argument(
+        "--strings", type=int, default=50000, help="a kind, with and without added tokens"
+    )
     p.add_argument("--giant", type=int, default=1 << 14, help="bytes of the longest texts")
     p.add_argument("kinds", nargs="*", choices=[[], *kinds.KINDS])
     a = p.parse_args()

@@ -1,4 +1,5 @@
 """The kinds of tokenizer.json that compare.py makes: each trained with the library itself."""
+
 import os
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
@@ -7,18 +8,24 @@ from tokenizers import pre_tokenizers, processors, trainers
 import texts
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-GPT2_SHORT = (r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
-CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
-          r"|\s*[\r\n]|\s+(?!\S)|\s+")
+GPT2_SHORT = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
 QWEN2 = LLAMA3.replace("{1,3}", "")
 U, L = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 LEAD = r"[^\r\n\p{L}\p{N}]?"
 SLASH = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN = LEAD + U + "*" + L + "+|" + LEAD + U + "+" + L + r"*|\p{N}" + SLASH
 FOLD = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-O200K = LEAD + U + "*" + L + "+" + FOLD + "|" + LEAD + U + "+" + L + "*" + FOLD + r"|\p{N}{1,3}" + SLASH
+O200K = (
+    LEAD + U + "*" + L + "+" + FOLD + "|" + LEAD + U + "+" + L + "*" + FOLD + r"|\p{N}{1,3}" + SLASH
+)
 
 
 def split(regex, behavior="isolated", invert=False):
@@ -35,9 +42,13 @@ def byte_level(pre, normalizer=None, ignore_merges=False, post=None):
     t.pre_tokenizer, t.decoder = pre, decoders.ByteLevel()
     if normalizer:
         t.normalizer = normalizer
-    trainer = trainers.BpeTrainer(vocab_size=4000, show_progress=False, special_tokens=["<s>", "</s>"],
-                                  max_token_length=10,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=4000,
+        show_progress=False,
+        special_tokens=["<s>", "</s>"],
+        max_token_length=10,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
     return t, trainer, post
 
 
@@ -52,8 +63,13 @@ def with_bytes(pre=None, normalizer=None, decoder=None, fallback=True, fuse=True
     special = ["<unk>", "<s>", "</s>"]
     if fallback:
         special += ["<0x%02X>" % b for b in range(256)]
-    trainer = trainers.BpeTrainer(vocab_size=2500, show_progress=False, special_tokens=special,
-                                  limit_alphabet=300, max_token_length=12)
+    trainer = trainers.BpeTrainer(
+        vocab_size=2500,
+        show_progress=False,
+        special_tokens=special,
+        limit_alphabet=300,
+        max_token_length=12,
+    )
     return t, trainer, processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 1)])
 
 
@@ -67,9 +83,12 @@ def metaspace(scheme, split_it):
 
 
 LLAMA2 = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-LLAMA3_POST = processors.Sequence([
-    processors.ByteLevel(trim_offsets=False),
-    processors.TemplateProcessing("<s> $A </s>", "<s> $A $B", [("<s>", 0), ("</s>", 1)])])
+LLAMA3_POST = processors.Sequence(
+    [
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing("<s> $A </s>", "<s> $A $B", [("<s>", 0), ("</s>", 1)]),
+    ]
+)
 
 KINDS = {
     "gpt2": lambda: byte_level(bytes_of()),
@@ -79,25 +98,43 @@ KINDS = {
     "llama3": lambda: byte_level(bytes_of(LLAMA3), ignore_merges=True, post=LLAMA3_POST),
     "cl100k": lambda: byte_level(bytes_of(CL100K, behavior="removed", invert=True)),
     "qwen2": lambda: byte_level(bytes_of(QWEN2), normalizer=normalizers.NFC()),
-    "smollm": lambda: byte_level(pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True), bytes_of()])),
-    "digits": lambda: byte_level(pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=False), bytes_of(prefix=True)])),
+    "smollm": lambda: byte_level(
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), bytes_of()])
+    ),
+    "digits": lambda: byte_level(
+        pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=False), bytes_of(prefix=True)]
+        )
+    ),
     "tekken": lambda: byte_level(bytes_of(TEKKEN), ignore_merges=True),
     "o200k": lambda: byte_level(bytes_of(O200K)),
     "llama2": lambda: with_bytes(normalizer=LLAMA2, decoder=chain()),
     "mistral": lambda: with_bytes(metaspace("first", False), decoder=chain()),
-    "gemma": lambda: with_bytes(pre_tokenizers.Split(" ", "merged_with_previous"),
-                                normalizers.Replace(" ", "▁"), chain(strip=False)),
-    "after-space": lambda: with_bytes(pre_tokenizers.Split(" ", "merged_with_previous"),
-                                      decoder=chain(strip=False)),
-    "metaspace": lambda: with_bytes(metaspace("always", True), fallback=False,
-                                    decoder=decoders.Metaspace(prepend_scheme="always")),
-    "never": lambda: with_bytes(metaspace("never", True), fallback=False, fuse=False,
-                                decoder=decoders.Metaspace(prepend_scheme="never")),
-    "nfc-first": lambda: with_bytes(metaspace("first", True), normalizers.NFC(), fuse=False,
-                                    decoder=decoders.Sequence([
-                                        decoders.ByteFallback(), decoders.Fuse()])),
+    "gemma": lambda: with_bytes(
+        pre_tokenizers.Split(" ", "merged_with_previous"),
+        normalizers.Replace(" ", "▁"),
+        chain(strip=False),
+    ),
+    "after-space": lambda: with_bytes(
+        pre_tokenizers.Split(" ", "merged_with_previous"), decoder=chain(strip=False)
+    ),
+    "metaspace": lambda: with_bytes(
+        metaspace("always", True),
+        fallback=False,
+        decoder=decoders.Metaspace(prepend_scheme="always"),
+    ),
+    "never": lambda: with_bytes(
+        metaspace("never", True),
+        fallback=False,
+        fuse=False,
+        decoder=decoders.Metaspace(prepend_scheme="never"),
+    ),
+    "nfc-first": lambda: with_bytes(
+        metaspace("first", True),
+        normalizers.NFC(),
+        fuse=False,
+        decoder=decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()]),
+    ),
     "no-decoder": lambda: with_bytes(metaspace("always", False), fallback=False, unk=None),
 }
 

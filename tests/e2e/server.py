@@ -11,9 +11,9 @@ BINARY = shlex.split(os.environ["ZIGCUDA"])
 
 
 class Server:
-    def __init__(self, model, *flags, listen="127.0.0.1:0"):
+    def __init__(self, model, *flags, listen="127.0.0.1:0", prefix=()):
         self.log = tempfile.TemporaryFile()
-        command = [*BINARY, "serve", "--model", model, "--server.listen", listen, *flags]
+        command = [*prefix, *BINARY, "serve", "--model", model, "--server.listen", listen, *flags]
         self.process = subprocess.Popen(command, stderr=self.log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while "event=ready" not in self.text():

@@ -7,8 +7,8 @@
   first    time to the first token of short requests, alone and while long prompts are read
 
 usage: bench.py MODEL_DIR [health|added|streams|first ...]
-environment: ZIGCUDA, how to run the binary. `health` needs nginx and wrk (Debian: nginx-light, wrk),
-which ./configure --with-deps does not install: nginx's package starts a daemon.
+environment: ZIGCUDA, how to run the binary. `health` needs nginx and wrk (Debian: nginx-light,
+wrk), which ./configure --with-deps does not install: nginx's package starts a daemon.
 """
 import http.client
 import json
@@ -97,7 +97,8 @@ def health(rounds=5, seconds=2):
     if not shutil.which("nginx") or not shutil.which("wrk"):
         sys.exit("health needs nginx and wrk (apt-get install nginx-light wrk)")
     print(f"\n## GET /health on kept connections ({load()})\n")
-    print("| connections | nginx | zigcuda | ratio: least | median | most |\n|---|---|---|---|---|---|")
+    print("| connections | nginx | zigcuda | ratio: least | median | most |")
+    print("|---|---|---|---|---|---|")
     nginx = Nginx(b'{"status":"ok"}')
     with server.Server(MODEL_DIR, "--server.pin", "true", "--server.core", str(SERVER_CORE),
                        "--cpu.threads", "1") as s:
@@ -144,7 +145,7 @@ def ask(port, **more):
 
 
 def added(requests=400):
-    print(f"\n## What the host adds, {requests} requests of 16 tokens one after another ({load()})\n")
+    print(f"\n## What the host adds, {requests} requests of 16 tokens in turn ({load()})\n")
     print("| wait | from, to | count | p50 | p99 | p99.9 |\n|---|---|---|---|---|---|")
     names = {"zigcuda_submit_seconds": "request read, step submitted",
              "zigcuda_write_seconds": "results seen, bytes in the socket"}
@@ -197,8 +198,8 @@ def streams(count=4000):
                     selector.unregister(key.fileobj)
                     key.fileobj.close()
         seconds = time.monotonic() - begin
-    print(f"\n## Streams ({load()})\n\n{count} asked for at once, 64 slots: {peak} open at the same "
-          f"time, {done} complete, all over after {seconds:.1f} s; resident {rss >> 10} MiB "
+    print(f"\n## Streams ({load()})\n\n{count} asked for at once, 64 slots: {peak} open at the "
+          f"same time, {done} complete, all over after {seconds:.1f} s; resident {rss >> 10} MiB "
           f"from the start", flush=True)
 
 

@@ -5,7 +5,8 @@
 set -eu
 
 packages="gcc libc6-dev binutils linux-libc-dev ninja-build musl-dev libinih-dev libbearssl-dev
-  python3 python3-venv strace curl openssl clang-format-14 clang-14 libclang-rt-14-dev"
+  python3 python3-venv strace curl openssl testssl.sh chromium clang-format-14 clang-14
+  libclang-rt-14-dev"
 [ "$1" = x86_64 ] ||
     packages="$packages gcc-aarch64-linux-gnu linux-libc-dev-arm64-cross qemu-user"
 

@@ -379,6 +379,20 @@ static void step_done(struct api *api, u64 now)
     api->in_flight = false;
 }
 
+/* Those who came to an idle device have been served at once, unless there were too many. */
+static void step_submitted(struct api *api, const struct engine_stats *s, u64 now)
+{
+    metrics_add_n(&api->metrics.batch_rows, s->step_rows);
+    metrics_add_n(&api->metrics.batch_tokens, s->step_tokens);
+    for (struct job *j = api->first_job; j; j = j->next) {
+        if (j->at_once && s->waiting == 0)
+            metrics_add_us(&api->metrics.submit_s, (double)(now - j->caller.start_ns) / 1e9);
+        j->at_once = false;
+    }
+    api->step_ns = now;
+    api->in_flight = true;
+}
+
 static void heartbeats(struct api *api, u64 now)
 {
     for (struct job *j = api->first_job; j && api->g.heartbeat_ms; j = j->next)
@@ -400,6 +414,7 @@ bool api_turn(struct api *api)
     struct engine *g = api->g.engine;
     u64 begin = api_now(api), steps = engine_stats(g).steps;
     bool had = api->in_flight;
+    api->poll_ns = begin;
     if (engine_poll(g, false, &e) != ERR_OK && !api->lost)
         device_lost(api, &e);
     bool busy = engine_step(g);
@@ -410,10 +425,7 @@ bool api_turn(struct api *api)
     if (s.steps != steps) {
         if (had)
             metrics_add_s(&api->metrics.host_s, (double)(end - begin) / 1e9);
-        metrics_add_n(&api->metrics.batch_rows, s.step_rows);
-        metrics_add_n(&api->metrics.batch_tokens, s.step_tokens);
-        api->step_ns = end;
-        api->in_flight = true;
+        step_submitted(api, &s, end);
     }
     heartbeats(api, end);
     if (api->draining)

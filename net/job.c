@@ -376,6 +376,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->n_stop = p->sampling.n_stop;
     memcpy(job->stop_ids, p->sampling.stop, job->n_stop * sizeof *job->stop_ids);
     job->status = 200;
+    job->at_once = !api->in_flight;
     job->created_s = api->g.clock.wall_s(api->g.clock.arg);
     api_id(api, job->caller.number, job->chat ? "chatcmpl-" : "cmpl-", job->id);
 }

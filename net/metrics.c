@@ -6,6 +6,9 @@
 static const double second_edges[METRICS_EDGES] = {
     0.00001, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
     0.05,    0.1,     0.25,   0.5,     1,      2.5,   5,      10,    30,   60};
+static const double fine_edges[METRICS_EDGES] = {
+    1e-6, 2e-6, 3e-6,   5e-6,    7e-6,   1e-5,   1.5e-5, 2e-5,  3e-5, 4e-5,
+    5e-5, 7e-5, 0.0001, 0.00015, 0.0002, 0.0003, 0.0005, 0.001, 0.01, 0.1};
 static const double count_edges[METRICS_EDGES] = {
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 192, 256, 512, 1024, 2048, 4096, 6144, 8192};
 static const int statuses[METRICS_STATUSES] = {200, 101, 204, 400, 401, 403, 404, 405,
@@ -25,6 +28,11 @@ static void add(struct histogram *h, const double *edges, double x)
 void metrics_add_s(struct histogram *h, double seconds)
 {
     add(h, second_edges, seconds);
+}
+
+void metrics_add_us(struct histogram *h, double seconds)
+{
+    add(h, fine_edges, seconds);
 }
 
 void metrics_add_n(struct histogram *h, u32 n)
@@ -233,6 +241,12 @@ static void histograms(struct page *o, const struct metrics *m)
               second_edges);
     histogram(o, "zigcuda_host_seconds", NULL,
               "From the results of a step to the next one submitted.", &m->host_s, second_edges);
+    histogram(o, "zigcuda_submit_seconds", NULL,
+              "From a request read to its first step submitted, where no step was in flight.",
+              &m->submit_s, fine_edges);
+    histogram(o, "zigcuda_write_seconds", NULL,
+              "From the results of a step to the bytes of a streamed token given to the socket.",
+              &m->write_s, fine_edges);
     histogram(o, "zigcuda_batch_sequences", NULL, "Sequences of a step.", &m->batch_rows,
               count_edges);
     histogram(o, "zigcuda_batch_tokens", "vllm:iteration_tokens_total", "Tokens of a step.",

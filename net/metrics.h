@@ -24,10 +24,12 @@ struct metrics {
     u64 heartbeats;
     struct histogram queue_s, first_s, inter_s, request_s; /* seconds */
     struct histogram step_s, host_s;                       /* seconds a step */
+    struct histogram submit_s, write_s;                    /* fine: what the host adds */
     struct histogram batch_rows, batch_tokens;             /* of a step */
 };
 
 void metrics_add_s(struct histogram *h, double seconds);
+void metrics_add_us(struct histogram *h, double seconds); /* with finer edges */
 void metrics_add_n(struct histogram *h, u32 n);
 
 /* A reply to the i-th route (METRICS_ROUTES - 1: none). */

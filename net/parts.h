@@ -53,8 +53,9 @@ struct job {
     bool chat, stream, ws, include_usage, echo, logprobs, skip_special;
     bool failed; /* an error was sent; the rest is silence */
     bool cancelled;
-    bool silent; /* no log line: the refusal has one */
-    int status;  /* for the log line */
+    bool silent;  /* no log line: the refusal has one */
+    bool at_once; /* came while no step was in flight, and is to be in the next one */
+    int status;   /* for the log line */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
     bool ignore_eos, prompt_logprobs;
@@ -88,6 +89,7 @@ struct api {
     struct choice verify; /* the first token, for nobody: it has no job */
     bool ready, draining, lost, in_flight;
     u64 step_ns; /* when the step in flight was submitted */
+    u64 poll_ns; /* when this turn asked for results */
 };
 
 /* --- net/job -----------------------------------------------------------------------------------

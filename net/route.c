@@ -207,7 +207,7 @@ static void status_page(struct api *api, const struct caller *c, const struct ht
 {
     (void)r;
     page(api, c, "text/html; charset=utf-8", pages_status(),
-         "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
+         "Content-Security-Policy: default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
          "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\n"
          "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n");
 }

@@ -459,7 +459,10 @@ size_t tls_peer_bytes(void)
 
 static void set_algorithms(br_ssl_engine_context *e)
 {
-    static const uint16_t suites[] = {BR_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    /* Six of these, our order before the client's: AES first if the CPU has instructions for it. */
+    static const uint16_t suites[] = {BR_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+                                      BR_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+                                      BR_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
                                       BR_TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
                                       BR_TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
                                       BR_TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
@@ -467,7 +470,8 @@ static void set_algorithms(br_ssl_engine_context *e)
                                       BR_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256};
     static const char *protocols[] = {"http/1.1"};
     br_ssl_engine_set_versions(e, BR_TLS12, BR_TLS12);
-    br_ssl_engine_set_suites(e, suites, COUNTOF(suites));
+    bool aes = br_aes_x86ni_ctr_get_vtable() != NULL;
+    br_ssl_engine_set_suites(e, suites + (aes ? 2 : 0), 6);
     br_ssl_engine_set_default_ec(e);
     br_ssl_engine_set_default_ecdsa(e);
     br_ssl_engine_set_default_rsavrfy(e);
@@ -479,7 +483,8 @@ static void set_algorithms(br_ssl_engine_context *e)
     br_ssl_engine_set_prf_sha256(e, &br_tls12_sha256_prf);
     br_ssl_engine_set_prf_sha384(e, &br_tls12_sha384_prf);
     br_ssl_engine_set_protocol_names(e, protocols, COUNTOF(protocols));
-    br_ssl_engine_set_all_flags(e, BR_OPT_NO_RENEGOTIATION | BR_OPT_FAIL_ON_ALPN_MISMATCH);
+    br_ssl_engine_set_all_flags(e, BR_OPT_ENFORCE_SERVER_PREFERENCES | BR_OPT_NO_RENEGOTIATION |
+                                       BR_OPT_FAIL_ON_ALPN_MISMATCH);
 }
 
 static void ask_for_certificate(struct tls *t, struct tls_peer *p)

@@ -4,7 +4,6 @@ usage: openai_client.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary
 """
 import os
 import ssl
-import subprocess
 import sys
 import tempfile
 
@@ -29,17 +28,7 @@ def check(function):
     return function
 
 
-def make_certificate():
-    key, certificate = (os.path.join(FOLDER.name, n) for n in ("key.pem", "cert.pem"))
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                    "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate,
-                    "-days", "2", "-subj", "/CN=localhost",
-                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-                   check=True, capture_output=True)
-    return key, certificate
-
-
-KEY, CERTIFICATE = make_certificate()
+KEY, CERTIFICATE = server.certificate(FOLDER.name, "ec")
 SOCKET = os.path.join(FOLDER.name, "sock")
 LISTEN = f"plain:127.0.0.1:0,127.0.0.1:0,unix:{SOCKET}"
 SERVER = server.Server(MODEL_DIR, "--tls.certificate", CERTIFICATE, "--tls.key", KEY,

@@ -351,6 +351,8 @@ def metrics_are_sound():
         assert name in kinds or kinds.get(base) == "histogram", line
         assert line.rpartition(" ")[0] not in seen, line
         seen.add(line.rpartition(" ")[0])
+    for name in ("first_token", "request", "step", "host", "submit", "write"):
+        assert metric(f"zigcuda_{name}_seconds_count") > 0, f"{name} is never measured"
     for name in ("vllm:num_requests_running", "vllm:kv_cache_usage_perc",
                  "vllm:time_to_first_token_seconds", "vllm:e2e_request_latency_seconds"):
         assert name in kinds, name

@@ -11,9 +11,9 @@ BINARY = shlex.split(os.environ["ZIGCUDA"])
 
 
 class Server:
-    def __init__(self, model, *flags, listen="127.0.0.1:0"):
+    def __init__(self, model, *flags, listen="127.0.0.1:0", prefix=()):
         self.log = tempfile.TemporaryFile()
-        command = [*BINARY, "serve", "--model", model, "--server.listen", listen, *flags]
+        command = [*prefix, *BINARY, "serve", "--model", model, "--server.listen", listen, *flags]
         self.process = subprocess.Popen(command, stderr=self.log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while "event=ready" not in self.text():
@@ -46,6 +46,17 @@ class Server:
         else:
             self.end()
         self.log.close()
+
+
+def certificate(folder, kind):
+    """Paths of a fresh key and its self-signed certificate for localhost; kind: ec or rsa."""
+    key, path = (os.path.join(folder, f"{kind}-{n}.pem") for n in ("key", "cert"))
+    how = {"ec": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), "rsa": ("rsa:2048",)}[kind]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", *how, "-nodes", "-keyout", key, "-out",
+                    path, "-days", "365", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    return key, path
 
 
 def run(checks):

@@ -10,6 +10,7 @@ usage: bench.py MODEL_DIR [health|added|streams|first ...]
 environment: ZIGCUDA, how to run the binary. `health` needs nginx and wrk (Debian: nginx-light,
 wrk), which ./configure --with-deps does not install: nginx's package starts a daemon.
 """
+import atexit
 import http.client
 import json
 import os
@@ -75,6 +76,7 @@ class Nginx:
         with open(path, "w") as f:
             f.write(NGINX.format(folder=folder, port=self.port, mask=bin(1 << SERVER_CORE)[2:]))
         self.process = subprocess.Popen(["nginx", "-c", path], stderr=subprocess.DEVNULL)
+        atexit.register(self.end)
         end = time.monotonic() + 10
         while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
             assert time.monotonic() < end and self.process.poll() is None, "nginx does not start"
@@ -109,7 +111,6 @@ def health(rounds=5, seconds=2):
             medians = [statistics.median(r[i] for r in rows) for i in (0, 1)]
             print(f"| {connections} | {medians[0]:.0f}/s | {medians[1]:.0f}/s | {ratios[0]:.2f} | "
                   f"{statistics.median(ratios):.2f} | {ratios[-1]:.2f} |", flush=True)
-    nginx.end()
 
 
 # --- added -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include "version.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/random.h>
 
@@ -17,6 +18,19 @@ static enum err check_options(const struct options *o, struct err_text *e)
     if (!o->tls_certificate[0] && o->tls_client_ca[0])
         return err_set(e, ERR_CONFIG, "tls.client_ca needs tls.certificate and tls.key");
     return ERR_OK;
+}
+
+/* Workers start on the cores of the mask they inherit: the one that the loop keeps for itself
+ * (server.core) is taken out of it, unless it is the only one. */
+static void leave_core(const struct options *o)
+{
+    cpu_set_t set;
+    if (!o->server_pin || sched_getaffinity(0, sizeof set, &set) != 0 ||
+        o->server_core >= CPU_SETSIZE)
+        return; /* a core that is not there is refused by the loop */
+    CPU_CLR(o->server_core, &set);
+    if (CPU_COUNT(&set) > 0)
+        (void)!sched_setaffinity(0, sizeof set, &set);
 }
 
 static void configure_net(struct serve *s, const struct options *o)
@@ -128,6 +142,7 @@ enum err serve_plan(struct serve *s, struct box *b, struct err_text *e)
     if (o->keys_file[0])
         TRY(keys_read(&s->keys, &b->scratch, o->keys_file, e));
     b->work_extra_bytes = JSON_SHARE * o->server_body_max;
+    leave_core(o);
     TRY(boot_plan(b, e));
     configure_net(s, o);
     if (s->loop_config.listen.tls)

@@ -87,13 +87,18 @@ void sched_decodes_first(void)
     struct sched_seq seqs[] = {{100, false}, {1, true}, {30, false}, {1, true}};
     u32 take[4];
     CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16}, take) == 18);
-    CHECK(take[0] == 16 && take[1] == 1 && take[2] == 0 && take[3] == 1);
+    CHECK(take[0] == 12 && take[1] == 1 && take[2] == 4 && take[3] == 1);
     seqs[1] = (struct sched_seq){10, false};
     seqs[3] = (struct sched_seq){5, false};
     CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16}, take) == 64);
-    CHECK(take[0] == 64 && take[1] == 0);
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){120, 16}, take) == 120);
-    CHECK(take[0] == 100 && take[1] == 10 && take[2] == 10 && take[3] == 0);
+    CHECK(take[0] == 48 && take[1] == 10 && take[2] == 1 && take[3] == 5);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16}, take) == 145);
+    CHECK(take[0] == 100 && take[1] == 10 && take[2] == 30 && take[3] == 5);
+    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16}, take) == 64 && take[0] == 64);
+    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16}, take) == 5 && take[0] == 5);
+    struct sched_seq late[] = {{8, false}, {90, false}}; /* what the first leaves goes behind it */
+    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16}, take) == 64);
+    CHECK(take[0] == 8 && take[1] == 56);
     struct sched_seq decodes[] = {{1, true}, {1, true}};
     CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16}, take) == 1);
 }

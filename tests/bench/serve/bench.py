@@ -211,38 +211,38 @@ def percent(values, q):
     return sorted(values)[min(len(values) - 1, int(q * len(values)))] * 1e3
 
 
-def first(requests=150):
-    words = "the cat and the dog went to the big old house and then they "
+def first(requests=60, readers=4):
     print(f"\n## First token of short requests ({load()})\n")
-    print("| beside them | long ones | p50 | p99 | most |\n|---|---|---|---|---|")
-    with server.Server(MODEL_DIR) as s:
-        stop, times = threading.Event(), []
+    print("| step_tokens | beside them | long ones | p50 | p99 | most |\n|---|---|---|---|---|---|")
+    for step_tokens in (512, 128):
+        with server.Server(MODEL_DIR, "--engine.step_tokens", str(step_tokens)) as s:
+            first_rows(s.port, step_tokens, requests, readers)
 
-        def read_long():
-            n = 0
-            while not stop.is_set():  # each begins with another number: nothing is cached
-                n += 1
-                times.append(ask(s.port, prompt=f"{n} " + words * 65, max_tokens=1))
-        for beside in (False, True):
-            reader = threading.Thread(target=read_long)
-            if beside:
-                reader.start()
-                time.sleep(0.2)
-            got = []
-            for i in range(requests):
-                got.append(ask(s.port, prompt=f"Hello {i}", max_tokens=2))
-                time.sleep(0.005)
-            stop.set()
-            if beside:
-                reader.join()
-            else:
-                stop.clear()
-            long = f"{len(times)}, {percent(times, 0.5):.0f} ms each" if times else "none"
-            print(f"| {'long prompts' if beside else 'nothing'} | {long} | "
-                  f"{percent(got, 0.5):.1f} ms | {percent(got, 0.99):.1f} ms | "
-                  f"{max(got) * 1e3:.1f} ms |", flush=True)
-        tokens = re.search(r"^zigcuda_prompt_tokens_total (\S+)$", metrics(s.port), re.M).group(1)
-        print(f"\n{float(tokens):.0f} prompt tokens in all")
+
+def first_rows(port, step_tokens, requests, readers):
+    words = "the cat and the dog went to the big old house and then they "
+    stop, times, numbers = threading.Event(), [], iter(range(1, 1 << 30))
+
+    def read_long():
+        while not stop.is_set():  # each begins with another number: nothing is cached
+            times.append(ask(port, prompt=f"{next(numbers)} " + words * 65, max_tokens=1))
+    for beside in (0, readers):
+        threads = [threading.Thread(target=read_long) for _ in range(beside)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2 if beside else 0)
+        got = []
+        for i in range(requests):
+            got.append(ask(port, prompt=f"Hello {i}", max_tokens=2))
+            time.sleep(0.005)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        stop.clear()
+        long = f"{len(times)}, {percent(times, 0.5):.0f} ms each" if times else "none"
+        print(f"| {step_tokens} | {f'{beside} readers of long prompts' if beside else 'nothing'} | "
+              f"{long} | {percent(got, 0.5):.1f} ms | {percent(got, 0.99):.1f} ms | "
+              f"{max(got) * 1e3:.1f} ms |", flush=True)
 
 
 PARTS = {"health": health, "added": added, "streams": streams, "first": first}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Held-out perplexity of the demo model before and after INT4, and chats with the INT4 folder.
+"""Held-out perplexity of the demo model in f32, bf16 and INT4, and chats with the INT4 folder.
 
     eval.py --folder image/demo [--model DIR --data DIR] [--ask "What is a horse?"]
 
@@ -72,7 +72,7 @@ def perplexity(model, rows):
     total, count = 0.0, 0
     for row in rows.split(4):
         ids, labels = train.batch_of(row)
-        logits = model(ids).logits
+        logits = model(ids).logits.float()
         total += torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum"
         ).item()
@@ -113,8 +113,9 @@ def main():
             {k: v.float() for k, v in load_file(args.model / "model.safetensors").items()},
         )
         fine, coarse = perplexity(before, rows), perplexity(model, rows)
-        worse = 100 * (coarse / fine - 1)
-        print(f"perplexity {fine:.4f}, in INT4 {coarse:.4f}: {worse:+.2f} %")
+        half = perplexity(before.bfloat16(), rows)
+        worse = 100 * (coarse / min(fine, half) - 1)
+        print(f"perplexity {fine:.4f}, in bf16 {half:.4f}, in INT4 {coarse:.4f}: {worse:+.2f} %")
         assert worse <= 3.0, "INT4 is more than 3 % worse"
     tokenizer = AutoTokenizer.from_pretrained(args.folder)
     for question in args.ask or QUESTIONS.strip().splitlines():

@@ -61,12 +61,12 @@ void keys_files_that_are_wrong_change_nothing(void)
 {
     static struct keys k = {.n = 7};
     static const char good[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    static const char *const bad[] = {"%s",       "%s ",          "%s a b", "x%s a", "%.63s a",
-                                      "%.63sG a", "%s a\n%1$s b", "#%s a",  ""};
+    static const char *const bad[] = {"%s",       "%s ",        "%s a b", "x%s a", "%.63s a",
+                                      "%.63sG a", "%s a\n%s b", "#%s a",  ""};
     for (u32 i = 0; i < COUNTOF(bad); i++) {
         char text[512];
         struct err_text e = {0};
-        snprintf(text, sizeof text, bad[i], good);
+        snprintf(text, sizeof text, bad[i], good, good);
         CHECK(keys_parse(&k, str_of(text), "keys", &e) == ERR_CONFIG && k.n == 7);
         CHECK(strstr(e.text, "keys"));
     }

@@ -171,12 +171,22 @@ void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in
               tokens_in, tokens_out, c->key >= 0 ? api->g.keys->at[c->key].name : "-");
 }
 
+void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,
+               struct str body, const char *more)
+{
+    if (status == 200 && c->ok != 200) {
+        status = c->ok;
+        content_type = NULL;
+        body = (struct str){0};
+    }
+    conn_reply(api->conns, c->conn, status, content_type, body, api_extra(api, c, more));
+    api_done(api, c, status, 0, 0);
+}
+
 void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o)
 {
     ASSERT(!o->full);
-    conn_reply(api->conns, c->conn, status, "application/json", (struct str){o->p, o->n},
-               api_extra(api, c, NULL));
-    api_done(api, c, status, 0, 0);
+    api_reply(api, c, status, "application/json", (struct str){o->p, o->n}, NULL);
 }
 
 /* The client libraries try again on 429 and 5xx unless they are told that it is of no use. */
@@ -195,9 +205,7 @@ void api_refuse(struct api *api, const struct caller *c, const struct refusal *f
         snprintf(more, sizeof more, "x-should-retry: false\r\n");
     struct json_out o = api_out(api);
     refusal_json(&o, f);
-    conn_reply(api->conns, c->conn, f->status, "application/json", (struct str){o.p, o.n},
-               api_extra(api, c, more));
-    api_done(api, c, f->status, 0, 0);
+    api_reply(api, c, f->status, "application/json", (struct str){o.p, o.n}, more);
 }
 
 /* --- events of the connections -------------------------------------------------------------- */
@@ -210,8 +218,7 @@ static void preflight(struct api *api, const struct caller *c, const struct rout
              "Access-Control-Allow-Headers: authorization, content-type\r\n"
              "Access-Control-Max-Age: 600\r\n",
              strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method, route->method);
-    conn_reply(api->conns, c->conn, 204, NULL, (struct str){0}, api_extra(api, c, more));
-    api_done(api, c, 204, 0, 0);
+    api_reply(api, c, 204, NULL, (struct str){0}, more);
 }
 
 static void on_request(void *app, conn_id id, const struct http_request *r)
@@ -241,23 +248,27 @@ static void on_gone(void *app, conn_id id)
     job_cancel(api, job);
 }
 
-static struct str on_error_body(void *app, int status, const char *why, const char **content_type)
+static struct conn_refusal on_refused(void *app, const struct http_request *r, int status,
+                                      const char *why, const char *more)
 {
     struct api *api = app;
     struct refusal f = {0};
+    u32 route;
+    route_of(r->path, &route);
+    struct caller c = gate_caller(api, 0, r, route);
     refuse(&f, status, NULL, NULL, "%s", why);
     struct json_out o = json_out_over(api->error_text, sizeof api->error_text);
     refusal_json(&o, &f);
-    *content_type = "application/json";
-    metrics_reply(&api->metrics, METRICS_ROUTES - 1, status);
-    return o.full ? (struct str){0} : (struct str){o.p, o.n};
+    ASSERT(!o.full);
+    api_done(api, &c, status, 0, 0);
+    return (struct conn_refusal){"application/json", api_extra(api, &c, more), {o.p, o.n}};
 }
 
 const struct conn_events api_conn_events = {.admit = gate_admit,
                                             .request = on_request,
                                             .ws_text = socket_text,
                                             .gone = on_gone,
-                                            .error_body = on_error_body};
+                                            .refused = on_refused};
 
 /* --- events of the engine ----------------------------------------------------------------------
  */

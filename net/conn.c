@@ -136,6 +136,8 @@ void slot_lose(struct conns *c, struct slot *s)
     count_bytes(c, s);
     c->counts.tls_failures += s->w.tls && !s->tls_open && tls_state(s->w.tls) == TLS_FAILED;
     c->counts.open_ws -= s->phase == SLOT_WS || s->phase == SLOT_WS_CLOSING;
+    if (s->tls_open) /* says goodbye, where the socket takes it (RFC 9112 section 9.8) */
+        wire_end(&s->w, &c->sockets);
     c->sockets.close(c->sockets.arg, s->w.fd);
     if (s->w.tls)
         tls_peer_end(s->w.tls);
@@ -250,7 +252,7 @@ static void deliver(struct conns *c, struct slot *s, struct str body, size_t byt
     struct http_request *r = &s->http.r;
     r->body = body;
     r->loopback = s->loopback;
-    r->request_number = ++c->counts.requests;
+    c->counts.requests++;
     s->phase = SLOT_APP;
     s->until_ns = UINT64_MAX;
     s->app_open = true;
@@ -310,7 +312,6 @@ static bool admitted(struct conns *c, struct slot *s)
     s->keep_alive = p->keep_alive;
     s->close_after = !p->keep_alive || c->draining;
     p->r.loopback = s->loopback;
-    p->r.request_number = c->counts.requests + 1;
     if (str_is(p->r.path, "*")) {
         conn_reply(c, slot_id(c, s), 204, NULL, (struct str){0},
                    "Allow: GET, HEAD, POST, OPTIONS\r\n");
@@ -320,7 +321,7 @@ static bool admitted(struct conns *c, struct slot *s)
     s->close_after |= body; /* a refused body is not read */
     int status = c->events.admit ? c->events.admit(c->app, slot_id(c, s), &p->r) : 0;
     if (status > 0 && s->phase == SLOT_APP)
-        slot_error(c, s, status, http_status_text(status));
+        slot_error(c, s, status, http_status_text(status), "");
     if (status != 0)
         return false;
     ASSERT(s->phase == SLOT_APP && !s->answered);
@@ -343,6 +344,11 @@ static bool on_head(struct conns *c, struct slot *s)
         slot_limit(c, s, c->g.header_ms);
     if (r == HTTP_MORE)
         return false;
+    p->r.request_number = ++c->number;
+    if (r == HTTP_DONE && p->r.https && !s->w.tls) { /* RFC 9110 section 7.4 */
+        r = 421;
+        p->why = "what is https: is not given away without TLS";
+    }
     if (r != HTTP_DONE) {
         c->counts.bad_requests++;
         slot_refuse(c, s, r, p->why);
@@ -565,6 +571,7 @@ static void input_late(struct conns *c, struct slot *s)
         c->counts.timeout_idle += s->served && !begun;
         c->counts.timeout_header += !s->served || begun;
         if (begun && !handshaking(s)) {
+            s->http.r.request_number = ++c->number;
             slot_refuse(c, s, 408, "the head of the request took too long");
             slot_settle(c, s);
         } else {

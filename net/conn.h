@@ -23,21 +23,30 @@ typedef u64 conn_id; /* slot and generation; 0 is nobody */
 
 struct conns;
 
+/* How a refusal is sent: what conn_reply takes. */
+struct conn_refusal {
+    const char *content_type, *extra;
+    struct str body;
+};
+
 /* What the layer above provides. No call comes from inside a conn_* function. Every request that
  * was given to `request` ends in one of two ways: the app ends its reply (conn_reply, conn_end), or
  * `gone` is called, once. A client that closes, even half, before it has its answer has gone. */
 struct conn_events {
     /* Head only, before the body is read, so that a refusal costs nothing. 0: go on. A status (401,
-     * 404, 415, ...): refused with error_body. CONN_ANSWERED: refused by conn_reply in here (with
-     * Allow for a 405). */
+     * 404, 415, ...): refused as below. CONN_ANSWERED: refused by conn_reply in here (with Allow
+     * for a 405). */
     int (*admit)(void *app, conn_id id, const struct http_request *head_only);
     /* A whole request; it is valid during the call, the reply may come then or later. */
     void (*request)(void *app, conn_id id, const struct http_request *r);
     void (*ws_text)(void *app, conn_id id, struct str message); /* one whole text message */
     /* Disconnected or dropped with a request open (or the WebSocket open): cancel its work. */
     void (*gone)(void *app, conn_id id);
-    /* The body of a refusal made here or by admit, valid until the next call. NULL: text/plain. */
-    struct str (*error_body)(void *app, int status, const char *why, const char **content_type);
+    /* A refusal made here or by admit is about to be sent, `more` (complete header lines, or "")
+     * with it; the answer is valid until the next call. r is what was read of the request: its
+     * path.p is NULL when that was not even the first line. NULL: text/plain. */
+    struct conn_refusal (*refused)(void *app, const struct http_request *r, int status,
+                                   const char *why, const char *more);
 };
 
 enum { CONN_ANSWERED = -1 };

@@ -124,6 +124,18 @@ static i32 key_of(const struct api *api, const struct http_request *r)
 /* --- the gate -----------------------------------------------------------------------------------
  */
 
+/* RFC 9110 section 13. Nothing here has an entity tag or a modification date: If-Match holds for
+ * "*" alone, If-None-Match for all but "*", and the conditions on dates count for nothing. */
+static int instead_of_200(const struct http_request *r)
+{
+    struct str match = http_header(r, "if-match");
+    if (r->method != HTTP_GET && r->method != HTTP_HEAD)
+        return 200;
+    if (match.p && !str_is(match, "*"))
+        return 412;
+    return str_is(http_header(r, "if-none-match"), "*") ? 304 : 200;
+}
+
 struct caller gate_caller(struct api *api, conn_id id, const struct http_request *r, u32 route)
 {
     static const char *const methods[] = {"GET", "HEAD", "POST", "OPTIONS", "OTHER"};
@@ -133,7 +145,8 @@ struct caller gate_caller(struct api *api, conn_id id, const struct http_request
                            .key = key_of(api, r),
                            .origin = origin_index(api, http_header(r, "origin")),
                            .route = route,
-                           .method = methods[r->method]};
+                           .ok = instead_of_200(r),
+                           .method = r->path.p ? methods[r->method] : "-"};
 }
 
 static bool check_origin(const struct api *api, const struct http_request *r, struct refusal *f)

@@ -76,6 +76,18 @@ bool http_list_has(struct str list, const char *token)
     return false;
 }
 
+/* True when a list has nothing but this token; empty elements count for nothing (RFC 9110 section
+ * 5.6.1.2). */
+static bool list_only(struct str list, const char *token)
+{
+    while (list.n) {
+        struct str item = list_next(&list);
+        if (item.n && !same(item, token))
+            return false;
+    }
+    return true;
+}
+
 struct str http_header(const struct http_request *r, const char *name)
 {
     for (u32 i = 0; i < r->n_headers; i++)
@@ -168,7 +180,8 @@ static int read_target(struct http_parser *p, struct str t)
         while (n < t.n && t.p[n] != '/' && t.p[n] != '?')
             n++;
         p->r.host = (struct str){t.p + scheme, n - scheme};
-        if (!p->r.host.n || !host_valid(p->r.host))
+        p->r.https = scheme == 8;
+        if (!p->r.host.n || p->r.host.p[0] == ':' || !host_valid(p->r.host))
             return bad(p, 400, "the target's host is not valid");
         t = (struct str){t.p + n, t.n - n};
         if (!t.n || t.p[0] == '?') /* an empty path is "/" */
@@ -235,15 +248,21 @@ static int read_length(struct http_parser *p, struct str v)
     return HTTP_DONE;
 }
 
+/* The field may come in several lines: what it says as a whole is checked behind the last. */
 static int read_coding(struct http_parser *p, struct str v)
 {
     if (p->http10)
         return bad(p, 400, "HTTP/1.0 has no Transfer-Encoding");
-    if (p->chunked)
-        return bad(p, 400, "Transfer-Encoding goes on behind chunked");
-    if (!same(v, "chunked"))
-        return bad(p, 501, "Transfer-Encoding: only chunked is understood");
-    p->chunked = true;
+    p->has_coding = true;
+    while (v.n) {
+        struct str coding = list_next(&v);
+        if (!coding.n)
+            continue;
+        if (p->chunked)
+            return bad(p, 400, "Transfer-Encoding goes on behind chunked");
+        p->chunked = same(coding, "chunked");
+        p->other_coding |= !p->chunked;
+    }
     return HTTP_DONE;
 }
 
@@ -270,11 +289,11 @@ static int read_field(struct http_parser *p, struct str name, struct str v)
         return HTTP_DONE;
     }
     if (same(name, "expect") && !p->http10) {
-        if (!same(v, "100-continue"))
+        if (!list_only(v, "100-continue"))
             return bad(p, 417, "Expect: only 100-continue is understood");
-        p->expect_continue = true;
+        p->expect_continue |= http_list_has(v, "100-continue");
     }
-    if (same(name, "content-encoding") && v.n && !same(v, "identity"))
+    if (same(name, "content-encoding") && !list_only(v, "identity"))
         return bad(p, 415, "Content-Encoding: bodies are taken as they are, not encoded");
     return HTTP_DONE;
 }
@@ -288,6 +307,8 @@ static int header_line(struct http_parser *p, struct str line)
     struct str value = trim((struct str){colon + 1, line.n - name.n - 1});
     if (!all(value, FIELD))
         return bad(p, 400, "a header value holds control bytes");
+    if (p->http10 && same(name, "upgrade")) /* as if it were not there: RFC 9110 section 7.8 */
+        return HTTP_DONE;
     if (p->r.n_headers == LIMIT_HTTP_HEADERS)
         return bad(p, 431, "too many header lines");
     p->headers[p->r.n_headers++] = (struct http_header){name, value};
@@ -297,11 +318,14 @@ static int header_line(struct http_parser *p, struct str line)
 /* RFC 9112 section 6.3 and RFC 9110 section 7.2: what the fields mean together. */
 static int head_done(struct http_parser *p)
 {
-    p->r.headers = p->headers;
     if (!p->http10 && !http_header(&p->r, "host").p)
         return bad(p, 400, "HTTP/1.1 needs a Host");
-    if (p->chunked && p->has_length)
+    if (p->has_coding && p->has_length)
         return bad(p, 400, "Content-Length and Transfer-Encoding together");
+    if (p->has_coding && !p->chunked)
+        return bad(p, 400, "Transfer-Encoding has to end in chunked");
+    if (p->other_coding)
+        return bad(p, 501, "Transfer-Encoding: only chunked is understood");
     if (p->r.method == HTTP_POST && !p->chunked && !p->has_length)
         return bad(p, 411, "POST needs a Content-Length or chunks");
     p->keep_alive = !p->connection_close && (!p->http10 || p->connection_keep);
@@ -312,6 +336,7 @@ static int head_done(struct http_parser *p)
 void http_begin(struct http_parser *p)
 {
     memset(p, 0, offsetof(struct http_parser, headers));
+    p->r.headers = p->headers;
 }
 
 /* One whole line without its CRLF. HTTP_MORE: go on with the next line. */
@@ -493,6 +518,7 @@ const char *http_status_text(int status)
                  {408, "Request Timeout"},
                  {409, "Conflict"},
                  {411, "Length Required"},
+                 {412, "Precondition Failed"},
                  {413, "Content Too Large"},
                  {414, "URI Too Long"},
                  {415, "Unsupported Media Type"},

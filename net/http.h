@@ -22,6 +22,7 @@ struct http_request {
     enum http_method method;
     struct str path, query; /* still percent-encoded; query without '?' */
     struct str host;        /* of an absolute target, else the Host field; with its port */
+    bool https;             /* an absolute target said https: */
     struct str body;
     const struct http_header *headers;
     u32 n_headers;
@@ -47,7 +48,8 @@ struct http_parser {
     u64 length_bytes;      /* Content-Length */
     bool started;          /* the request line has been read */
     bool http10, keep_alive, expect_continue;
-    bool has_length, chunked; /* never both */
+    bool has_length, has_coding; /* never both */
+    bool chunked, other_coding;  /* chunked: always, and alone, where there is a coding */
     bool connection_close, connection_keep, connection_upgrade;
     struct http_header headers[LIMIT_HTTP_HEADERS];
 };

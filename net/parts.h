@@ -22,6 +22,7 @@ struct caller {
     i32 key;            /* index into keys, or -1 */
     i32 origin;         /* index into the list of CORS origins, or -1 */
     u32 route;          /* index into the routes; METRICS_ROUTES - 1: none */
+    int ok;             /* what a 200 becomes by the preconditions of the request */
     const char *method; /* static text */
 };
 
@@ -145,6 +146,9 @@ u32 shape_chars(struct str s);
 /* Header lines for every reply to this caller. */
 const char *api_extra(struct api *api, const struct caller *c, const char *more);
 struct json_out api_out(struct api *api);
+/* A whole reply with its log line and counter; content_type NULL: no body; more: header lines. */
+void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,
+               struct str body, const char *more);
 void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o);
 void api_refuse(struct api *api, const struct caller *c, const struct refusal *f);
 void api_id(const struct api *api, u64 number, const char *prefix, char out[API_ID_BYTES]);

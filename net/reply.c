@@ -70,10 +70,14 @@ static void build_head(struct conns *c, const struct slot *s, struct head *h, in
     } else if (s->chunked) {
         add_text(h, "\r\nTransfer-Encoding: chunked");
     }
-    if (s->close_after)
-        add_text(h, "\r\nConnection: close");
-    else if (s->http10)
-        add_text(h, "\r\nConnection: keep-alive");
+    const char *option = s->close_after ? "close" : s->http10 ? "keep-alive" : NULL;
+    bool offers = status == 426; /* its Upgrade field has to be named: RFC 9110 section 7.8 */
+    if (option || offers)
+        add_text(h, "\r\nConnection: ");
+    if (option)
+        add_text(h, option);
+    if (offers)
+        add_text(h, option ? ", Upgrade" : "Upgrade");
     add_text(h, "\r\n");
 }
 
@@ -198,22 +202,23 @@ size_t conn_room(const struct conns *c, conn_id id)
     return room > FRAME_MAX ? room - FRAME_MAX : 0;
 }
 
-void slot_error(struct conns *c, struct slot *s, int status, const char *why)
+void slot_error(struct conns *c, struct slot *s, int status, const char *why, const char *more)
 {
-    const char *type = "text/plain; charset=utf-8";
-    struct str body = str_of(why);
-    if (c->events.error_body)
-        body = c->events.error_body(c->app, status, why, &type);
-    const char *extra = status == 503   ? "Retry-After: 1\r\n"
-                        : status == 415 ? "Accept-Encoding: identity\r\n"
-                                        : NULL;
-    conn_reply(c, slot_id(c, s), status, type, body, extra);
+    struct conn_refusal f = {"text/plain; charset=utf-8", more, str_of(why)};
+    if (c->events.refused)
+        f = c->events.refused(c->app, &s->http.r, status, why, more);
+    conn_reply(c, slot_id(c, s), status, f.content_type, f.body, f.extra);
 }
 
 void slot_refuse(struct conns *c, struct slot *s, int status, const char *why)
 {
     s->phase = SLOT_APP;
     s->answered = s->chunked = false;
+    s->bodyless = s->http.r.method == HTTP_HEAD; /* of this request, however far it was read */
+    s->http10 = s->http.http10;
     s->close_after = true;
-    slot_error(c, s, status, why);
+    slot_error(c, s, status, why,
+               status == 503   ? "Retry-After: 1\r\n"
+               : status == 415 ? "Accept-Encoding: identity\r\n" /* it is about the encoding */
+                               : "");
 }

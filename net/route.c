@@ -162,9 +162,8 @@ static void metrics(struct api *api, const struct caller *c, const struct http_r
     };
     size_t n = metrics_write(&v, api->text, api->text_bytes);
     ASSERT(n > 0);
-    conn_reply(api->conns, c->conn, 200, "text/plain; version=0.0.4; charset=utf-8",
-               (struct str){api->text, n}, api_extra(api, c, NULL));
-    api_done(api, c, 200, 0, 0);
+    api_reply(api, c, 200, "text/plain; version=0.0.4; charset=utf-8", (struct str){api->text, n},
+              NULL);
 }
 
 static void version(struct api *api, const struct caller *c, const struct http_request *r)
@@ -190,26 +189,20 @@ static void status(struct api *api, const struct caller *c, const struct http_re
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-static void page(struct api *api, const struct caller *c, const char *type, struct str body,
-                 const char *more)
-{
-    conn_reply(api->conns, c->conn, 200, type, body, api_extra(api, c, more));
-    api_done(api, c, 200, 0, 0);
-}
-
 static void openapi(struct api *api, const struct caller *c, const struct http_request *r)
 {
     (void)r;
-    page(api, c, "application/json", pages_openapi(), NULL);
+    api_reply(api, c, 200, "application/json", pages_openapi(), NULL);
 }
 
 static void status_page(struct api *api, const struct caller *c, const struct http_request *r)
 {
     (void)r;
-    page(api, c, "text/html; charset=utf-8", pages_status(),
-         "Content-Security-Policy: default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-         "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\n"
-         "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n");
+    api_reply(
+        api, c, 200, "text/html; charset=utf-8", pages_status(),
+        "Content-Security-Policy: default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\n"
+        "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n");
 }
 
 /* --- tokens ----------------------------------------------------------------------------------- */

@@ -62,6 +62,7 @@ struct conns {
     u32 n_bodies; /* free ones */
     u32 flights;  /* TLS_FLIGHTS left in this turn */
     u64 next_ns;  /* no deadline is earlier */
+    u64 number;   /* the last that a request got */
     bool draining;
     i64 date_of_s;
     char date[HTTP_DATE_BYTES];
@@ -92,8 +93,8 @@ void slot_settle(struct conns *c, struct slot *s);
 char *slot_body_take(struct conns *c);
 void slot_body_give(struct conns *c, char **body);
 
-/* The whole reply of an error, with the app's error body. */
-void slot_error(struct conns *c, struct slot *s, int status, const char *why);
+/* The whole reply of an error, as the app words it; `more`: complete header lines, or "". */
+void slot_error(struct conns *c, struct slot *s, int status, const char *why, const char *more);
 
 /* The same for a request that is not read to its end: then close. */
 void slot_refuse(struct conns *c, struct slot *s, int status, const char *why);

@@ -42,11 +42,7 @@ bool conn_ws_accept(struct conns *c, conn_id id, const struct http_request *r)
     const char *why = not_an_upgrade(s, r);
     bool version = str_is(http_header(r, "sec-websocket-version"), "13");
     if (why || !version) {
-        struct str body = str_of(why ? why : "WebSocket version 13 is spoken here");
-        const char *type = "text/plain; charset=utf-8";
-        if (c->events.error_body)
-            body = c->events.error_body(c->app, 426, body.p, &type);
-        conn_reply(c, id, 426, type, body, need);
+        slot_error(c, s, 426, why ? why : "WebSocket version 13 is spoken here", need);
         return false;
     }
     if (!ws_accept(http_header(r, "sec-websocket-key"), key)) {

@@ -202,6 +202,46 @@ def silent_streams_have_a_heartbeat():
         assert line == b"" or line.startswith((b"data: ", b": ")), line
 
 
+@check
+def refusals_of_the_transport_have_ids():
+    """What no route has seen is in header, body and log like the rest, each under its own id."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    chunked = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    cases = [(400, b"GET /health HTTP/1.1\r\n\r\n", "GET /health"),
+             (400, b"\x16\x03\x01\r\n", "- -"), (400, head + chunked + b"x\r\n", "POST"),
+             (408, b"GET /health HTTP/1.1\r\nHo", "GET /health"),
+             (408, head + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+              "POST /v1/completions"),
+             (411, head + b"\r\n", "POST /v1/completions"),
+             (413, head + b"Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n",
+              "POST /v1/completions"),
+             (414, b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", "- -"),
+             (415, head + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n{", "POST"),
+             (417, head + b"Expect: tea\r\nContent-Length: 1\r\n\r\n{", "POST"),
+             (421, b"GET https://localhost/health HTTP/1.1\r\nHost: a\r\n\r\n", "GET /health"),
+             (431, b"GET /health HTTP/1.1\r\nA: " + b"a" * 9000 + b"\r\n\r\n", "GET /health"),
+             (501, b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", "- -"),
+             (505, b"GET / HTTP/3.0\r\nHost: localhost\r\n\r\n", "- -")]
+    seen = set()
+    with server.Server(MODEL_DIR, "--server.header_time", "300ms", "--server.body_time",
+                       "300ms") as s:
+        for status, data, where in cases:
+            with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+                c.sendall(data)
+                answer = b"".join(iter(lambda: c.recv(65536), b""))
+            top, _, body = answer.partition(b"\r\n\r\n")
+            name = re.search(rb"\r\nX-Request-Id: (req-[0-9a-f]{16})\r\n", top + b"\r\n")
+            assert top.startswith(b"HTTP/1.1 %d " % status) and name, (status, answer)
+            assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+            method, _, path = where.partition(" ")
+            line = rf"id={name[1].decode()} method={method} path={path}\S* status={status} "
+            until(lambda: re.search(line, s.text()), f"no log line like {line}")
+            seen.add(name[1])
+        assert len(seen) == len(cases)
+        refused = ask("GET", "/nothing", port=s.port)[1]["X-Request-Id"]
+        assert refused != ask("GET", "/health", port=s.port)[1]["X-Request-Id"]
+
+
 # --- WebSocket ------------------------------------------------------------------------
 
 

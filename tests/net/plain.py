@@ -114,7 +114,7 @@ def refuses():
         (415, POST + b"Content-Length: 1\r\nContent-Encoding: gzip\r\n\r\na"),
         (417, POST + b"Content-Length: 1\r\nExpect: x\r\n\r\na"),
         (501, b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), (505, b"GET / HTTP/3.0\r\nHost: a\r\n\r\n"),
-        (501, POST + b"Transfer-Encoding: br\r\n\r\n"),
+        (501, POST + b"Transfer-Encoding: br, chunked\r\n\r\n"),
         (403, b"GET /forbidden HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
         (405, b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
         (405, b"PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"),

@@ -169,6 +169,9 @@ def says_goodbye():
         with connect(e) as s:
             s.sendall(get(extra="Connection: close\r\n"))
             assert everything(s).endswith(b"ok\n")  # raises if TLS did not end well
+        with serve(idle_ms=300) as idle, connect(idle) as s:
+            s.sendall(get())
+            assert everything(s).endswith(b"ok\n")  # the same, when the server has waited enough
         s = connect(e)
         s.sendall(get("/after?60000"))
         time.sleep(0.05)
@@ -176,6 +179,13 @@ def says_goodbye():
             s.settimeout(5)
             s.unwrap()
         until(lambda: counts(e)["app_gone"] == 1)
+
+
+@test
+def https_targets():
+    with serve() as e, connect(e) as s, s.makefile("rb") as f:
+        s.sendall(b"GET https://localhost/health HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_reply(f)[2] == b"ok\n"
 
 
 @test

@@ -260,12 +260,15 @@ class Socket:
             head += self.f.readline()
         assert accept in head
 
-    def send(self, value):
-        data = json.dumps(value).encode()
+    def frame(self, first, data=b""):
         size = bytes([0x80 | len(data)]) if len(data) < 126 else \
             b"\xfe" + struct.pack(">H", len(data))
         mask = os.urandom(4)
-        self.s.sendall(b"\x81" + size + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
+        self.s.sendall(bytes([first]) + size + mask +
+                       bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
+
+    def send(self, value):
+        self.frame(0x81, json.dumps(value).encode())
 
     def receive(self):
         first, size = self.f.read(2)
@@ -314,6 +317,42 @@ def websocket_streams_in_turn():
     w.close()
     until(lambda: metric("zigcuda_websockets") == 0, "the WebSocket stays")
     until(lambda: metric("zigcuda_requests_running") == 0, "its sequence stays")
+
+
+@check
+def websocket_frames_are_checked():
+    """What tests/net/cases.py shows of the transport, where the real thing answers."""
+    want = ask("POST", "/v1/chat/completions", talk())[2]["choices"][0]["message"]["content"]
+    w, body = Socket(), json.dumps(talk()).encode()
+    for i in range(len(body)):
+        w.frame(0 if i else 1, body[i:i + 1])
+        if i % 20 == 0:
+            w.frame(0x89, b"%d" % i)
+            assert w.receive() == (10, b"%d" % i)
+    w.frame(0x80)
+    text = "".join(c["choices"][0]["delta"].get("content", "") for c in w.answer()[:-1]
+                   if c["choices"])
+    assert text == want
+    w.frame(0x81, b"{")
+    assert w.receive()["error"]["type"] == "invalid_request_error"  # and it lives on
+    w.frame(0x8a, b"unasked")
+    w.frame(0x88, struct.pack(">H", 1000) + b"bye")
+    assert w.receive() == (8, struct.pack(">H", 1000)) and w.f.read() == b""
+    w.close()
+    for first, data, code in ((0x82, b"x", 1003), (0x81, b"\xff", 1007), (0x81, b"\xc3", 1007),
+                              (0xc1, body, 1002), (0x83, b"", 1002), (0x8b, b"", 1002),
+                              (0x80, b"x", 1002), (0x09, b"", 1002), (0x89, b"x" * 126, 1002),
+                              (0x88, b"x", 1002), (0x88, b"\x03\xed", 1002),
+                              (0x88, b"\x03\xe8\xff", 1007), (0x88, b"\x0f\xa0", 4000)):
+        w = Socket()
+        w.frame(first, data)
+        assert w.receive() == (8, struct.pack(">H", code)), (first, data)
+        w.close()
+    w = Socket()
+    w.s.sendall(b"\x81\xff" + struct.pack(">Q", 1 << 40) + b"mask")
+    assert w.receive() == (8, struct.pack(">H", 1009))
+    w.close()
+    until(lambda: metric("zigcuda_websockets") == 0, "a WebSocket stays")
 
 
 # --- keys, rates, overload -----------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """What the transport's end-to-end tests share: a running echo (tests/net/echo.c), raw sockets, and
 a list of tests. Each prints "ok name" or "FAIL name" for tests/run.py."""
+import array
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 
@@ -82,6 +85,35 @@ class Echo:
     def counts(self):
         head, body = request(self.connect(), b"GET /counts HTTP/1.1\r\nHost: a\r\n\r\n")
         return json.loads(body)
+
+
+class Local(Echo):
+    """An echo on a Unix socket: its peers can tell when it has read what they sent."""
+
+    def __init__(self, **settings):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "socket")
+        super().__init__(listen=f"unix:{self.path}", **settings)
+
+    def connect(self):
+        return unix(self.path)
+
+
+def unix(path):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(TIMEOUT_S)
+    s.connect(path)
+    return s
+
+
+def taken(s):
+    """Waits until the peer at the other end of a Unix socket has read all that was sent."""
+    left = array.array("i", [1])
+    end = time.monotonic() + TIMEOUT_S
+    while left[0]:
+        fcntl.ioctl(s, termios.TIOCOUTQ, left)
+        assert time.monotonic() < end, "it does not read"
+        os.sched_yield()
 
 
 def until(condition, seconds=TIMEOUT_S):

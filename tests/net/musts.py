@@ -4,20 +4,16 @@ is sent when the one before it has been read: the peer is a Unix socket, which t
 
 usage: musts.py echo [TEST...] | musts.py api MODEL_DIR [TEST...]
 """
-import array
-import fcntl
 import os
 import re
 import select
-import socket
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from email.utils import parsedate_to_datetime
 
-from harness import Echo, TIMEOUT_S, run_all, test, until
+from harness import Local, run_all, taken, test, unix
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 E2E = os.path.join(os.path.dirname(HERE), "e2e")
@@ -241,29 +237,8 @@ class Api:
     def __exit__(self, *a):
         self.server.__exit__(*a)
 
-
-class Local(Echo):
-    key = "none"
-
-    def __init__(self):
-        super().__init__(listen=f"unix:{SOCKET}")
-
-
-def connect():
-    s = socket.socket(socket.AF_UNIX)
-    s.settimeout(TIMEOUT_S)
-    s.connect(SOCKET)
-    return s
-
-
-def taken(s):
-    """Waits until the peer has read all that was sent."""
-    left = array.array("i", [1])
-    end = time.monotonic() + TIMEOUT_S
-    while left[0]:
-        fcntl.ioctl(s, termios.TIOCOUTQ, left)
-        assert time.monotonic() < end, "it does not read"
-        os.sched_yield()
+    def connect(self):
+        return unix(SOCKET)
 
 
 NEXT = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -277,9 +252,9 @@ def patient(v, s, data, sent):
     assert not select.select([s], [], [], 0)[0], f"answered too early: {s.recv(100)}"
 
 
-def exchange(v, data, cuts):
+def exchange(v, data, cuts, s):
     """Sends data in pieces, then what shows whether the connection lives; all that came back."""
-    with connect() as s:
+    with s:
         at = 0
         try:
             for cut in cuts:
@@ -322,18 +297,22 @@ def look(v, data, got):
         assert got == b"", got
 
 
+def serve():
+    return Api() if WHERE == "api" else Local()
+
+
 def run(cutting):
     bad = n = 0
-    with (Api() if WHERE == "api" else Local()) as server:
+    with serve() as server:
         for row in ROWS:
             for v in row.vectors:
                 if v.where not in ("both", WHERE):
                     continue
-                data = v.bytes(server.key)
+                data = v.bytes(server.key if WHERE == "api" else "")
                 try:
                     for cuts in cutting(len(data)):
                         at = cuts
-                        look(v, data, exchange(v, data, cuts))
+                        look(v, data, exchange(v, data, cuts, server.connect()))
                         n += 1
                 except Exception as e:
                     bad += 1
@@ -367,13 +346,14 @@ def head_is_get_without_content():
     paths = ["/health", "/nothing", "/big?100000", "/stream?3"]
     if WHERE == "api":
         paths = ["/health", "/ready", "/nothing", "/", "/v1/models", "/version", "/openapi.json"]
-    with (Api() if WHERE == "api" else Local()) as server:
+    with serve() as server:
+        key = server.key if WHERE == "api" else ""
         for path in paths:
             got = []
             for method in ("GET", "HEAD"):
                 request = (f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                           f"Authorization: Bearer {server.key}\r\n\r\n").encode()
-                with connect() as s:
+                           f"Authorization: Bearer {key}\r\n\r\n").encode()
+                with server.connect() as s:
                     s.sendall(request)
                     data = b""
                     while piece := s.recv(65536):

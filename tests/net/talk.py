@@ -1,49 +1,8 @@
 """WebSocket (RFC 6455) as a peer sees it."""
-import base64
-import os
-import socket
 import struct
-import time
 
-from harness import Echo, everything, read_head, read_reply, run_all, test, until
-
-UPGRADE = (b"GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n"
-           b"Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
-
-
-def frame(opcode, payload=b"", fin=True):
-    n, key = len(payload), os.urandom(4)
-    length = bytes([0x80 | n]) if n < 126 else b"\xfe" + struct.pack(">H", n) if n < 65536 \
-        else b"\xff" + struct.pack(">Q", n)
-    masked = bytes(b ^ key[i & 3] for i, b in enumerate(payload))
-    return bytes([(0x80 if fin else 0) | opcode]) + length + key + masked
-
-
-class Peer:
-    def __init__(self, e, early=b""):
-        self.s = e.connect()
-        self.s.sendall(UPGRADE + early)
-        self.f = self.s.makefile("rb")
-        status, fields = read_head(self.f)
-        assert status == 101 and fields["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-
-    def send(self, *a, **k):
-        self.s.sendall(frame(*a, **k))
-
-    def receive(self):
-        first, n = self.f.read(2)
-        assert first & 0xf0 == 0x80 and n < 128
-        if n >= 126:
-            n = int.from_bytes(self.f.read(2 if n == 126 else 8), "big")
-        return first & 15, self.f.read(n)
-
-    def closed(self, code):
-        opcode, payload = self.receive()
-        assert opcode == CLOSE and payload[:2] == struct.pack(">H", code), (opcode, payload)
-        assert self.f.read() == b""
-        self.s.close()
+from harness import Echo, read_head, run_all, test, until
+from websocket import BINARY, CLOSE, PING, PONG, Peer, TEXT, UPGRADE, frame
 
 
 @test

@@ -14,7 +14,8 @@ static u32 shortest(const struct sched_seq *seqs, u32 n, u32 first, const u32 *t
 {
     u32 best = n;
     for (u32 i = first + 1; i < n; i++)
-        if (!seqs[i].decodes && !take[i] && (best == n || seqs[i].left < seqs[best].left))
+        if (!seqs[i].decodes && seqs[i].left && !take[i] &&
+            (best == n || seqs[i].left < seqs[best].left))
             best = i;
     return best;
 }

@@ -8,7 +8,7 @@
 #include "core/base/base.h"
 
 struct sched_seq {
-    u32 left; /* tokens not computed yet; 1 for a sequence that decodes */
+    u32 left; /* tokens not computed yet; 1 for one that decodes; 0: not in this step */
     bool decodes;
 };
 

@@ -99,6 +99,11 @@ void sched_decodes_first(void)
     struct sched_seq late[] = {{8, false}, {90, false}}; /* what the first leaves goes behind it */
     CHECK(sched_plan(late, 2, (struct sched_budget){64, 16}, take) == 64);
     CHECK(take[0] == 8 && take[1] == 56);
+    struct sched_seq put_off[] = {{8, false}, {0, false}, {3, false}};
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16}, take) == 11);
+    CHECK(take[0] == 8 && take[1] == 0 && take[2] == 3);
+    put_off[0].left = 0;
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16}, take) == 3 && take[2] == 3);
     struct sched_seq decodes[] = {{1, true}, {1, true}};
     CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16}, take) == 1);
 }

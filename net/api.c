@@ -353,7 +353,10 @@ void api_event(struct api *api, const struct event *event)
         return;
     }
     if (event->has_prompt_token) {
-        if (!job->failed && job->caller.conn)
+        bool heard = !job->failed && job->caller.conn;
+        if (heard && job->stream)
+            stream_prompt_token(api, c, event->result);
+        else if (heard)
             whole_prompt_token(api, c, event->result);
         return;
     }

@@ -461,8 +461,12 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
     }
     if (job->stream) {
         stream_begin(api, job);
-        for (struct choice *c = job->choices; job->echo && c; c = c->next)
-            stream_echo(api, c, all.at[c->prompt].text);
+        for (struct choice *c = job->choices; job->echo && c; c = c->next) {
+            const struct prompt *prompt = &all.at[c->prompt];
+            stream_echo(api, c, prompt->text);
+            if (job->prompt_logprobs)
+                stream_prompt_token(api, c, &(struct step_result){.token = prompt->ids[0]});
+        }
     }
     return true;
 }

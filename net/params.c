@@ -500,9 +500,6 @@ static bool check_together(struct reading *r)
     if (p->best_of > p->n && p->stream)
         return refuse(r->f, 400, "invalid_value", "best_of",
                       "best_of more than n cannot be streamed: the best is known at the end");
-    if (p->echo && p->logprobs && p->stream)
-        return refuse(r->f, 400, "unsupported_value", "echo",
-                      "echo together with logprobs cannot be streamed");
     if (p->continue_final && p->has_add_generation_prompt && p->add_generation_prompt)
         return refuse(r->f, 400, "invalid_value", "continue_final_message",
                       "continue_final_message and add_generation_prompt exclude each other");

@@ -34,7 +34,7 @@ struct choice {
     u64 id;              /* the engine's; 0: not submitted */
     u32 prompt, index;   /* which prompt; index in the reply */
     u32 n_prompt, cached, outputs, max_tokens;
-    u32 given;      /* prompt tokens whose logprobs are in `tokens` */
+    u32 given;      /* prompt tokens whose logprobs are in `tokens`, or sent */
     u32 text_bytes; /* of its text so far */
     u32 chars;      /* of its text so far, for text_offset */
     enum finish finish;
@@ -42,6 +42,7 @@ struct choice {
     bool begun;      /* the first event has come */
     double logprob_sum;
     u64 slot_ns, first_ns, last_ns; /* when it got its slot, its first and its last token */
+    struct decode_stream decode;    /* of the prompt of a stream, for text_offset */
     struct chain echo, tokens;      /* whole replies: text of the prompt; records of the tokens */
 };
 
@@ -115,6 +116,7 @@ void job_end(struct api *api, struct job *job);
 void stream_begin(struct api *api, struct job *job);
 void stream_event(struct api *api, struct choice *c, const struct event *event);
 void stream_echo(struct api *api, struct choice *c, struct str text);
+void stream_prompt_token(struct api *api, struct choice *c, const struct step_result *r);
 void stream_end(struct api *api, struct job *job);
 void stream_heartbeat(struct api *api, struct job *job);
 void stream_failed(struct api *api, struct job *job, const struct refusal *f);

@@ -124,8 +124,9 @@ static void chat_finish(struct api *api, struct choice *c, enum finish finish)
 
 /* --- completions ----------------------------------------------------------------------------- */
 
+/* first: of the prompt. Nothing comes before it, so that it has no logprob. */
 static void text_logprobs(struct json_out *o, struct api *api, const struct choice *c,
-                          const struct step_result *r)
+                          const struct step_result *r, bool first)
 {
     json_open(o, '{');
     json_key(o, "tokens");
@@ -134,11 +135,17 @@ static void text_logprobs(struct json_out *o, struct api *api, const struct choi
     json_close(o, ']');
     json_key(o, "token_logprobs");
     json_open(o, '[');
-    json_put_f64(o, shape_logprob(r->logprob), 9);
+    if (first)
+        json_put_null(o);
+    else
+        json_put_f64(o, shape_logprob(r->logprob), 9);
     json_close(o, ']');
     json_key(o, "top_logprobs");
     json_open(o, '[');
-    shape_text_tops(o, api, r, c->job->top_logprobs);
+    if (first)
+        json_put_null(o);
+    else
+        shape_text_tops(o, api, r, c->job->top_logprobs);
     json_close(o, ']');
     json_key(o, "text_offset");
     json_open(o, '[');
@@ -148,14 +155,14 @@ static void text_logprobs(struct json_out *o, struct api *api, const struct choi
 }
 
 static void text_piece(struct api *api, struct choice *c, struct str text,
-                       const struct step_result *logprobs, enum finish finish)
+                       const struct step_result *logprobs, bool first, enum finish finish)
 {
     struct json_out o = choice_begin(api, c);
     json_key(&o, "text");
     json_put_str(&o, text);
     json_key(&o, "logprobs");
     if (logprobs)
-        text_logprobs(&o, api, c, logprobs);
+        text_logprobs(&o, api, c, logprobs, first);
     else
         json_put_null(&o);
     choice_end(api, c, finish, &o);
@@ -168,11 +175,25 @@ void stream_echo(struct api *api, struct choice *c, struct str text)
         while (n < text.n && ((u8)text.p[n] & 0xc0) == 0x80)
             n--;
         struct str piece = {text.p, n};
-        text_piece(api, c, piece, NULL, FINISH_NONE);
-        c->chars += shape_chars(piece);
+        text_piece(api, c, piece, NULL, false, FINISH_NONE);
         text.p += n;
         text.n -= n;
+        c->chars += c->job->prompt_logprobs ? 0 : shape_chars(piece); /* else: by tokens, below */
     }
+}
+
+/* The prompt's tokens follow its text, in pieces that have none: joined, the pieces of a stream say
+ * what the whole reply says. Such a prompt is computed engine.prompt_logits tokens a step, which is
+ * slow enough for any reader. */
+void stream_prompt_token(struct api *api, struct choice *c, const struct step_result *r)
+{
+    if (c->given++ == 0)
+        c->decode = decode_start(api->g.tokenizer, c->job->skip_special);
+    text_piece(api, c, (struct str){"", 0}, r, c->given == 1, FINISH_NONE);
+    u32 n = decode_push(&c->decode, r->token, api->text); /* is free between two pieces */
+    c->chars += shape_chars((struct str){api->text, n});
+    if (c->given == c->n_prompt)
+        c->chars += shape_chars((struct str){api->text, decode_end(&c->decode, api->text)});
 }
 
 /* --- a stream -------------------------------------------------------------------------------- */
@@ -198,7 +219,7 @@ void stream_event(struct api *api, struct choice *c, const struct event *event)
         if (event->finish != FINISH_NONE)
             chat_finish(api, c, event->finish);
     } else if (piece || event->finish != FINISH_NONE) {
-        text_piece(api, c, event->text, logprobs ? event->result : NULL, event->finish);
+        text_piece(api, c, event->text, logprobs ? event->result : NULL, false, event->finish);
     }
     c->chars += shape_chars(event->text);
     if (event->has_token && piece)

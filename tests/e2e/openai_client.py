@@ -210,7 +210,6 @@ def echo():
     assert text == "Hello" + plain
     long = "Grüße an alle! " * 8
     assert complete(long, seed=1, echo=True).choices[0].text.startswith(long)
-    refused(lambda: complete(echo=True, logprobs=1, stream=True), openai.BadRequestError, "echo")
 
 
 @check
@@ -235,6 +234,26 @@ def logprobs_of_the_prompt():
     step = complete(forced[:30], logprobs=5, max_tokens=1, temperature=0,
                     logit_bias={str(forced[30]): 100}).choices[0].logprobs
     assert step.token_logprobs[0] == whole.token_logprobs[30]
+
+
+@check
+def logprobs_of_the_prompt_streamed():
+    """Joined, the pieces of a stream are the whole reply."""
+    lists = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+    ids = post("/tokenize", {"prompt": "Grüße, 🙂!"})["tokens"]
+    for prompt in ("Hello", "Grüße an alle! 🙂 " * 12, ids, [[5], ids + [200]], ["a", "Hello"]):
+        for n, logprobs in ((1, 0), (2, 3)):
+            wish = dict(seed=3, echo=True, n=n, logprobs=logprobs, max_tokens=6)
+            whole = complete(prompt, **wish).choices
+            joined = [dict(text="", **{k: [] for k in lists}) for _ in whole]
+            for chunk in complete(prompt, stream=True, **wish):
+                for c in chunk.choices:
+                    joined[c.index]["text"] += c.text
+                    for k in lists if c.logprobs else ():
+                        joined[c.index][k] += getattr(c.logprobs, k)
+            for c, j in zip(whole, joined):
+                assert c.text == j["text"]
+                assert all(getattr(c.logprobs, k) == j[k] for k in lists), (prompt, n)
 
 
 @check

@@ -670,3 +670,8 @@ const struct conn_counts *conns_counts(const struct conns *c)
 {
     return &c->counts;
 }
+
+i64 conns_certificate_ends_s(const struct conns *c)
+{
+    return c->g.tls ? tls_expires_s(c->g.tls) : 0;
+}

@@ -126,4 +126,7 @@ bool conns_drained(const struct conns *c); /* nobody is left */
 
 const struct conn_counts *conns_counts(const struct conns *c);
 
+/* When the certificate ends, in seconds since 1970; 0: there is no TLS. */
+i64 conns_certificate_ends_s(const struct conns *c);
+
 #endif

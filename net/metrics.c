@@ -262,6 +262,9 @@ size_t metrics_write(const struct metrics_view *v, char *out, size_t cap)
     line(&o, "\"} 1\n");
     number(&o, "gauge", "zigcuda_ready", NULL, "1 once a first token was verified.", v->ready);
     number(&o, "gauge", "zigcuda_uptime_seconds", NULL, "Since the start.", v->uptime_s);
+    if (v->certificate_ends_s)
+        number(&o, "gauge", "zigcuda_tls_certificate_end_timestamp_seconds", NULL,
+               "When the certificate ends, in seconds since 1970.", (double)v->certificate_ends_s);
     number(&o, "gauge", "zigcuda_predicted_wait_seconds", NULL,
            "What a request would wait for its slot.", v->predicted_wait_s);
     number(&o, "gauge", "zigcuda_waiting_prompt_tokens", NULL, "Prompt tokens in the queue.",

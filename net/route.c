@@ -157,6 +157,7 @@ static void metrics(struct api *api, const struct caller *c, const struct http_r
         .tokens_waiting = api->admission.tokens,
         .reply_blocks = api->store.n,
         .reply_blocks_free = api->store.free,
+        .certificate_ends_s = conns_certificate_ends_s(api->conns),
         .ready = api_ready(api),
         .route = route_path,
     };

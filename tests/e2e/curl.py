@@ -5,6 +5,8 @@ usage: curl.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
 """
 import json
 import os
+import re
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -127,6 +129,12 @@ def tls():
     r = subprocess.run(["curl", "-q", "-sS", "--noproxy", "*", "--tls-max", "1.1",
                         "--tlsv1.0", "--ciphers", "DEFAULT@SECLEVEL=0", *ca], capture_output=True)
     assert r.returncode == 35, (r.returncode, r.stderr)
+    end = subprocess.run(["openssl", "x509", "-noout", "-enddate", "-in", CERTIFICATE],
+                         capture_output=True, check=True).stdout.decode().strip()
+    when = ssl.cert_time_to_seconds(end.partition("=")[2])
+    page = curl(URL + "/metrics")[0]
+    said = re.search(r"^zigcuda_tls_certificate_end_timestamp_seconds (\S+)$", page, re.M)
+    assert said and float(said[1]) == when, (end, said)
 
 
 @check

@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -443,10 +444,16 @@ def metrics_are_sound():
 @check
 def the_end_answers_what_was_asked():
     with server.Server(MODEL_DIR) as s:
-        c = socket.create_connection(("127.0.0.1", s.port), timeout=20)
+        c, late = (socket.create_connection(("127.0.0.1", s.port), timeout=20) for _ in range(2))
         c.sendall(post("/v1/completions", wish(max_tokens=200, ignore_eos=True)))
-        time.sleep(0.01)
-        s.end()
+        late.sendall(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n")
+        until(lambda: metric("zigcuda_requests_running", s.port), "it does not begin")
+        s.process.send_signal(signal.SIGTERM)
+        until(lambda: "event=drain" in s.text(), "it does not drain")
+        late.sendall(b"\r\n")
+        assert late.recv(100).startswith(b"HTTP/1.1 503 ")
+        late.close()
+        assert s.process.wait(30) == 0
         text = b""
         while piece := c.recv(65536):
             text += piece

@@ -43,6 +43,8 @@ def completion(r):
         body["logprobs"] = r.randrange(6)
     if r.random() < 0.2:
         body["deadline_ms"] = r.randrange(1, 50)
+    if r.random() < 0.2:
+        body.update(prompt=[body["prompt"], "Hi"], echo=True)
     return json.dumps(body).encode()
 
 

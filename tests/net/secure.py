@@ -182,6 +182,17 @@ def says_goodbye():
 
 
 @test
+def names_change_nothing():
+    """A server name (SNI, RFC 6066 section 3) is read over, whatever it says."""
+    c = context()
+    c.check_hostname = False
+    with serve() as e:
+        for name in (None, "nobody.example", "xn--nxasmq6b.example", "a" * 63 + ".b" * 90, "127.1"):
+            with c.wrap_socket(e.connect(), server_hostname=name) as s:
+                assert request(s, get()) == (200, b"ok\n")
+
+
+@test
 def https_targets():
     with serve() as e, connect(e) as s, s.makefile("rb") as f:
         s.sendall(b"GET https://localhost/health HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -93,7 +93,8 @@ class Local(Echo):
     def __init__(self, **settings):
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "socket")
-        super().__init__(listen=f"unix:{self.path}", **settings)
+        long = {f"{k}_ms": 60000 for k in ("header", "body", "idle", "write")}
+        super().__init__(listen=f"unix:{self.path}", **{**long, **settings})
 
     def connect(self):
         return unix(self.path)

@@ -205,7 +205,7 @@ def challenge(r):
 
 
 def patience(r):
-    """Looked at while a request is cut in two: run()."""
+    """Looked at while a request comes in: answered()."""
 
 
 CHECKS = {f.__name__: f for f in (status_line, grammar, framing, date, closing, upgrade, allow,
@@ -227,7 +227,7 @@ class Api:
             f.write(made.stderr)
         self.key = made.stdout.decode().strip()
         self.server = server.Server(MODEL_DIR, "--keys.file", keys, "--server.origins",
-                                    "https://app.example",
+                                    "https://app.example", "--server.header_time", "60s",
                                     listen=f"unix:{SOCKET}")
 
     def __enter__(self):
@@ -245,11 +245,12 @@ NEXT = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 GOODBYE = b"\x88\x80abcd"  # a WebSocket's close frame
 
 
-def patient(v, s, data, sent):
-    """Nothing is answered before the head is whole."""
-    if int(v.statuses[0].rstrip("?")) >= 400 or sent >= data.index(b"\r\n\r\n") + 4:
-        return
-    assert not select.select([s], [], [], 0)[0], f"answered too early: {s.recv(100)}"
+def answered(v, s, data, sent):
+    """Whether something came back; nothing may before the head is whole, but a refusal."""
+    came = bool(select.select([s], [], [], 0)[0])
+    refused = int(v.statuses[0].rstrip("?")) >= 400
+    assert not came or refused or sent >= data.index(b"\r\n\r\n") + 4, s.recv(100)
+    return came
 
 
 def exchange(v, data, cuts, s):
@@ -261,7 +262,8 @@ def exchange(v, data, cuts, s):
                 s.sendall(data[at:cut])
                 at = cut
                 taken(s)
-                patient(v, s, data, at)
+                if answered(v, s, data, at) and not v.keep:
+                    break  # the rest is thrown away, and not waited for without end
             s.sendall(data[at:] + (GOODBYE if v.statuses[-1] == "101" else NEXT))
         except BrokenPipeError:
             assert not v.keep

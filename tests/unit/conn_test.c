@@ -230,6 +230,7 @@ static void turn(struct world *w, u64 ns)
         answer(w, id);
     }
     conns_turn(w->conns);
+    conns_flush(w->conns);
 }
 
 /* Nobody is left after all times have passed, and everything is where it was. */

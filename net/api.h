@@ -56,9 +56,10 @@ void api_attach(struct api *api, struct conns *conns);
 /* Passes an event of the engine on. */
 void api_event(struct api *api, const struct event *event);
 
-/* Collects a finished step, starts the next, heartbeats. False: the device has failed, which is
- * logged; the API goes on answering 503. */
-bool api_turn(struct api *api);
+/* Collects a finished step (waits for it when `wait`), starts the next, sends what has been put off
+ * (conns_flush), heartbeats. False: the device has failed, which is logged; the API goes on
+ * answering 503. */
+bool api_turn(struct api *api, bool wait);
 
 /* When api_turn has something to do although nothing came, on the clock; UINT64_MAX: never. */
 u64 api_next_ns(const struct api *api);

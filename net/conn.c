@@ -11,7 +11,7 @@ enum { READS = 4, ALIGN = 64 };
 static size_t slot_bytes(const struct conns_config *g)
 {
     size_t peer = g->tls ? ROUND_UP(tls_peer_bytes(), (size_t)ALIGN) : 0;
-    return sizeof(struct slot) + 3 * sizeof(u32) + INPUT_BYTES + peer +
+    return sizeof(struct slot) + 4 * sizeof(u32) + INPUT_BYTES + peer +
            ROUND_UP(g->output_bytes, (size_t)ALIGN);
 }
 
@@ -51,6 +51,7 @@ struct conns *conns_open(struct arena *a, const struct conns_config *g,
     c->slots = arena_alloc(a, g->connections * sizeof *c->slots, ALIGN);
     c->free = ARENA_NEW(a, u32, g->connections);
     c->todo = ARENA_NEW(a, u32, 2 * g->connections); /* one turn's and the next one's */
+    c->held = ARENA_NEW(a, u32, g->connections);
     c->bodies = ARENA_NEW(a, char *, g->bodies);
     slots_open(c, a);
     return c;
@@ -180,7 +181,10 @@ static void watch(struct conns *c, struct slot *s)
 {
     bool out = wire_waiting(&s->w), stuck = out && handshaking(s);
     u32 what = (wants_input(s) && !stuck ? WIRE_IN : 0) | (out ? WIRE_OUT : 0);
-    if (s->phase == SLOT_BODY || s->phase == SLOT_APP || s->phase == SLOT_WS)
+    /* Between requests as in them: no system call for each. Who has gone while his answers wait
+     * gets them first. */
+    if (s->phase == SLOT_BODY || s->phase == SLOT_APP || s->phase == SLOT_WS ||
+        (s->phase == SLOT_HEAD && (what & WIRE_IN)))
         what |= WIRE_GONE;
     if (what == s->watching)
         return;
@@ -220,8 +224,8 @@ static void slot_end(struct conns *c, struct slot *s)
 
 void slot_settle(struct conns *c, struct slot *s)
 {
-    if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD)
-        return;
+    if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD || s->held)
+        return; /* conns_flush comes back to it */
     u64 written = s->w.bytes_out;
     count_bytes(c, s);
     if (s->phase == SLOT_FLUSH && !wire_waiting(&s->w))
@@ -252,6 +256,7 @@ static void deliver(struct conns *c, struct slot *s, struct str body, size_t byt
     struct http_request *r = &s->http.r;
     r->body = body;
     r->loopback = s->loopback;
+    r->read_ns = c->serve_ns;
     c->counts.requests++;
     s->phase = SLOT_APP;
     s->until_ns = UINT64_MAX;
@@ -312,6 +317,7 @@ static bool admitted(struct conns *c, struct slot *s)
     s->keep_alive = p->keep_alive;
     s->close_after = !p->keep_alive || c->draining;
     p->r.loopback = s->loopback;
+    p->r.read_ns = c->serve_ns;
     if (str_is(p->r.path, "*")) {
         conn_reply(c, slot_id(c, s), 204, NULL, (struct str){0},
                    "Allow: GET, HEAD, POST, OPTIONS\r\n");
@@ -463,6 +469,7 @@ static void serve(struct conns *c, struct slot *s)
 {
     ssize_t n = 1;
     bool full = true;
+    c->serve_ns = clock_now_ns(&c->clock);
     advance(c, s);
     for (u32 i = 0; i < READS && n > 0 && wants_input(s) && (full || s->w.tls); i++) {
         n = read_some(c, s, &full);
@@ -539,7 +546,8 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback)
         return false;
     }
     struct slot *s = &c->slots[c->free[--c->n_free]];
-    struct slot fresh = {.in = s->in, .out = s->out, .peer = s->peer, .todo = s->todo};
+    struct slot fresh = {
+        .in = s->in, .out = s->out, .peer = s->peer, .todo = s->todo, .held = s->held};
     memcpy(s, &fresh, offsetof(struct slot, http));
     http_begin(&s->http);
     s->generation++;
@@ -548,13 +556,13 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback)
     s->loopback = loopback;
     s->phase = SLOT_HEAD;
     s->write_until_ns = UINT64_MAX;
-    s->watching = WIRE_IN;
+    s->watching = WIRE_IN | WIRE_GONE;
     c->counts.accepted++;
     c->counts.open++;
     if (tls)
         tls_peer_begin(c->g.tls, s->peer);
     slot_limit(c, s, c->g.header_ms);
-    if (!c->sockets.watch(c->sockets.arg, fd, slot_id(c, s), WIRE_IN, true)) {
+    if (!c->sockets.watch(c->sockets.arg, fd, slot_id(c, s), s->watching, true)) {
         slot_lose(c, s);
         return false;
     }
@@ -636,6 +644,25 @@ void conns_turn(struct conns *c)
     c->next_ns = UINT64_MAX;
     for (u32 i = 0; i < c->g.connections; i++)
         check_time(c, &c->slots[i], now);
+}
+
+void conns_flush(struct conns *c)
+{
+    for (u32 i = 0; i < c->n_held; i++) {
+        struct slot *s = &c->slots[c->held[i]];
+        s->held = false;
+        if (s->phase == SLOT_FREE || s->phase == SLOT_DEAD)
+            continue;
+        if (wire_flush(&s->w, &c->sockets)) {
+            if (s->phase != SLOT_APP && s->in_n > s->in_at) /* had to wait for this */
+                slot_later(c, s);
+            slot_settle(c, s);
+            continue;
+        }
+        c->counts.gone += s->app_open;
+        slot_lose(c, s);
+    }
+    c->n_held = 0;
 }
 
 u64 conns_next_ns(const struct conns *c)

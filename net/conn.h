@@ -57,8 +57,10 @@ enum { CONN_ANSWERED = -1 };
 bool conn_reply(struct conns *c, conn_id id, int status, const char *content_type, struct str body,
                 const char *extra);
 
-/* A reply in pieces: chunked, or ended by closing for HTTP/1.0. conn_write returns false when the
- * connection has gone (a slow reader is dropped by this very call). */
+/* A reply in pieces: chunked, or ended by closing for HTTP/1.0. What these and conn_ws_send write
+ * is put off until conns_flush: the pieces of one turn go out together, and no system call stands
+ * between a result and the next step. False: the connection has gone (a slow reader is dropped by
+ * this very call). */
 bool conn_begin(struct conns *c, conn_id id, int status, const char *content_type,
                 const char *extra);
 bool conn_write(struct conns *c, conn_id id, struct str bytes);
@@ -111,8 +113,11 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback);
 /* The descriptor that was watched as `id` can be read or written (WIRE_* of net/wire.h). */
 void conns_ready(struct conns *c, conn_id id, u32 what);
 
-/* Once a turn: what was put off, timeouts, and `gone`. */
+/* Once a turn: what was left to do, timeouts, and `gone`. */
 void conns_turn(struct conns *c);
+
+/* Sends the pieces that were put off: at the end of each turn, before the loop waits. */
+void conns_flush(struct conns *c);
 
 /* When the next turn has something to do, in nanoseconds of the clock: 0 is now, UINT64_MAX never.
  */

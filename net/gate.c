@@ -140,7 +140,7 @@ struct caller gate_caller(struct api *api, conn_id id, const struct http_request
 {
     static const char *const methods[] = {"GET", "HEAD", "POST", "OPTIONS", "OTHER"};
     return (struct caller){.conn = id,
-                           .start_ns = api_now(api),
+                           .start_ns = r->read_ns,
                            .number = r->request_number,
                            .key = key_of(api, r),
                            .origin = origin_index(api, http_header(r, "origin")),

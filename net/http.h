@@ -28,6 +28,7 @@ struct http_request {
     u32 n_headers;
     bool loopback;      /* came by a loopback address or a Unix socket */
     u64 request_number; /* for the request id in header and log */
+    u64 read_ns;        /* before the last of its bytes was read, on the clock */
 };
 
 /* The value of a header by its lower-case name; p is NULL when there is none. The first, if many.

@@ -42,7 +42,7 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
     p->ids = ARENA_NEW(work, u32, cap);
     size_t start = p->ids ? (size_t)((u8 *)p->ids - work->base) : 0;
     size_t bytes = tokenizer_work_bytes(api->g.tokenizer, text.n);
-    void *memory = arena_alloc(work, bytes, 16);
+    void *memory = arena_take(work, bytes, 16);
     if (!p->ids || !memory)
         return refuse(f, 413, "request_too_large", param,
                       "the prompts take more work memory than was planned for one request");
@@ -105,7 +105,7 @@ static bool text_of_ids(struct api *api, struct prompt *p, struct refusal *f)
 {
     struct decode_stream d = decode_start(api->g.tokenizer, true);
     size_t room = api->g.prompt_bytes + DECODE_PIECE_BYTES, n = 0;
-    char *text = arena_alloc(api->g.work, room, 1);
+    char *text = arena_take(api->g.work, room, 1);
     for (u32 i = 0; text && i < p->n && n < api->g.prompt_bytes; i++)
         n += decode_push(&d, p->ids[i], text + n);
     if (!text || n >= api->g.prompt_bytes)

@@ -97,9 +97,9 @@ static void accept_some(void *arg);
 /* --- sources --------------------------------------------------------------------------------- */
 
 /* The low half of an event's number is 0 for a source, and a slot's for a connection. */
-static bool add_source(struct loop *l, int fd, void (*ready)(void *arg), void *arg)
+static bool add_source(struct loop *l, int fd, u32 edge, void (*ready)(void *arg), void *arg)
 {
-    struct epoll_event e = {.events = EPOLLIN, .data.u64 = (u64)l->n_sources << 32};
+    struct epoll_event e = {.events = EPOLLIN | edge, .data.u64 = (u64)l->n_sources << 32};
     if (l->n_sources == COUNTOF(l->sources) || epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &e) != 0)
         return false;
     l->sources[l->n_sources++] = (struct source){fd, ready, arg};
@@ -108,7 +108,7 @@ static bool add_source(struct loop *l, int fd, void (*ready)(void *arg), void *a
 
 bool loop_watch(struct loop *l, int fd, void (*ready)(void *arg), void *arg)
 {
-    return l->n_sources < LIMIT_LOOP_SOURCES && add_source(l, fd, ready, arg);
+    return l->n_sources < LIMIT_LOOP_SOURCES && add_source(l, fd, EPOLLET, ready, arg);
 }
 
 /* ADD comes from add_source. DEL is needed although closing follows: a descriptor that the service
@@ -241,7 +241,7 @@ static enum err open_kernel(struct loop *l, struct err_text *e)
     if (l->epoll < 0)
         return err_set_errno(e, ERR_SYSTEM, "no epoll");
     l->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (l->signals < 0 || !add_source(l, l->signals, read_signals, l))
+    if (l->signals < 0 || !add_source(l, l->signals, 0, read_signals, l))
         return err_set_errno(e, ERR_SYSTEM, "no signalfd");
     return listen_open(&l->listeners, &l->g.listen, e);
 }
@@ -294,7 +294,7 @@ enum err loop_start(struct loop *l, struct conns *c, struct err_text *e)
     l->conns = c;
     for (u32 i = 0; i < l->listeners.n; i++) {
         l->doors[i] = (struct door){l, &l->listeners.at[i]};
-        if (!add_source(l, l->listeners.at[i].fd, accept_some, &l->doors[i]))
+        if (!add_source(l, l->listeners.at[i].fd, 0, accept_some, &l->doors[i]))
             return err_set_errno(e, ERR_SYSTEM, "cannot watch a listener");
     }
     notify_open(&l->notify);

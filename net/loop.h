@@ -41,7 +41,8 @@ MUST enum err loop_open(struct arena *a, const struct loop_config *g, const stru
 /* The sockets of conns_open. */
 struct sockets loop_sockets(struct loop *l);
 
-/* Calls ready(arg) whenever fd can be read; false: no room, or the kernel refused. */
+/* Calls ready(arg) whenever fd becomes readable (EPOLLET: it need not be read); false: no room, or
+ * the kernel refused. */
 MUST bool loop_watch(struct loop *l, int fd, void (*ready)(void *arg), void *arg);
 
 void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg);

@@ -239,13 +239,15 @@ static void histograms(struct page *o, const struct metrics *m)
               "From request to the end of its reply.", &m->request_s, second_edges);
     histogram(o, "zigcuda_step_seconds", NULL, "From submitting a step to its results.", &m->step_s,
               second_edges);
-    histogram(o, "zigcuda_host_seconds", NULL,
-              "From the results of a step to the next one submitted.", &m->host_s, second_edges);
+    histogram(o, "zigcuda_host_seconds", NULL, "From the end of a step to the next one submitted.",
+              &m->host_s, second_edges);
     histogram(o, "zigcuda_submit_seconds", NULL,
-              "From a request read to its first step submitted, where no step was in flight.",
+              "From reading the last bytes of a request to its first step submitted, where no step "
+              "was in flight.",
               &m->submit_s, fine_edges);
     histogram(o, "zigcuda_write_seconds", NULL,
-              "From the results of a step to the bytes of a streamed token given to the socket.",
+              "From the end of a step to the bytes of a streamed token given to the socket, once "
+              "all of that step are.",
               &m->write_s, fine_edges);
     histogram(o, "zigcuda_batch_sequences", NULL, "Sequences of a step.", &m->batch_rows,
               count_edges);

@@ -57,6 +57,7 @@ struct job {
     bool cancelled;
     bool silent;  /* no log line: the refusal has one */
     bool at_once; /* came while no step was in flight, and is to be in the next one */
+    bool over;    /* its reply is complete; job_end follows when that is sent */
     int status;   /* for the log line */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
@@ -91,7 +92,8 @@ struct api {
     struct choice verify; /* the first token, for nobody: it has no job */
     bool ready, draining, lost, in_flight;
     u64 step_ns; /* when the step in flight was submitted */
-    u64 poll_ns; /* when this turn asked for results */
+    u32 written; /* streamed tokens of this turn */
+    u32 n_over;  /* jobs that are over */
 };
 
 /* --- net/job -----------------------------------------------------------------------------------

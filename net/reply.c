@@ -15,6 +15,18 @@ bool slot_write(struct conns *c, struct slot *s, const struct iovec *v, int n)
     return false;
 }
 
+bool slot_hold(struct conns *c, struct slot *s, const struct iovec *v, int n)
+{
+    if (!wire_keep(&s->w, v, n)) { /* too much for one turn */
+        wire_flush(&s->w, &c->sockets);
+        return slot_write(c, s, v, n);
+    }
+    if (!s->held)
+        c->held[c->n_held++] = (u32)(s - c->slots);
+    s->held = true;
+    return true;
+}
+
 /* --- heads ----------------------------------------------------------------------------------- */
 
 struct head {
@@ -163,7 +175,7 @@ bool conn_begin(struct conns *c, conn_id id, int status, const char *content_typ
     struct iovec v[3] = {{h.text, h.n}, {(void *)more.p, more.n}, {(char *)"\r\n", 2}};
     s->answered = true;
     s->bodyless = bodyless(s, status);
-    if (!slot_write(c, s, v, 3))
+    if (!slot_hold(c, s, v, 3))
         return false;
     slot_settle(c, s);
     return slot_find(c, id) != NULL;
@@ -180,7 +192,7 @@ bool conn_write(struct conns *c, conn_id id, struct str bytes)
     add_number(&size, bytes.n, 16);
     add_text(&size, "\r\n");
     struct iovec v[3] = {{size.text, size.n}, {(void *)bytes.p, bytes.n}, {(char *)"\r\n", 2}};
-    if (!(s->chunked ? slot_write(c, s, v, 3) : slot_write(c, s, v + 1, 1)))
+    if (!(s->chunked ? slot_hold(c, s, v, 3) : slot_hold(c, s, v + 1, 1)))
         return false;
     slot_settle(c, s);
     return slot_find(c, id) != NULL;
@@ -190,7 +202,7 @@ bool conn_end(struct conns *c, conn_id id)
 {
     struct slot *s = answering(c, id, true);
     struct iovec v = {(char *)"0\r\n\r\n", 5};
-    if (!s || (s->chunked && !s->bodyless && !slot_write(c, s, &v, 1)))
+    if (!s || (s->chunked && !s->bodyless && !slot_hold(c, s, &v, 1)))
         return false;
     return finish(c, s);
 }

@@ -28,6 +28,7 @@ struct slot {
     u32 generation;
     enum slot_phase phase;
     bool todo;     /* is on the list of the next turn */
+    bool held;     /* is on the list of conns_flush */
     bool app_open; /* the app has a request or WebSocket of it */
     bool answered; /* a reply has begun */
     bool chunked;  /* that reply is chunked */
@@ -58,6 +59,8 @@ struct conns {
     struct slot *slots;
     u32 *free, n_free;
     u32 *todo, n_todo;
+    u32 *held, n_held; /* whose output waits for conns_flush */
+    u64 serve_ns;      /* when the connection in work began to be served */
     char **bodies;
     u32 n_bodies; /* free ones */
     u32 flights;  /* TLS_FLIGHTS left in this turn */
@@ -101,6 +104,9 @@ void slot_refuse(struct conns *c, struct slot *s, int status, const char *why);
 
 /* The bytes of one reply, request or frame; false when the connection ended. */
 bool slot_write(struct conns *c, struct slot *s, const struct iovec *v, int n);
+
+/* The same, put off until conns_flush unless there is no room. */
+bool slot_hold(struct conns *c, struct slot *s, const struct iovec *v, int n);
 
 /* Looks at WebSocket input; true when there may be more to do. */
 bool slot_ws_input(struct conns *c, struct slot *s);

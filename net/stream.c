@@ -222,8 +222,7 @@ void stream_event(struct api *api, struct choice *c, const struct event *event)
         text_piece(api, c, event->text, logprobs ? event->result : NULL, false, event->finish);
     }
     c->chars += shape_chars(event->text);
-    if (event->has_token && piece)
-        metrics_add_us(&api->metrics.write_s, (double)(api_now(api) - api->poll_ns) / 1e9);
+    api->written += event->has_token && piece;
 }
 
 static void usage_chunk(struct api *api, struct job *job)

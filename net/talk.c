@@ -66,8 +66,10 @@ bool conn_ws_accept(struct conns *c, conn_id id, const struct http_request *r)
 
 bool conn_ws_send(struct conns *c, conn_id id, struct str text)
 {
+    u8 head[WS_HEAD_MAX];
     struct slot *s = talking(c, id);
-    if (!s || !send_frame(c, s, WS_TEXT, text))
+    struct iovec v[2] = {{head, ws_head(head, WS_TEXT, text.n)}, {(void *)text.p, text.n}};
+    if (!s || !slot_hold(c, s, v, 2))
         return false;
     c->counts.ws_messages_out++;
     slot_settle(c, s);

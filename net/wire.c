@@ -145,6 +145,11 @@ bool wire_write(struct wire *w, const struct sockets *s, const struct iovec *v, 
     return !w->failed && keep(w, v, n, taken);
 }
 
+bool wire_keep(struct wire *w, const struct iovec *v, int n)
+{
+    return keep(w, v, n, 0);
+}
+
 bool wire_flush(struct wire *w, const struct sockets *s)
 {
     if (w->tls && !send_records(w, s))

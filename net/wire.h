@@ -48,6 +48,9 @@ ssize_t wire_read(struct wire *w, const struct sockets *s, void *p, size_t n, u3
 /* All pieces, or false: failed, or the rest does not fit `out` (then nothing is kept). */
 bool wire_write(struct wire *w, const struct sockets *s, const struct iovec *v, int n);
 
+/* Keeps all pieces in `out` behind what waits there; false: they do not fit, nothing is kept. */
+bool wire_keep(struct wire *w, const struct iovec *v, int n);
+
 /* Writes what waits. False: failed. */
 bool wire_flush(struct wire *w, const struct sockets *s);
 

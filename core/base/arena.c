@@ -38,7 +38,7 @@ struct arena arena_over(const char *name, void *base, size_t cap_bytes)
     return (struct arena){.name = name, .base = base, .cap_bytes = cap_bytes};
 }
 
-void *arena_alloc(struct arena *a, size_t bytes, size_t align)
+void *arena_take(struct arena *a, size_t bytes, size_t align)
 {
     ASSERT(!a->sealed);
     ASSERT(align != 0 && (align & (align - 1)) == 0);
@@ -48,11 +48,18 @@ void *arena_alloc(struct arena *a, size_t bytes, size_t align)
     at += a->used_bytes;
     if (bytes > a->cap_bytes - at)
         return NULL;
-    if (at < a->peak_bytes) /* used before an arena_reset */
-        memset(a->base + at, 0, MIN(bytes, a->peak_bytes - at));
     a->used_bytes = at + bytes;
     a->peak_bytes = MAX(a->peak_bytes, a->used_bytes);
     return a->base + at;
+}
+
+void *arena_alloc(struct arena *a, size_t bytes, size_t align)
+{
+    size_t peak = a->peak_bytes;
+    u8 *p = arena_take(a, bytes, align);
+    if (p && p < a->base + peak) /* used before an arena_reset */
+        memset(p, 0, MIN(bytes, (size_t)(a->base + peak - p)));
+    return p;
 }
 
 void *arena_array(struct arena *a, size_t n, size_t size, size_t align)

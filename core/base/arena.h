@@ -32,6 +32,10 @@ struct arena arena_over(const char *name, void *base, size_t cap_bytes);
 /* Zeroed memory, aligned (a power of two); NULL when the arena is full. */
 void *arena_alloc(struct arena *a, size_t bytes, size_t align);
 
+/* The same with whatever bytes an arena_reset left there: for buffers sized by a limit, of which
+ * little is used. To be written before it is read. */
+void *arena_take(struct arena *a, size_t bytes, size_t align);
+
 /* n objects of a type, with the product checked; NULL when full. */
 #define ARENA_NEW(a, type, n) ((type *)arena_array((a), (n), sizeof(type), _Alignof(type)))
 void *arena_array(struct arena *a, size_t n, size_t size, size_t align);

@@ -91,7 +91,7 @@ struct device_ops {
      * is true it blocks until finished. A lost device sets *err. */
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
-    /* A descriptor that is readable when a step has finished, for epoll. */
+    /* A descriptor that becomes readable when a step has finished, for epoll (EPOLLET). */
     int (*fd)(struct device *d);
     /* One line for `zigcuda info`: what computes, and why. */
     void (*describe)(struct device *d, char *out, size_t cap);
@@ -106,6 +106,8 @@ struct device {
     const struct device_ops *ops;
     const struct model *model;
     struct device_limits limits;
+    u64 done_ns; /* when the newest finished step was finished, on CLOCK_MONOTONIC, set by poll; 0:
+                    the backend does not know */
 };
 
 #endif

@@ -590,6 +590,7 @@ struct engine_stats engine_stats(const struct engine *g)
     stats.running = g->running;
     stats.step_rows = g->step.n_rows;
     stats.step_tokens = g->step.n_tokens;
+    stats.done_ns = g->device->done_ns;
     stats.pages = g->kv.n;
     stats.pages_free = kv_available(&g->kv);
     return stats;

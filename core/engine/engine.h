@@ -73,6 +73,7 @@ struct engine_stats {
     u64 kv_lookups, kv_hits; /* pages */
     u32 waiting, running, pages_free, pages;
     u32 step_rows, step_tokens; /* of the newest step */
+    u64 done_ns;                /* when the newest finished step was finished; 0: not known */
 };
 
 struct engine;

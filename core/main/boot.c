@@ -156,6 +156,7 @@ enum err boot_plan(struct box *b, struct err_text *e)
     struct cpu_options cpu = {.set = b->kernels,
                               .threads = (u32)o->cpu_threads,
                               .pin = o->cpu_pin,
+                              .spin = b->spin,
                               .kv_type = kv_type(b)};
     TRY(cpu_open(&b->boot, b->model, &limits, &cpu, &b->device, e));
     TRY(b->device->ops->plan(b->device, &b->plan, e));

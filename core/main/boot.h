@@ -25,6 +25,7 @@ struct box {
     struct arena boot, scratch, host;
     struct arena work;       /* for one request's rendering and tokenizing; reset after each */
     size_t work_extra_bytes; /* a command's own share of it */
+    bool spin;               /* CPU workers never sleep; the command says so before boot_plan */
     size_t prompt_bytes;     /* longest text of one request */
     struct model *model;
     struct tokenizer *tokenizer; /* NULL for a shape */

@@ -5,7 +5,6 @@
 #include "core/main/main.h"
 #include "core/main/serve.h"
 
-#include <poll.h>
 #include <stdio.h>
 
 static struct box box;
@@ -40,10 +39,8 @@ static void reload(void *arg)
 /* READY is said only after a token was computed and found sound. */
 static enum err first_token(struct err_text *e)
 {
-    struct pollfd fd = {.fd = box.device->ops->fd(box.device), .events = POLLIN};
-    while (api_turn(serve.api) && api_busy(serve.api))
-        if (poll(&fd, 1, -1) < 0)
-            return err_set_errno(e, ERR_SYSTEM, "poll");
+    while (api_turn(serve.api, true) && api_busy(serve.api)) {
+    }
     if (!api_ready(serve.api))
         return err_set(e, ERR_DEVICE,
                        "the first token is not sound (see the line above): check the model folder, "
@@ -58,7 +55,7 @@ static void run(void)
         state = loop_turn(serve.loop, api_next_ns(serve.api));
         if (state == LOOP_DRAIN)
             api_drain(serve.api);
-        api_turn(serve.api);
+        api_turn(serve.api, false);
     }
     loop_close(serve.loop);
 }
@@ -81,7 +78,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     boot_seal(&box);
     TRY(first_token(e));
     loop_on_reload(serve.loop, reload, NULL);
-    if (!loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))
+    if (!serve.loop_config.spin && /* who spins looks all the time */
+        !loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))
         return err_set(e, ERR_SYSTEM, "the device's descriptor cannot be watched");
     TRY(loop_start(serve.loop, serve.conns, e));
     run();

@@ -20,17 +20,30 @@ static enum err check_options(const struct options *o, struct err_text *e)
     return ERR_OK;
 }
 
+static bool spins(const struct options *o)
+{
+    return o->server_wait == SERVER_WAIT_SPIN;
+}
+
 /* Workers start on the cores of the mask they inherit: the one that the loop keeps for itself
- * (server.core) is taken out of it, unless it is the only one. */
-static void leave_core(const struct options *o)
+ * (server.core) is taken out of it, unless it is the only one. Threads that spin on one core would
+ * wait for each other by the time slice. */
+static enum err leave_core(const struct options *o, struct err_text *e)
 {
     cpu_set_t set;
-    if (!o->server_pin || sched_getaffinity(0, sizeof set, &set) != 0 ||
+    if ((!o->server_pin && !spins(o)) || sched_getaffinity(0, sizeof set, &set) != 0 ||
         o->server_core >= CPU_SETSIZE)
-        return; /* a core that is not there is refused by the loop */
+        return ERR_OK; /* a core that is not there is refused by the loop */
     CPU_CLR(o->server_core, &set);
-    if (CPU_COUNT(&set) > 0)
+    u32 left = (u32)CPU_COUNT(&set);
+    if (spins(o) && MAX(o->cpu_threads, (u64)1) > left)
+        return err_set(e, ERR_CONFIG,
+                       "server.wait = spin needs a core for each thread: beside server.core there "
+                       "are %u for %u workers; lower cpu.threads, or set server.wait = block",
+                       left, (u32)MAX(o->cpu_threads, (u64)1));
+    if (left > 0)
         (void)!sched_setaffinity(0, sizeof set, &set);
+    return ERR_OK;
 }
 
 static void configure_net(struct serve *s, const struct options *o)
@@ -38,8 +51,8 @@ static void configure_net(struct serve *s, const struct options *o)
     enum option_server_expose x = o->server_expose;
     s->loop_config = (struct loop_config){
         .connections = (u32)o->server_connections,
-        .spin = o->server_wait == SERVER_WAIT_SPIN,
-        .core = o->server_pin ? (int)o->server_core : -1,
+        .spin = spins(o),
+        .core = o->server_pin || spins(o) ? (int)o->server_core : -1,
         .fifo = (int)o->server_fifo,
         .lock = o->server_lock,
         .drain_ms = o->server_drain_time,
@@ -142,7 +155,8 @@ enum err serve_plan(struct serve *s, struct box *b, struct err_text *e)
     if (o->keys_file[0])
         TRY(keys_read(&s->keys, &b->scratch, o->keys_file, e));
     b->work_extra_bytes = JSON_SHARE * o->server_body_max;
-    leave_core(o);
+    b->spin = spins(o);
+    TRY(leave_core(o, e));
     TRY(boot_plan(b, e));
     configure_net(s, o);
     if (s->loop_config.listen.tls)

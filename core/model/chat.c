@@ -105,7 +105,7 @@ enum err chat_render(const struct template *template, const struct tokenizer *t,
                      struct err_text *e)
 {
     const struct json *vars = variables(t, chat, work);
-    char *text = arena_alloc(work, cap, 1);
+    char *text = arena_take(work, cap, 1);
     if (!vars || !text)
         return arena_full(work, "messages", e);
     out->p = text;

@@ -20,7 +20,7 @@ struct cpu_device {
     struct forward forward;
     struct pool pool;
     const struct kernel_set *set;
-    bool pin;
+    bool pin, spin;
     struct matrix *matrices;
     u32 n_matrices;
     u8 *packed_memory;
@@ -258,7 +258,8 @@ static enum err cpu_load(struct device *d, struct arena *host,
             madvise(memory, bytes, MADV_HUGEPAGE); /* fewer TLB misses; a wish, not a need */
         layout_piece(c, piece, &(struct carve){.base = memory});
     }
-    TRY(pool_open(&c->pool, c->forward.threads, c->pin, memory, e)); /* stacks come last */
+    struct pool_options pool = {c->forward.threads, c->pin, c->spin};
+    TRY(pool_open(&c->pool, &pool, memory, e)); /* stacks come last */
     size_t total = 0;
     for (u32 i = 0; i < c->n_matrices; i++)
         total += weight_data_bytes(c->matrices[i].weight);
@@ -322,6 +323,7 @@ static int cpu_poll(struct device *d, bool wait, const struct step_result **out,
         return 0;
     *out = c->forward.results;
     *n = c->forward.n_results;
+    d->done_ns = c->pool.done_ns;
     return 1;
 }
 
@@ -412,6 +414,7 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
     c->device = (struct device){.ops = &cpu_ops, .model = model, .limits = *limits};
     c->set = options->set;
     c->pin = options->pin;
+    c->spin = options->spin;
     c->matrices = matrices;
     c->forward = (struct forward){
         .model = model,

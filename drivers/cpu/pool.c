@@ -1,5 +1,7 @@
 #include "drivers/cpu/pool.h"
 
+#include "core/base/clock.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -12,6 +14,7 @@
 /* Pauses before a worker sleeps: some tens of microseconds at a barrier. After a job it sleeps at
  * once, since the thread that decides what comes next may need its CPU. */
 enum { BARRIER_SPINS = 2000, JOB_SPINS = 0 };
+#define SPINS_FOR_EVER UINT64_MAX
 
 /* From the kernel's futex interface (musl ships no kernel headers). */
 enum { FUTEX_WAIT_PRIVATE = 0 | 128, FUTEX_WAKE_PRIVATE = 1 | 128 };
@@ -28,9 +31,9 @@ static void relax(void)
 /* Returns when *word is no longer `old`: spins, then sleeps, counted in *sleepers. Counter and word
  * are sequentially consistent, so that change_word sees every sleeper that could miss its change.
  */
-static void await_change(_Atomic u32 *word, u32 old, _Atomic u32 *sleepers, u32 spins)
+static void await_change(_Atomic u32 *word, u32 old, _Atomic u32 *sleepers, u64 spins)
 {
-    for (u32 i = 0; i < spins; i++) {
+    for (u64 i = 0; i < spins; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old)
             return;
         relax();
@@ -52,18 +55,21 @@ void pool_barrier(struct pool *p)
 {
     u32 phase = atomic_load_explicit(&p->phase, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&p->arrived, 1, memory_order_acq_rel) + 1 < p->n) {
-        await_change(&p->phase, phase, &p->asleep, BARRIER_SPINS);
+        await_change(&p->phase, phase, &p->asleep, p->spin ? SPINS_FOR_EVER : BARRIER_SPINS);
         return;
     }
     atomic_store_explicit(&p->arrived, 0, memory_order_relaxed);
     change_word(&p->phase, phase + 1, &p->asleep);
 }
 
-static void finish(struct pool *p)
+static void finish(struct pool *p, u32 jobs)
 {
     if (atomic_fetch_sub_explicit(&p->left, 1, memory_order_acq_rel) != 1)
         return;
+    struct clock clock = clock_system();
     u64 one = 1;
+    p->done_ns = clock_now_ns(&clock);
+    atomic_store_explicit(&p->ended, jobs, memory_order_release);
     while (write(p->event, &one, sizeof one) < 0)
         ASSERT(errno == EINTR);
 }
@@ -79,11 +85,11 @@ static void *worker_main(void *arg)
         sched_setaffinity(0, sizeof set, &set);
     }
     for (u32 done = 0;; done++) {
-        await_change(&p->jobs, done, &p->idle, JOB_SPINS);
+        await_change(&p->jobs, done, &p->idle, p->spin ? SPINS_FOR_EVER : JOB_SPINS);
         if (p->closing)
             return NULL;
         p->job(p->arg, w->id);
-        finish(p);
+        finish(p, done + 1);
     }
 }
 
@@ -119,19 +125,19 @@ static int start_worker(struct pool_worker *w)
     return error;
 }
 
-enum err pool_open(struct pool *p, u32 threads, bool pin, void *stacks, struct err_text *e)
+enum err pool_open(struct pool *p, const struct pool_options *o, void *stacks, struct err_text *e)
 {
-    ASSERT(threads > 0 && threads <= LIMIT_THREADS);
-    *p = (struct pool){.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    ASSERT(o->threads > 0 && o->threads <= LIMIT_THREADS);
+    *p = (struct pool){.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .spin = o->spin};
     if (p->event < 0)
         return err_set_errno(e, ERR_SYSTEM, "cannot make an eventfd for the CPU workers");
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
-    while (p->n < threads && error == 0) {
+    while (p->n < o->threads && error == 0) {
         struct pool_worker *w = &p->workers[p->n];
-        *w = (struct pool_worker){.pool = p, .id = p->n, .cpu = pin ? nth_cpu(p->n) : -1};
+        *w = (struct pool_worker){.pool = p, .id = p->n, .cpu = o->pin ? nth_cpu(p->n) : -1};
         w->stack = (u8 *)stacks + (size_t)p->n * POOL_STACK_BYTES;
         error = start_worker(w);
         p->n += error == 0;
@@ -143,7 +149,7 @@ enum err pool_open(struct pool *p, u32 threads, bool pin, void *stacks, struct e
     pool_close(p);
     errno = error;
     return err_set_errno(e, ERR_SYSTEM, "cannot start CPU worker %u of %u; lower cpu.threads",
-                         made + 1, threads);
+                         made + 1, o->threads);
 }
 
 void pool_start(struct pool *p, pool_job *job, void *arg)
@@ -156,20 +162,34 @@ void pool_start(struct pool *p, pool_job *job, void *arg)
     change_word(&p->jobs, atomic_load_explicit(&p->jobs, memory_order_relaxed) + 1, &p->idle);
 }
 
+static bool ended(struct pool *p)
+{
+    return atomic_load_explicit(&p->ended, memory_order_acquire) ==
+           atomic_load_explicit(&p->jobs, memory_order_relaxed);
+}
+
+/* Sleeps until the event is written. What earlier jobs have written is taken out before the job is
+ * looked at: should it end after that, the event is readable. */
+static void await_event(struct pool *p, int timeout_ms)
+{
+    struct pollfd fd = {.fd = p->event, .events = POLLIN};
+    u64 count;
+    do {
+        if (read(p->event, &count, sizeof count) < 0)
+            ASSERT(errno == EAGAIN || errno == EINTR);
+        if (!ended(p) && poll(&fd, 1, timeout_ms) < 0)
+            ASSERT(errno == EINTR);
+    } while (timeout_ms < 0 && !ended(p));
+}
+
 bool pool_done(struct pool *p, int timeout_ms)
 {
     if (!p->running)
         return false;
-    u64 count;
-    if (timeout_ms != 0) {
-        struct pollfd fd = {.fd = p->event, .events = POLLIN};
-        while (poll(&fd, 1, timeout_ms) < 0)
-            ASSERT(errno == EINTR);
-    }
-    if (read(p->event, &count, sizeof count) < 0) {
-        ASSERT(errno == EAGAIN || errno == EINTR);
+    if (timeout_ms != 0 && !ended(p))
+        await_event(p, timeout_ms);
+    if (!ended(p))
         return false;
-    }
     p->running = false;
     return true;
 }

@@ -418,6 +418,24 @@ def overload_is_refused():
 
 
 @check
+def spinning_needs_cores():
+    cores = sorted(os.sched_getaffinity(0))
+    flags = ["--server.wait", "spin", "--server.core", str(cores[0])]
+    r = subprocess.run([*server.BINARY, "serve", "--model", MODEL_DIR, *flags],
+                       capture_output=True, text=True, timeout=60,
+                       preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]))
+    assert r.returncode != 0 and "a core for each thread" in r.stderr, r.stderr
+    if len(cores) == 1:
+        return
+    with server.Server(MODEL_DIR, *flags, "--cpu.threads", "1") as s:
+        for _ in range(3):
+            status, _, r = ask("POST", "/v1/completions", wish(), port=s.port)
+            assert status == 200, r
+            time.sleep(0.1)
+        assert metric("zigcuda_submit_seconds_count", s.port) == 3
+
+
+@check
 def metrics_are_sound():
     page = ask("GET", "/metrics")[2].decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))

@@ -126,7 +126,7 @@ static enum dtype kv_type(const struct golden *g)
 static struct device *open_device(const struct golden *g, const struct kernel_set *set, u32 threads,
                                   struct arena *host)
 {
-    struct cpu_options options = {set, threads, false, kv_type(g)};
+    struct cpu_options options = {.set = set, .threads = threads, .kv_type = kv_type(g)};
     struct device_limits limits = {SEQUENCES, SEQUENCES * PAGES_EACH, SEQUENCES * PROMPT_MAX,
                                    PAGES_EACH * LIMIT_PAGE_TOKENS};
     struct device *d;

@@ -199,6 +199,7 @@ static u64 pump(struct echo *a)
         until = MIN(until, a->work[i].at_ns);
         i++;
     }
+    conns_flush(a->conns);
     return until;
 }
 

@@ -155,7 +155,7 @@ static void turn(void)
         if (peers[i].open && (peers[i].in_at < peers[i].in_n || peers[i].left))
             conns_ready(world.conns, peers[i].id, WIRE_IN | (peers[i].left ? WIRE_GONE : 0));
     conns_turn(world.conns);
-    api_turn(world.api);
+    api_turn(world.api, false);
 }
 
 static void turns(u32 n)

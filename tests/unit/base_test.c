@@ -171,6 +171,14 @@ void arena_limits(void)
     u64 *again = arena_alloc(&a, 64, 8);
     for (int i = 0; i < 8; i++)
         CHECK(again[i] == 0);
+    arena_reset(&a, 0);
+    u8 *dirty = arena_take(&a, 128, 1);
+    CHECK(dirty == memory && !arena_take(&a, 129, 1));
+    memset(dirty, 9, 128);
+    arena_reset(&a, 0);
+    dirty = arena_alloc(&a, 200, 1);
+    for (int i = 0; dirty && i < 200; i++)
+        CHECK(dirty[i] == 0);
 }
 
 static bool formats(i64 seconds, const char *conversions, const char *want)

@@ -230,6 +230,7 @@ static void turn(struct world *w, u64 ns)
         answer(w, id);
     }
     conns_turn(w->conns);
+    conns_flush(w->conns);
 }
 
 /* Nobody is left after all times have passed, and everything is where it was. */
@@ -385,5 +386,37 @@ void conn_steady_reader(void)
                 CHECK(conn_write(w->conns, q->id, (struct str){piece, rate - 7}));
         }
         CHECK(rate == 1000 ? steps == 50 : steps < 15);
+    }
+}
+
+/* Pieces wait for the end of the turn and then go out by one call, but never because of that is a
+ * reader dropped that takes all there is. */
+void conn_pieces_go_together(void)
+{
+    static const char piece[1500] = {'x'};
+    for (u32 pieces = 2; pieces <= 9; pieces += 7) { /* 9: more than the output buffer */
+        struct world *w = world_new(1, 1);
+        struct peer *q = &w->peers[0];
+        w->whole = true;
+        connect_peer(w, 0,
+                     STR("GET /later HTTP/1.1\r\nHost: a\r\n\r\nGET /stream HTTP/1.1\r\nHost: a"
+                         "\r\n\r\n"));
+        while (!w->requests)
+            turn(w, 0);
+        w->n_waiting = 0;
+        q->app_open = true;
+        u64 calls = w->calls;
+        CHECK(conn_begin(w->conns, q->id, 200, NULL, NULL));
+        for (u32 i = 0; i < pieces; i++)
+            CHECK(conn_write(w->conns, q->id, (struct str){piece, sizeof piece}));
+        q->app_open = false;
+        CHECK(conn_end(w->conns, q->id));
+        CHECK(pieces > 2 || (q->n_out == 0 && w->calls == calls));
+        conns_flush(w->conns);
+        CHECK(pieces > 2 || w->calls == calls + 1);
+        CHECK(q->n_out > pieces * sizeof piece &&
+              memcmp(q->out + q->n_out - 5, "0\r\n\r\n", 5) == 0);
+        turn(w, 0); /* and the request behind it has its turn */
+        CHECK(w->requests == 2 && occurrences(q, "piece of a stream") == 5);
     }
 }

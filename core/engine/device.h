@@ -1,10 +1,12 @@
 /* The device seam: what the engine asks of a backend (CPU now, CUDA next, a fake in tests).
  *
  * The engine owns the decisions (which sequence, which tokens, which pages); the device owns the
- * weights, the KV pages' bytes, the sampling state of each slot, and the arithmetic. One step is in
- * flight at a time. Everything handed over in device_submit must stay unchanged until the step is
- * polled. Same request, same bits: a row's result may depend on nothing but that row's tokens,
- * positions and sampling; never on other rows, chunking or thread count.
+ * weights, the KV pages' bytes, the sampling state of each slot, and the arithmetic. Up to
+ * device.depth steps are in flight, and finish in order. Everything handed over in device_submit
+ * stays unchanged until the step is polled; only page tables may change under a device of depth 2,
+ * which has copied them by the time submit returns. Same request, same bits: a row's result may
+ * depend on nothing but that row's tokens, positions and sampling; never on other rows, chunking or
+ * thread count.
  */
 #ifndef ZIGCUDA_DEVICE_H
 #define ZIGCUDA_DEVICE_H
@@ -38,11 +40,15 @@ struct step_row {
     u32 slot;  /* sequence slot, < device limits.slots */
     u32 first; /* its tokens are step.tokens[first .. first + n) */
     u32 n;
-    u32 pos;          /* position of the first of them */
-    bool rope_long;   /* rotate by model.rope_long */
-    bool sample;      /* the last of them yields a new token */
-    u32 outputs;      /* tokens this sequence has produced before this step */
-    const u32 *pages; /* page table: position p lies in pages[p / LIMIT_PAGE_TOKENS] */
+    u32 pos;           /* position of the first of them */
+    bool follows;      /* n is 1, and the token is the one that the slot's step in flight is about
+                          to sample: tokens[first] is not read. Needs device.depth > 1 */
+    bool rope_long;    /* rotate by model.rope_long */
+    bool sample;       /* the last of them yields a new token */
+    u32 outputs;       /* tokens this sequence has produced before this step */
+    const u32 *pages;  /* page table: position p lies in pages[p / LIMIT_PAGE_TOKENS] */
+    u32 n_pages;       /* its length: at least what the row's positions need */
+    u32 pages_version; /* changes with any of them, and with nothing else */
     const struct sampling *sampling;
     float *logits; /* NULL, or [n][vocab]: receives the raw logits of every token */
 };
@@ -83,12 +89,14 @@ struct device_ops {
     enum err (*load)(struct device *d, struct arena *host,
                      void (*progress)(void *arg, size_t done, size_t total), void *arg,
                      struct err_text *e);
-    /* A slot starts a new sequence: its sampling state is cleared and the prompt is counted. */
+    /* A slot starts a new sequence: its sampling state is cleared and the prompt is counted, which
+     * must stay unchanged until the slot's first step is submitted. */
     void (*slot_begin)(struct device *d, u32 slot, const u32 *prompt, u32 n);
-    /* Starts one step; it is an error to submit while one is in flight. */
+    /* Starts one step; it is an error to submit while device.depth steps are in flight. */
     enum err (*submit)(struct device *d, const struct step *s, struct err_text *e);
-    /* 1: finished, results in *out (as many as rows with `sample`); 0: still running; when `wait`
-     * is true it blocks until finished. A lost device sets *err. */
+    /* 1: the oldest step in flight has finished, results in *out (as many as rows with `sample`;
+     * valid until the next submit); 0: still running; when `wait` is true it blocks until finished.
+     * A lost device sets *err. */
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
     /* A descriptor that becomes readable when a step has finished, for epoll (EPOLLET). */
@@ -108,6 +116,12 @@ struct device {
     struct device_limits limits;
     u64 done_ns; /* when the newest finished step was finished, on CLOCK_MONOTONIC, set by poll; 0:
                     the backend does not know */
+    u32 depth;   /* steps that may be in flight: 1, or 2 */
+    const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
+    bool shares_host_memory; /* PLACE_DEVICE is memory of the box */
 };
+
+/* For backends: a step that the engine should not have built is a bug, not an error. */
+void device_check_step(const struct device *d, const struct step *s);
 
 #endif

@@ -3,9 +3,11 @@
 #include "core/engine/sample.h"
 #include "core/engine/sched.h"
 
-/* A request from submit to its last event. `tokens` holds the prompt and then the output; the KV
- * of the first `computed` of them is there, or will be once the step in flight is done. */
-enum seq_state { SEQ_FREE, SEQ_WAITING, SEQ_RUNNING };
+/* A request from submit to its last event, and until no step in flight has a row of it. `tokens`
+ * holds the prompt and then the output. The KV of the first `computed` is there; the first
+ * `planned` are in steps that were submitted. `pending` of those steps will each add a token: with
+ * device.depth 2 the next one is planned before it is known. */
+enum seq_state { SEQ_FREE, SEQ_WAITING, SEQ_RUNNING, SEQ_ENDED };
 
 struct seq {
     enum seq_state state;
@@ -14,12 +16,13 @@ struct seq {
     void *user;
     u32 slot;
     u32 *tokens; /* [context] */
-    u32 n_prompt, n_tokens, computed, cached, outputs, max_tokens;
+    u32 n_prompt, n_tokens, computed, planned, pending, cached, outputs, max_tokens;
     u32 *pages; /* [pages a sequence can have] */
-    u32 n_pages, committed;
+    u32 n_pages, committed, pages_version;
     u32 salt;
     u64 deadline_ns, after, submit_ns, waited_ns;
-    bool cancelled, in_flight;
+    bool cancelled, late;
+    u32 in_flight; /* steps that have a row of it */
     bool ignore_eos, prompt_logprobs;
     struct sampling sampling;
     u32 n_stop;
@@ -29,6 +32,16 @@ struct seq {
     u32 held_n; /* text that may still become part of a stop string */
     char held[LIMIT_STOP_STRING_BYTES];
 };
+
+struct flight { /* a step that was submitted, with all that it points to */
+    struct step step;
+    struct step_row *rows; /* [slots] */
+    struct seq **seqs;     /* [slots] whose row it is */
+    u32 *tokens;           /* [step_tokens] */
+    bool logits;           /* fills prompt_logits */
+};
+
+enum { FLIGHTS = 2 }; /* device.depth at most */
 
 enum { TEXT_CAP = LIMIT_STOP_STRING_BYTES + 2 * DECODE_PIECE_BYTES };
 
@@ -42,15 +55,13 @@ struct engine {
     struct kv kv;
     u32 seqs_n, context, pages_a_seq;
     struct seq *seqs;   /* [seqs_n]; order[] lists those in use */
-    struct seq **order; /* [in_use] by priority, then arrival */
-    u32 in_use, running;
+    struct seq **order; /* [ordered] those that have not ended, by priority, then arrival */
+    u32 ordered, in_use, running;
     bool *slot_used; /* [slots] */
     u64 next_id;
-    bool in_flight, failed;
-    struct step step;
-    struct step_row *rows;  /* [slots] */
-    struct seq **row_seqs;  /* [slots] */
-    u32 *step_tokens;       /* [step_tokens] */
+    bool failed;
+    struct flight flights[FLIGHTS]; /* a ring */
+    u32 first_flight, n_flights;
     struct sched_seq *plan; /* [slots] */
     struct seq **plan_seqs; /* [slots] */
     u32 *take;              /* [slots] */
@@ -82,15 +93,19 @@ static bool lay_out(struct engine *g, struct arena *a)
     g->seqs = ARENA_NEW(a, struct seq, g->seqs_n);
     g->order = ARENA_NEW(a, struct seq *, g->seqs_n);
     g->slot_used = ARENA_NEW(a, bool, slots);
-    g->rows = ARENA_NEW(a, struct step_row, slots);
-    g->row_seqs = ARENA_NEW(a, struct seq *, slots);
     g->plan = ARENA_NEW(a, struct sched_seq, slots);
     g->plan_seqs = ARENA_NEW(a, struct seq *, slots);
     g->take = ARENA_NEW(a, u32, slots);
-    g->step_tokens = ARENA_NEW(a, u32, g->device->limits.step_tokens);
-    if (!g->seqs || !g->order || !g->slot_used || !g->rows || !g->row_seqs || !g->plan ||
-        !g->plan_seqs || !g->take || !g->step_tokens)
+    if (!g->seqs || !g->order || !g->slot_used || !g->plan || !g->plan_seqs || !g->take)
         return false;
+    for (u32 i = 0; i < g->device->depth; i++) {
+        struct flight *f = &g->flights[i];
+        f->rows = ARENA_NEW(a, struct step_row, slots);
+        f->seqs = ARENA_NEW(a, struct seq *, slots);
+        f->tokens = ARENA_NEW(a, u32, g->device->limits.step_tokens);
+        if (!f->rows || !f->seqs || !f->tokens)
+            return false;
+    }
     g->prompt_logits = ARENA_NEW(a, float, prompt_floats(g->device, &g->config));
     if (!g->prompt_logits)
         return false;
@@ -108,10 +123,11 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
     size_t slots = d->limits.slots, seqs = seqs_of(d, c), context = d->limits.context;
     size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * context +
                    4 * (size_t)pages_of((u32)context) + 128;
-    size_t a_slot = sizeof(bool) + sizeof(struct step_row) + 2 * sizeof(struct seq *) +
-                    sizeof(struct sched_seq) + sizeof(u32);
-    return sizeof(struct engine) + seqs * a_seq + slots * a_slot +
-           4 * (size_t)d->limits.step_tokens + 4 * prompt_floats(d, c) + 1024;
+    size_t a_slot = sizeof(bool) + sizeof(struct seq *) + sizeof(struct sched_seq) + sizeof(u32);
+    size_t a_flight = slots * (sizeof(struct step_row) + sizeof(struct seq *)) +
+                      4 * (size_t)d->limits.step_tokens + 64;
+    return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight +
+           4 * prompt_floats(d, c) + 1024;
 }
 
 void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p)
@@ -126,6 +142,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
                      const struct engine_config *c, struct clock clock, engine_on_event *on_event,
                      void *arg, struct engine **out, struct err_text *e)
 {
+    ASSERT(d->depth >= 1 && d->depth <= FLIGHTS);
     struct engine *g = ARENA_NEW(a, struct engine, 1);
     if (!g)
         return arena_full(a, "engine", e);
@@ -150,7 +167,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
 
 static struct seq *seq_find(struct engine *g, u64 id)
 {
-    for (u32 i = 0; i < g->in_use; i++)
+    for (u32 i = 0; i < g->ordered; i++)
         if (g->order[i]->id == id)
             return g->order[i];
     return NULL;
@@ -199,7 +216,8 @@ static void copy_stops(struct seq *s, const struct request *r, const struct mode
 
 static void insert_in_order(struct engine *g, struct seq *s)
 {
-    u32 at = g->in_use++;
+    u32 at = g->ordered++;
+    g->in_use++;
     for (; at > 0 && g->order[at - 1]->priority < s->priority; at--)
         g->order[at] = g->order[at - 1];
     g->order[at] = s;
@@ -275,19 +293,29 @@ void engine_cancel(struct engine *g, u64 id)
 
 /* --- sequences out ------------------------------------------------------------------------- */
 
-static void leave(struct engine *g, struct seq *s)
+/* An ended sequence keeps its slot, pages and memory until no step in flight reads them. */
+static void retire(struct engine *g, struct seq *s)
 {
-    if (s->state == SEQ_RUNNING) {
+    if (s->in_flight)
+        return;
+    if (s->n_pages) {
         kv_release(&g->kv, s->pages, s->n_pages);
         g->slot_used[s->slot] = false;
         g->running--;
     }
+    s->state = SEQ_FREE;
+    g->in_use--;
+}
+
+static void leave(struct engine *g, struct seq *s)
+{
     u32 at = 0;
     while (g->order[at] != s)
         at++;
-    g->in_use--;
-    memmove(&g->order[at], &g->order[at + 1], (g->in_use - at) * sizeof *g->order);
-    s->state = SEQ_FREE;
+    g->ordered--;
+    memmove(&g->order[at], &g->order[at + 1], (g->ordered - at) * sizeof *g->order);
+    s->state = SEQ_ENDED;
+    retire(g, s);
 }
 
 static void deliver(struct engine *g, struct seq *s, const struct step_result *result,
@@ -381,18 +409,18 @@ static void text_left(struct engine *g, struct seq *s, enum finish finish)
     deliver(g, s, NULL, (struct str){g->text, n}, finish);
 }
 
-/* Ends what was cancelled or is late, unless the step in flight still reads it. */
+/* Ends what was cancelled or is late, once no step in flight has a row of it; no further step gets
+ * one. */
 static void sweep(struct engine *g)
 {
     u64 now = 0;
-    for (u32 i = 0; i < g->in_use;) {
+    for (u32 i = 0; i < g->ordered;) {
         struct seq *s = g->order[i];
-        bool late = false;
         if (s->deadline_ns) {
             now = now ? now : clock_now_ns(&g->clock);
-            late = now >= s->deadline_ns;
+            s->late = now >= s->deadline_ns;
         }
-        if ((s->cancelled || late) && !s->in_flight)
+        if ((s->cancelled || s->late) && !s->in_flight)
             text_left(g, s, s->cancelled ? FINISH_CANCELLED : FINISH_DEADLINE);
         else
             i++;
@@ -421,7 +449,7 @@ static bool admit(struct engine *g, struct seq *s)
     s->slot = slot;
     s->n_pages = need;
     s->committed = found;
-    s->computed = s->cached = found * LIMIT_PAGE_TOKENS;
+    s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
     s->state = SEQ_RUNNING;
     s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
     g->stats.prompt_tokens += s->n_prompt;
@@ -430,62 +458,87 @@ static bool admit(struct engine *g, struct seq *s)
     return true;
 }
 
-/* True while the logprobs of its prompt are wanted and not all there. */
+/* True while the logprobs of its prompt are wanted and not all of it is planned. */
 static bool reports(const struct seq *s)
 {
-    return s->prompt_logprobs && s->outputs == 0;
+    return s->prompt_logprobs && s->planned < s->n_prompt;
 }
 
-static void add_row(struct engine *g, struct seq *s, u32 n)
+static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
 {
-    u32 row = g->step.n_rows++, first = g->step.n_tokens;
-    memcpy(g->step_tokens + first, s->tokens + s->computed, n * sizeof *s->tokens);
-    g->rows[row] = (struct step_row){.slot = s->slot,
+    u32 row = f->step.n_rows++, first = f->step.n_tokens;
+    bool follows = s->planned >= s->n_tokens, logits = reports(s);
+    bool sample = follows || s->planned + n == s->n_tokens;
+    if (follows)
+        f->tokens[first] = 0;
+    else
+        memcpy(f->tokens + first, s->tokens + s->planned, n * sizeof *s->tokens);
+    f->rows[row] = (struct step_row){.slot = s->slot,
                                      .first = first,
                                      .n = n,
-                                     .pos = s->computed,
+                                     .pos = s->planned,
+                                     .follows = follows,
                                      .rope_long = s->salt != 0,
-                                     .sample = s->computed + n == s->n_tokens,
-                                     .outputs = s->outputs,
+                                     .sample = sample,
+                                     .outputs = s->outputs + s->pending,
                                      .pages = s->pages,
+                                     .n_pages = s->n_pages,
+                                     .pages_version = s->pages_version,
                                      .sampling = &s->sampling,
-                                     .logits = reports(s) ? g->prompt_logits : NULL};
-    g->row_seqs[row] = s;
-    g->step.n_tokens += n;
-    s->in_flight = true;
+                                     .logits = logits ? g->prompt_logits : NULL};
+    f->seqs[row] = s;
+    f->step.n_tokens += n;
+    f->logits = f->logits || logits;
+    s->planned += n;
+    s->pending += sample;
+    s->in_flight++;
 }
 
 /* True while the prompt it shares is still being read by another. */
-static bool follows(struct engine *g, const struct seq *s)
+static bool shares_unread(struct engine *g, const struct seq *s)
 {
     const struct seq *first = s->after ? seq_find(g, s->after) : NULL;
     return first && first->outputs == 0;
 }
 
-static void plan_step(struct engine *g)
+/* Tokens of a running sequence that the next step could take. */
+static u32 tokens_left(const struct engine *g, const struct seq *s, bool logits_used)
+{
+    u32 left = s->n_tokens + s->pending - s->planned;
+    if (s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens)
+        return 0;
+    if (reports(s))
+        return logits_used ? 0 : MIN(left, g->config.prompt_logits);
+    return left;
+}
+
+/* Fills the flight's step; false when nothing can go on before a step in flight is done. */
+static bool plan_step(struct engine *g, struct flight *f)
 {
     u32 n = 0;
     bool logits_used = false;
-    for (u32 i = 0; i < g->in_use; i++) {
+    for (u32 i = 0; i < g->n_flights; i++)
+        logits_used = logits_used || g->flights[(g->first_flight + i) % g->device->depth].logits;
+    for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
-        if (s->state == SEQ_WAITING && follows(g, s))
+        if (s->state == SEQ_WAITING && (s->cancelled || s->late || shares_unread(g, s)))
             continue;
         if (s->state == SEQ_WAITING && !admit(g, s))
             break; /* in order: nobody overtakes */
-        u32 left = s->n_tokens - s->computed;
-        if (reports(s)) {
-            left = logits_used ? 0 : MIN(left, g->config.prompt_logits);
-            logits_used = true;
-        }
-        g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs > 0};
-        g->plan_seqs[n++] = s;
+        u32 left = tokens_left(g, s, logits_used);
+        logits_used = logits_used || (left && reports(s));
+        g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
+        g->plan_seqs[n] = s;
+        n += left > 0;
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
     sched_plan(g->plan, n, budget, g->take);
-    g->step = (struct step){.rows = g->rows, .tokens = g->step_tokens};
+    f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
+    f->logits = false;
     for (u32 i = 0; i < n; i++)
         if (g->take[i])
-            add_row(g, g->plan_seqs[i], g->take[i]);
+            add_row(g, f, g->plan_seqs[i], g->take[i]);
+    return f->step.n_rows > 0;
 }
 
 /* Logprobs of the prompt tokens that follow those of the row. */
@@ -509,68 +562,96 @@ static void report_prompt(struct engine *g, struct seq *s, const struct step_row
 /* The step is done: its positions are in the cache, full pages can be found by others. */
 static void row_done(struct engine *g, struct seq *s, const struct step_row *row)
 {
-    s->in_flight = false;
+    s->in_flight--;
     s->computed += row->n;
+    s->pending -= row->sample;
+    if (s->state == SEQ_ENDED) {
+        retire(g, s);
+        return;
+    }
     if (row->logits && !s->cancelled)
         report_prompt(g, s, row);
     while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= s->computed) {
-        u32 i = s->committed++;
-        s->pages[i] = kv_commit(&g->kv, s->pages[i], i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,
+        u32 i = s->committed++, page = s->pages[i];
+        s->pages[i] = kv_commit(&g->kv, page, i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,
                                 s->tokens + i * LIMIT_PAGE_TOKENS);
+        s->pages_version += s->pages[i] != page;
     }
 }
 
 static void fail_all(struct engine *g)
 {
     g->failed = true;
-    for (u32 i = 0; i < g->step.n_rows; i++)
-        g->row_seqs[i]->in_flight = false;
-    while (g->in_use)
-        text_left(g, g->order[g->in_use - 1], FINISH_ERROR);
+    for (u32 i = 0; i < g->n_flights; i++) {
+        const struct flight *f = &g->flights[(g->first_flight + i) % g->device->depth];
+        for (u32 row = 0; row < f->step.n_rows; row++) {
+            f->seqs[row]->in_flight--;
+            if (f->seqs[row]->state == SEQ_ENDED)
+                retire(g, f->seqs[row]);
+        }
+    }
+    g->n_flights = 0;
+    while (g->ordered)
+        text_left(g, g->order[g->ordered - 1], FINISH_ERROR);
 }
 
 bool engine_step(struct engine *g)
 {
     struct err_text e = {0};
-    if (g->in_flight)
+    if (g->n_flights == g->device->depth)
         return true;
     sweep(g);
-    if (g->in_use == 0 || g->failed)
-        return false;
-    plan_step(g);
-    ASSERT(g->step.n_rows > 0);
-    g->stats.steps++;
-    /* A device that cannot start reports it again from poll, where the caller looks. */
-    g->in_flight = true;
-    (void)!g->device->ops->submit(g->device, &g->step, &e);
-    return true;
+    while (g->n_flights < g->device->depth && g->ordered && !g->failed) {
+        struct flight *f = &g->flights[(g->first_flight + g->n_flights) % g->device->depth];
+        if (!plan_step(g, f)) {
+            ASSERT(g->n_flights > 0);
+            break;
+        }
+        g->stats.steps++;
+        g->stats.step_rows = f->step.n_rows;
+        g->stats.step_tokens = f->step.n_tokens;
+        g->n_flights++;
+        /* A device that cannot start reports it again from poll, where the caller looks. */
+        if (g->device->ops->submit(g->device, &f->step, &e) != ERR_OK)
+            break;
+    }
+    return g->n_flights > 0;
+}
+
+/* The oldest step in flight has its results. */
+static void flight_done(struct engine *g, const struct step_result *results, u32 n)
+{
+    const struct flight *f = &g->flights[g->first_flight];
+    u32 next = 0;
+    g->first_flight = (g->first_flight + 1) % g->device->depth;
+    g->n_flights--;
+    for (u32 i = 0; i < f->step.n_rows; i++) {
+        struct seq *s = f->seqs[i];
+        const struct step_row *row = &f->rows[i];
+        const struct step_result *result = NULL;
+        if (row->sample) {
+            ASSERT(next < n && results[next].slot == row->slot);
+            result = &results[next++];
+        }
+        bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
+        row_done(g, s, row);
+        if (result && goes_on)
+            token_out(g, s, result);
+    }
 }
 
 enum err engine_poll(struct engine *g, bool wait, struct err_text *e)
 {
     const struct step_result *results;
-    u32 n, next = 0;
+    u32 n;
     enum err code = ERR_OK;
-    if (!g->in_flight) {
-        sweep(g);
-        return ERR_OK;
-    }
-    if (!g->device->ops->poll(g->device, wait, &results, &n, &code, e))
-        return ERR_OK;
-    g->in_flight = false;
-    if (code != ERR_OK) {
-        fail_all(g);
-        return code;
-    }
-    for (u32 i = 0; i < g->step.n_rows; i++)
-        row_done(g, g->row_seqs[i], &g->rows[i]);
-    for (u32 i = 0; i < g->step.n_rows; i++) {
-        if (!g->rows[i].sample)
-            continue;
-        ASSERT(next < n && results[next].slot == g->rows[i].slot);
-        const struct step_result *result = &results[next++];
-        if (!g->row_seqs[i]->cancelled)
-            token_out(g, g->row_seqs[i], result);
+    while (g->n_flights && g->device->ops->poll(g->device, wait, &results, &n, &code, e)) {
+        if (code != ERR_OK) {
+            fail_all(g);
+            return code;
+        }
+        flight_done(g, results, n);
+        wait = false;
     }
     sweep(g);
     return ERR_OK;
@@ -586,10 +667,8 @@ struct engine_stats engine_stats(const struct engine *g)
     struct engine_stats stats = g->stats;
     stats.kv_lookups = g->kv.lookups;
     stats.kv_hits = g->kv.hits;
-    stats.waiting = g->in_use - g->running;
+    stats.waiting = g->ordered > g->running ? g->ordered - g->running : 0;
     stats.running = g->running;
-    stats.step_rows = g->step.n_rows;
-    stats.step_tokens = g->step.n_tokens;
     stats.done_ns = g->device->done_ns;
     stats.pages = g->kv.n;
     stats.pages_free = kv_available(&g->kv);

@@ -1,0 +1,39 @@
+/* OP_ATTENTION: rows of many tokens one way, rows of few the other; same bits. See
+ * attention_tile.cuh for the arithmetic, attention_plan.cuh for who does what.
+ */
+#ifndef ZIGCUDA_ATTENTION_CUH
+#define ZIGCUDA_ATTENTION_CUH
+
+#include "kernels/cuda/attention_few.cuh"
+#include "kernels/cuda/attention_many.cuh"
+#include "kernels/cuda/attention_rope.cuh"
+
+GPU_CALL void attention_many(const struct op_attention *op, const struct gpu_run *run)
+{
+    struct attention_plan plan;
+    op = gpu_near(op);
+    run = gpu_near(run);
+    attention_plan_of(op, run, true, &plan);
+    many_run(op, run, &plan);
+}
+
+/* `few`: no row has so many tokens that the way of many would pay. */
+template <bool few>
+GPU_CALL void attention_few(const struct op_attention *op, const struct gpu_run *run)
+{
+    struct attention_plan plan;
+    op = gpu_near(op);
+    run = gpu_near(run);
+    attention_plan_of(op, run, !few, &plan);
+    attention_plan_few(op, run, &plan);
+    splits_run(op, run, &plan);
+}
+
+template <bool few> GPU void attention_run(const struct op_attention *op, const struct gpu_run *run)
+{
+    if (!few)
+        attention_many(op, run);
+    attention_few<few>(op, run);
+}
+
+#endif

@@ -1,0 +1,333 @@
+/* Attention for rows of many tokens. A unit is a block of consecutive tiles of one row of the step
+ * with one KV head; a warp takes one tile (or a part of its output's dimensions, where heads have
+ * more than 128) and walks the splits that the tile sees, in order. Keys and values are in shared
+ * memory for all warps, copied ahead in a ring of pieces: of a split two pieces of keys, 4 pages
+ * each, then two of values, half of the dimensions each.
+ *
+ * Shared memory: struct plan_shared; queries as a-fragments, [tile][chunk][32 lanes] of 16 bytes;
+ * the ring.
+ */
+#ifndef ZIGCUDA_ATTENTION_MANY_CUH
+#define ZIGCUDA_ATTENTION_MANY_CUH
+
+#include "kernels/cuda/attention_plan.cuh"
+
+enum {
+    SPLIT_PIECES = 4,
+    PIECE_PAGES = SPLIT_PAGES / 2, /* of a piece of keys */
+    WARP_CHUNKS = 8,               /* of the output, at most */
+};
+
+/* The ring of a unit, and what is copied into it. All threads have the same, but for `page` and
+ * the places of a lane's 16 bytes. */
+struct many_ring {
+    u8 *base;         /* at this lane's 16 bytes */
+    const u8 *k, *v;  /* at this lane's 16 bytes */
+    const u32 *pages; /* page table of the row */
+    u32 kv_head, kv_heads, head_bytes;
+    u32 chunks, each; /* of head_dim; of a piece of values */
+    u32 slots, piece_bytes;
+    u32 from, to;      /* positions that some token of the unit sees */
+    u32 piece, pieces; /* next one to be used; of how many */
+    u32 issued, page;  /* next one to be copied; this warp's page of it */
+};
+
+/* What a warp has of its tile; pairs are for the rows g and g + 8. */
+struct many_tile {
+    const u8 *q;            /* at this lane's 16 bytes */
+    u32 from, to;           /* positions that some row sees; to = 0: no rows */
+    u32 edge_from, edge_to; /* positions that all rows see */
+    u32 first_chunk;
+    bool capped;
+    u32 row_from[2], row_to[2];
+    float before[2], c[2];
+    float m[2], l[2], o[WARP_CHUNKS][2][4];
+};
+
+/* --- copies -------------------------------------------------------------------------------- */
+
+/* Position of the page that this warp copies for a piece: keys: two warps a page. */
+GPU u32 many_copied_pos(const struct many_ring *r, u32 piece)
+{
+    u32 split = r->from / ATTENTION_SPLIT + piece / SPLIT_PIECES, kind = piece % SPLIT_PIECES;
+    u32 page = kind < 2 ? kind * PIECE_PAGES + gpu_warp() / 2 : gpu_warp();
+    return split * ATTENTION_SPLIT + page * PAGE_KEYS;
+}
+
+/* The page table entry for the next copy is read one copy ahead: that of the nearest page which
+ * somebody sees. */
+GPU void many_load_page(struct many_ring *r)
+{
+    u32 page = many_copied_pos(r, MIN(r->issued, r->pieces - 1)) / PAGE_KEYS;
+    r->page = r->pages[MIN(MAX(page, r->from / PAGE_KEYS), (r->to - 1) / PAGE_KEYS)];
+}
+
+GPU void many_copy(struct many_ring *r)
+{
+    if (r->issued < r->pieces) {
+        u32 kind = r->issued % SPLIT_PIECES, warp = gpu_warp();
+        u8 *slot = r->base + (r->issued & (r->slots - 1)) * r->piece_bytes;
+        size_t at = (size_t)(r->page * r->kv_heads + r->kv_head) * r->head_bytes;
+        bool keys = kind < 2;
+        u32 step = keys ? 2 : 1, first = keys ? 0 : (kind - 2) * r->each;
+        u32 c = keys ? warp % 2 : 0,
+            end = keys ? r->chunks : MIN(first + r->each, r->chunks) - first;
+        slot += keys ? warp / 2 * r->chunks * CHUNK_BYTES : warp * r->each * CHUNK_BYTES;
+        const u8 *from = (keys ? r->k : r->v) + at + first * CHUNK_BYTES;
+#pragma unroll 4
+        for (; (i32)c < (i32)end; c += step) /* a second piece of values may be empty */
+            gpu_copy16(slot + c * CHUNK_BYTES, from + c * CHUNK_BYTES);
+        r->issued++;
+        many_load_page(r);
+    }
+    gpu_copy_commit(); /* also an empty one: they are counted */
+}
+
+/* Makes values 0 that belong to keys which nobody sees. */
+GPU void many_clean(const struct many_ring *r, u8 *piece)
+{
+    u32 mask[2];
+    attention_key_masks(many_copied_pos(r, r->piece), r->from, r->to, mask);
+#pragma unroll 1
+    for (u32 c = 0; c < r->each; c++) {
+        u8 *at = piece + (gpu_warp() * r->each + c) * CHUNK_BYTES;
+        uint4 v = gpu_load<uint4>(at);
+        gpu_store<uint4>(at, (uint4){v.x & mask[0], v.y & mask[1], v.z & mask[0], v.w & mask[1]});
+    }
+    gpu_sync();
+}
+
+/* The next piece, for all threads, at the lane's 16 bytes; what they did with the one before is
+ * done. */
+GPU const u8 *many_next_piece(struct many_ring *r, bool values)
+{
+    u8 *piece = r->base + (r->piece & (r->slots - 1)) * r->piece_bytes;
+    u32 pos = (r->from / ATTENTION_SPLIT + r->piece / SPLIT_PIECES) * ATTENTION_SPLIT;
+    if (r->slots == 4)
+        gpu_copy_wait<2>();
+    else
+        gpu_copy_wait<0>();
+    gpu_sync();
+    many_copy(r);
+    if (values && (pos < r->from || pos + ATTENTION_SPLIT > r->to))
+        many_clean(r, piece);
+    r->piece++;
+    return piece;
+}
+
+/* --- one split ----------------------------------------------------------------------------- */
+
+/* x += the scores of four pages. */
+GPU void many_scores(const u8 *q, const u8 *piece, u32 chunks, float x[PIECE_PAGES][2][4])
+{
+#pragma unroll 4
+    for (u32 c = 0; c < chunks; c++) {
+        uint4 f = gpu_load<uint4>(q + c * CHUNK_BYTES);
+        const u32 a[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+        for (u32 p = 0; p < PIECE_PAGES; p++) {
+            uint4 v = gpu_load<uint4>(piece + (p * chunks + c) * CHUNK_BYTES);
+            const u32 k[4] = {v.x, v.y, v.z, v.w};
+            attention_scores(x[p], a, k);
+        }
+    }
+}
+
+/* Scores of the split at `pos` to weights; returns how the split joins the total. */
+GPU struct attention_join many_weigh(struct many_tile *t, u32 pos, float x[SPLIT_PAGES][2][4],
+                                     u32 w[SPLIT_PAGES][4])
+{
+    float m[2] = {-INFINITY, -INFINITY}, l[4] = {0, 0, 0, 0};
+    const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
+    bool edge = pos < t->edge_from || pos + ATTENTION_SPLIT > t->edge_to;
+#pragma unroll
+    for (u32 p = 0; p < SPLIT_PAGES; p++) {
+        if (t->capped)
+            attention_cap(x[p], t->before);
+        if (edge)
+            attention_hide(x[p], pos + p * PAGE_KEYS, t->row_from, t->row_to);
+        for (u32 r = 0; r < 2; r++) {
+            const float *a = &x[p][0][r * 2], *b = &x[p][1][r * 2];
+            m[r] = fmaxf(m[r], fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
+        }
+    }
+    for (u32 r = 0; r < 2; r++)
+        m[r] = gpu_mul(attention_largest(m[r]), t->c[r]);
+#pragma unroll
+    for (u32 p = 0; p < SPLIT_PAGES; p++) {
+        attention_weigh(t->c, m, x[p], w[p]);
+        gpu_mma(l, w[p], ones);
+    }
+    struct attention_join j = attention_join(t->m, m);
+    for (u32 r = 0; r < 2; r++)
+        t->l[r] = attention_add(&j, r, t->l[r], l[r * 2]);
+    return j;
+}
+
+/* Joins this warp's chunks of a piece of values, which begins at chunk `first`; two at a time. */
+GPU void many_values(struct many_tile *t, const u8 *piece, u32 first, u32 each,
+                     const struct attention_join *j, const u32 w[SPLIT_PAGES][4])
+{
+#pragma unroll
+    for (u32 i = 0; i < WARP_CHUNKS; i += 2) {
+        u32 c = t->first_chunk + i - first; /* within the piece; wraps below it */
+        if (c >= each)
+            continue;
+        const u8 *at = piece + c * CHUNK_BYTES;
+        float o[2][2][4] = {};
+#pragma unroll
+        for (u32 p = 0; p < SPLIT_PAGES; p++)
+#pragma unroll
+            for (u32 e = 0; e < 2; e++) {
+                uint4 v = gpu_load<uint4>(at + (p * each + e) * CHUNK_BYTES);
+                const u32 b[4] = {v.x, v.y, v.z, v.w};
+                gpu_mma(o[e][0], w[p], b);
+                gpu_mma(o[e][1], w[p], b + 2);
+            }
+        attention_add_chunk(j, t->o[i], o[0]);
+        attention_add_chunk(j, t->o[i + 1], o[1]);
+    }
+}
+
+GPU void many_split(struct many_ring *r, struct many_tile *t)
+{
+    u32 pos = (r->from / ATTENTION_SPLIT + r->piece / SPLIT_PIECES) * ATTENTION_SPLIT;
+    bool seen = pos < t->to && pos + ATTENTION_SPLIT > t->from;
+    float x[SPLIT_PAGES][2][4] = {};
+    u32 w[SPLIT_PAGES][4];
+    struct attention_join j;
+#pragma unroll
+    for (u32 i = 0; i < SPLIT_PAGES; i += PIECE_PAGES) {
+        const u8 *piece = many_next_piece(r, false);
+        if (seen)
+            many_scores(t->q, piece, r->chunks, x + i);
+    }
+    if (seen)
+        j = many_weigh(t, pos, x, w);
+#pragma unroll 1
+    for (u32 i = 0; i < 2; i++) {
+        const u8 *piece = many_next_piece(r, true);
+        if (seen)
+            many_values(t, piece, i * r->each, r->each, &j, w);
+    }
+}
+
+/* --- a unit -------------------------------------------------------------------------------- */
+
+/* Unit `index` of a row: later tokens first, as they take longer. The ring's part; leaves the
+ * warp's tile in *tile. */
+GPU void many_enter(const struct op_attention *op, const struct gpu_run *run,
+                    const struct attention_plan *plan, const struct gpu_row *row, u32 index,
+                    struct many_ring *r, struct attention_tile *tile)
+{
+    u32 tokens = GPU_WARPS / plan->warps * plan->tokens, blocks = CEIL_DIV(row->n, tokens);
+    u32 first = (blocks - 1 - index / plan->units) * tokens, unit = index % plan->units;
+    u32 n = MIN(row->n - first, tokens), mine = gpu_warp() / plan->warps * plan->tokens;
+    u32 lane_at = gpu_lane() * 16;
+    r->base = gpu_shared() + PLAN_BYTES + MANY_Q_BYTES + lane_at;
+    r->k = gpu_global((const u8 *)op->k) + lane_at;
+    r->v = gpu_global((const u8 *)op->v) + lane_at;
+    r->pages = gpu_global(run->state.pages) + (size_t)row->slot * run->state.pages_stride;
+    r->kv_head = unit / plan->parts;
+    r->kv_heads = op->kv_heads;
+    r->head_bytes = plan->chunks * CHUNK_BYTES;
+    r->chunks = plan->chunks;
+    r->each = plan->piece_bytes / (SPLIT_PAGES * CHUNK_BYTES);
+    r->slots = plan->ring;
+    r->piece_bytes = plan->piece_bytes;
+    r->from = attention_seen_from(op, row->pos + first);
+    r->to = row->pos + first + n;
+    r->piece = r->issued = 0;
+    r->pieces = (CEIL_DIV(r->to, (u32)ATTENTION_SPLIT) - r->from / ATTENTION_SPLIT) * SPLIT_PIECES;
+    mine = MIN(mine, n); /* beyond: a tile without rows */
+    tile->n = MIN(n - mine, plan->tokens);
+    mine = tile->n ? mine : 0;
+    tile->token = row->first + first + mine;
+    tile->pos = row->pos + first + mine;
+    tile->kv_head = r->kv_head;
+    tile->part = unit % plan->parts;
+}
+
+/* Sets up the warp's tile; its queries go to shared memory, to be read after a barrier. */
+GPU void many_begin(const struct op_attention *op, const struct attention_plan *plan,
+                    const struct attention_tile *tile, struct many_tile *t, u32 out[2])
+{
+    u32 lane = gpu_lane(), share = gpu_warp() % plan->warps, q[2], head_dim = op->head_dim;
+    struct attention_row row = attention_row_of(op, tile, lane % ATTENTION_ROWS);
+    u8 *to = gpu_shared() + PLAN_BYTES + lane * 16 +
+             gpu_warp() / plan->warps * plan->chunks * CHUNK_BYTES;
+    for (u32 r = 0; r < 2; r++) {
+        u32 from = lane / 4 + r * 8;
+        q[r] = gpu_shuffle(row.q, from);
+        out[r] = gpu_shuffle(row.out, from);
+        t->row_from[r] = gpu_shuffle(row.from, from);
+        t->row_to[r] = gpu_shuffle(row.to, from);
+        t->before[r] = gpu_shuffle(row.before, from);
+        t->c[r] = gpu_shuffle(row.c, from);
+        t->m[r] = -INFINITY;
+        t->l[r] = 0;
+    }
+#pragma unroll 2
+    for (u32 c = share; c < plan->chunks; c += plan->warps)
+        gpu_store<uint4>(to + c * CHUNK_BYTES,
+                         attention_load_q(gpu_global(op->qkv), q, c, head_dim));
+    t->q = to;
+    t->from = attention_seen_from(op, tile->pos);
+    t->to = tile->n ? tile->pos + tile->n : 0;
+    t->edge_from = attention_seen_from(op, tile->pos + tile->n - 1);
+    t->edge_to = tile->pos + 1;
+    t->first_chunk = share * WARP_CHUNKS;
+    t->capped = op->softcap > 0;
+    memset(t->o, 0, sizeof t->o);
+}
+
+GPU void many_write(const struct op_attention *op, u32 chunks, const struct attention_tile *tile,
+                    const struct many_tile *t, const u32 at[2])
+{
+    float *out = gpu_global(op->out);
+    u32 *row_max = gpu_global(op->row_max), head_dim = op->head_dim;
+#pragma unroll
+    for (u32 r = 0; r < 2; r++) {
+        float largest = 0, inverse = gpu_reciprocal(t->l[r]);
+        bool real = t->row_to[r] > 0;
+#pragma unroll
+        for (u32 i = 0; i < WARP_CHUNKS; i++)
+            if (real && t->first_chunk + i < chunks)
+                largest =
+                    fmaxf(largest,
+                          attention_write_chunk(out + at[r], head_dim, t->first_chunk + i, inverse,
+                                                &t->o[i][0][r * 2], &t->o[i][1][r * 2]));
+        u32 token = tile->token + (real ? t->row_to[r] - 1 - tile->pos : 0);
+        attention_write_max(row_max, token, real, tile->n == 1, largest);
+    }
+}
+
+GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
+                  const struct attention_plan *plan)
+{
+    u32 n = attention_list(op, run, plan, true), blocks = gpu_blocks(), b = gpu_block();
+    const struct gpu_row *rows = gpu_global(gpu_near(run->step)->rows);
+#pragma unroll 1
+    for (u32 turn = 0; turn * blocks < n; turn++) { /* there and back, for even loads */
+        u32 item = turn * blocks + (turn % 2 ? blocks - 1 - b : b), row, out[2];
+        struct many_ring ring;
+        struct attention_tile tile;
+        struct many_tile t;
+        if (item >= n)
+            continue;
+        u32 index = attention_find(run, item, &row);
+        many_enter(op, run, plan, rows + row, index, &ring, &tile);
+        gpu_sync(); /* the last unit is done with */
+        many_load_page(&ring);
+        many_begin(op, plan, &tile, &t, out);
+#pragma unroll 1
+        for (u32 i = 0; i + 1 < plan->ring; i++)
+            many_copy(&ring);
+#pragma unroll 1
+        while (ring.piece < ring.pieces)
+            many_split(&ring, &t);
+        many_write(op, plan->chunks, &tile, &t, out);
+    }
+}
+
+#endif

@@ -1,0 +1,387 @@
+/* What the kernels use of a GPU, as a few named functions: who am I, barriers, shuffles, half
+ * arithmetic, one tensor-core instruction, asynchronous copies, atomics. Kernels contain no PTX and
+ * no CUDA built-ins of their own; so tests/fakecuda can compile the very same kernels for the CPU
+ * (emulate.h stands in for this half of the file) and run them, fibers for threads, where there is
+ * no GPU.
+ *
+ * Shared memory is one dynamic block per thread block (gpu_shared); kernels carve it themselves.
+ * Sums never use float atomics.
+ */
+#ifndef ZIGCUDA_GPU_CUH
+#define ZIGCUDA_GPU_CUH
+
+#include "kernels/cuda/step.h"
+
+#ifdef __CUDACC__
+
+#define GPU __device__ __forceinline__
+/* Not inlined: a loop that counts gets its registers for itself. */
+#define GPU_CALL static __device__ __noinline__
+/* `blocks` of the kernel fit one multiprocessor at once: its registers are cut accordingly. */
+#define GPU_KERNEL(name, params, blocks)                              \
+    extern "C" __global__ void __launch_bounds__(GPU_THREADS, blocks) \
+        name(const __grid_constant__ params p)
+
+#if __CUDA_ARCH__ >= 800
+#define GPU_ASYNC_COPY 1 /* cp.async; before, copies are done at once */
+#endif
+
+GPU u32 gpu_thread(void)
+{
+    return threadIdx.x;
+}
+GPU u32 gpu_lane(void)
+{
+    return threadIdx.x & 31;
+}
+GPU u32 gpu_warp(void)
+{
+    return threadIdx.x >> 5;
+}
+GPU u32 gpu_block(void)
+{
+    return blockIdx.x;
+}
+GPU u32 gpu_blocks(void)
+{
+    return gridDim.x;
+}
+
+GPU u8 *gpu_shared(void)
+{
+    extern __shared__ __align__(128) u8 gpu_shared_memory[];
+    return gpu_shared_memory;
+}
+
+GPU void gpu_sync(void)
+{
+    __syncthreads();
+}
+/* gpu_sync; true in all threads when v was in any. */
+GPU bool gpu_sync_any(bool v)
+{
+    return __syncthreads_or(v);
+}
+GPU void gpu_warp_sync(void)
+{
+    __syncwarp();
+}
+GPU u32 gpu_shuffle(u32 v, u32 lane)
+{
+    return __shfl_sync(~0u, v, lane);
+}
+GPU float gpu_shuffle(float v, u32 lane)
+{
+    return __shfl_sync(~0u, v, lane);
+}
+/* v, which all lanes of the warp have alike: lets the compiler know. */
+GPU u32 gpu_uniform(u32 v)
+{
+    return __shfl_sync(~0u, v, 0);
+}
+GPU u32 gpu_shuffle_xor(u32 v, u32 mask)
+{
+    return __shfl_xor_sync(~0u, v, mask);
+}
+GPU float gpu_shuffle_xor(float v, u32 mask)
+{
+    return __shfl_xor_sync(~0u, v, mask);
+}
+GPU u32 gpu_ballot(bool v)
+{
+    return __ballot_sync(~0u, v);
+}
+
+/* Writes before it are seen by other thread blocks before writes after it; afterwards reads are not
+ * answered from a stale L1. */
+GPU void gpu_fence(void)
+{
+    __threadfence();
+}
+GPU void gpu_fence_system(void)
+{
+    __threadfence_system();
+}
+
+GPU u32 gpu_atomic_add(u32 *p, u32 v)
+{
+    return atomicAdd(p, v);
+}
+GPU u32 gpu_atomic_max(u32 *p, u32 v)
+{
+    return atomicMax(p, v);
+}
+GPU void gpu_atomic_add64(u64 *p, u64 v)
+{
+    atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
+GPU u32 gpu_load_volatile(const u32 *p)
+{
+    return *(const volatile u32 *)p;
+}
+GPU void gpu_store_volatile(u32 *p, u32 v)
+{
+    *(volatile u32 *)p = v;
+}
+GPU void gpu_pause(void)
+{
+}
+
+GPU u32 gpu_bits(float v)
+{
+    return __float_as_uint(v);
+}
+GPU float gpu_from_bits(u32 v)
+{
+    return __uint_as_float(v);
+}
+
+/* c += a b, one warp together: a is 16 x 16 (m x k), b 16 x 8 (k x n), c 16 x 8 in f32. With
+ * g = lane / 4 and t = lane % 4:
+ *   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]
+ *   a[2] = A[g][2t+8, 2t+9]    a[3] = A[g+8][2t+8, 2t+9]
+ *   b[0] = B[2t, 2t+1][g]      b[1] = B[2t+8, 2t+9][g]
+ *   c[0], c[1] = C[g][2t, 2t+1]    c[2], c[3] = C[g+8][2t, 2t+1]
+ * (PTX ISA, mma.m16n8k16, .f16). */
+GPU void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[2]), "r"(a[3]), "r"(b[1]));
+#endif
+}
+
+/* Four 8 x 8 tiles of halves from shared memory: lane i gives the address of row i % 8 of tile
+ * i / 8; r[j] = tile j [lane / 4][2 (lane % 4), +1]. Transposed: r[j] = tile j [2 (lane % 4), +1]
+ * [lane / 4]. (PTX ISA, ldmatrix) */
+GPU void gpu_load_tiles(u32 r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((u32)__cvta_generic_to_shared(row)));
+}
+
+GPU void gpu_load_tiles_transposed(u32 r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((u32)__cvta_generic_to_shared(row)));
+}
+
+/* 16 bytes from global to shared memory, both aligned to 16, in the background; `read` false writes
+ * zeros. gpu_copy_commit closes a group of copies; gpu_copy_wait<n> waits until at most n groups of
+ * this thread are open. Other threads see the bytes after a barrier. */
+GPU void gpu_copy16(void *to, const void *from, bool read = true)
+{
+#ifdef GPU_ASYNC_COPY
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((u32)__cvta_generic_to_shared(to)),
+        "l"(from), "r"(read ? 16 : 0)
+        : "memory");
+#else
+    *(uint4 *)to = read ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
+#endif
+}
+
+GPU void gpu_copy_commit(void)
+{
+#ifdef GPU_ASYNC_COPY
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int n> GPU void gpu_copy_wait(void)
+{
+#ifdef GPU_ASYNC_COPY
+    asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+#endif
+}
+
+/* 16 bytes that no kernel of this run writes (weights): past L1, first to go from L2. */
+GPU uint4 gpu_load_weights(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+/* Asks the 128 bytes around p into L2. */
+GPU void gpu_prefetch(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/* Any function of three words, bit by bit (PTX ISA, lop3): `table` is f(0xf0, 0xcc, 0xaa). */
+template <u32 table> GPU u32 gpu_lop3(u32 a, u32 b, u32 c)
+{
+    u32 r;
+    asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(r) : "r"(a), "r"(b), "r"(c), "n"(table));
+    return r;
+}
+
+/* Bytes of a (numbers 0..3) and b (4..7), picked by the nibbles of `select`, lowest first. */
+GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
+{
+    return __byte_perm(a, b, select);
+}
+
+/* Two halves in a word, low first. Round to nearest even; too large becomes infinite. */
+GPU u32 gpu_half2(float low, float high)
+{
+    u32 r;
+    asm("{.reg .f16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h};}"
+        : "=r"(r)
+        : "f"(low), "f"(high));
+    return r;
+}
+
+GPU u16 gpu_half(float v)
+{
+    u16 r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+
+GPU float gpu_from_half(u16 v)
+{
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
+    return r;
+}
+
+GPU u32 gpu_half2_sub(u32 a, u32 b)
+{
+    u32 r;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+GPU u32 gpu_half2_fma(u32 a, u32 b, u32 c)
+{
+    u32 r;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+/* p, which points to global memory: shorter loads and stores than through any pointer. */
+template <typename T> GPU T *gpu_global(T *p)
+{
+    __builtin_assume(__isGlobal(p));
+    return p;
+}
+
+/* The same for shared memory. */
+template <typename T> GPU T *gpu_near(T *p)
+{
+    __builtin_assume(__isShared(p));
+    return p;
+}
+
+/* sizeof(T) bytes, aligned alike, whatever their type. */
+template <typename T> GPU T gpu_load(const void *p)
+{
+    return *(const T *)p;
+}
+
+template <typename T> GPU void gpu_store(void *p, T v)
+{
+    *(T *)p = v;
+}
+
+/* A product that is rounded: never part of a fused multiply-add. */
+GPU float gpu_mul(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+
+GPU float gpu_exp2(float v) /* within 2 units of the last place; 2^0 = 1, 2^-inf = 0 */
+{
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
+GPU float gpu_reciprocal(float v) /* within 1 unit of the last place; of inf 0 */
+{
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
+GPU void gpu_sincospi(float v, float *s, float *c) /* of pi v, |v| <= 1 */
+{
+    sincospif(v, s, c);
+}
+
+GPU u64 gpu_clock_ns(void)
+{
+    u64 t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
+#else
+#include "tests/fakecuda/emulate.h"
+#endif
+
+GPU float gpu_from_bf16(u16 v)
+{
+    return gpu_from_bits((u32)v << 16);
+}
+
+GPU float gpu_sum_warp(float v) /* one order for all lanes: the same bits in each */
+{
+    for (u32 mask = 16; mask; mask /= 2)
+        v += gpu_shuffle_xor(v, mask);
+    return v;
+}
+
+GPU float gpu_max_warp(float v)
+{
+    for (u32 mask = 16; mask; mask /= 2)
+        v = fmaxf(v, gpu_shuffle_xor(v, mask));
+    return v;
+}
+
+/* The largest of this lane's and of the lane whose number differs in `mask`. */
+GPU u32 gpu_max_xor(u32 v, u32 mask)
+{
+    u32 other = gpu_shuffle_xor(v, mask);
+    return v > other ? v : other;
+}
+
+/* All thread blocks of a cooperative launch meet. `state` is two words of global memory, zero
+ * before the first kernel that uses them. Its own writes before are seen by all after. */
+GPU void gpu_grid_sync(u32 *state)
+{
+    gpu_sync();
+    if (gpu_thread() == 0) {
+        u32 turn = gpu_load_volatile(&state[1]);
+        gpu_fence();
+        if (gpu_atomic_add(&state[0], 1) == gpu_blocks() - 1) {
+            gpu_store_volatile(&state[0], 0);
+            gpu_fence();
+            gpu_store_volatile(&state[1], turn + 1);
+        } else {
+            while (gpu_load_volatile(&state[1]) == turn)
+                gpu_pause();
+        }
+        gpu_fence();
+    }
+    gpu_sync();
+}
+
+#endif

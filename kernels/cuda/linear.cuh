@@ -1,0 +1,34 @@
+/* y = W x, in two ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input
+ * each block prepares for itself, and linear_many.cuh, for which OP_PREPARE prepares it.
+ */
+#ifndef ZIGCUDA_LINEAR_CUH
+#define ZIGCUDA_LINEAR_CUH
+
+#include "kernels/cuda/linear_few.cuh"
+#include "kernels/cuda/linear_many.cuh"
+
+/* OP_PREPARE: false when there is nothing to do. */
+GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
+{
+    if (linear_rows(in, run->step) == 0)
+        return false;
+    linear_prepare_rows(in, run->step);
+    return true;
+}
+
+/* OP_LINEAR */
+template <bool few> GPU void linear_run(const struct op_linear *op, const struct gpu_run *run)
+{
+    u32 tokens = run->step->n_tokens;
+    if (op->clear_max && gpu_block() == gpu_blocks() - 1)
+        for (u32 i = gpu_thread(); i < tokens; i += GPU_THREADS)
+            op->clear_max[i] = 0;
+    if (linear_rows(&op->in, run->step) == 0)
+        return;
+    if (few)
+        few_run(op, run);
+    else
+        many_run(op, run);
+}
+
+#endif

@@ -1,0 +1,278 @@
+/* The rows that enter a linear, as tensor cores want them: normed where a norm stands before the
+ * linear, in packed order, rounded to half after a scaling by a power of two of the row's own (or,
+ * for W8A8, to integers), and laid out as b-fragments (step.h, struct input.prepared).
+ *
+ * A row's sum of squares is that of eight parts in order; part w has the features i with i / 128 %
+ * 8 = w, four neighbours a lane at a time, summed by 32 lanes and then in a tree. Whoever computes
+ * it keeps to that.
+ */
+#ifndef ZIGCUDA_LINEAR_INPUT_CUH
+#define ZIGCUDA_LINEAR_INPUT_CUH
+
+#include "kernels/cuda/gpu.cuh"
+
+/* How a row becomes halves: half(x * norm * inverse * factor), to nearest integer for W8A8; a half
+ * stands for `scale` times its value. */
+struct linear_scale {
+    float inverse, factor, scale;
+};
+
+GPU u32 linear_rows(const struct input *in, const struct gpu_step *s)
+{
+    return in->wanted ? s->n_wants : s->n_tokens;
+}
+
+GPU u32 linear_token(const struct input *in, const struct gpu_step *s, u32 row)
+{
+    return in->wanted ? s->wants[row].token : row;
+}
+
+GPU const float *linear_row(const struct input *in, const struct gpu_step *s, u32 row)
+{
+    return in->x + (size_t)linear_token(in, s, row) * in->stride;
+}
+
+struct linear_quad {
+    float v[4];
+};
+
+/* Features 4 q .. 4 q + 3 of a row, 0 behind its end. `whole`: rows are aligned, and q within. */
+GPU struct linear_quad linear_load_quad(const float *x, u32 q, u32 features, bool whole)
+{
+    struct linear_quad quad = {{0, 0, 0, 0}};
+    if (whole) {
+        float4 v = *(const float4 *)(x + 4 * q);
+        quad = {{v.x, v.y, v.z, v.w}};
+        return quad;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        if (4 * q + i < features)
+            quad.v[i] = x[4 * q + i];
+    return quad;
+}
+
+/* May rows be read four features at a time? */
+GPU bool linear_aligned(const struct input *in)
+{
+    return ((size_t)in->x | (size_t)in->norm | (size_t)in->stride * 4 | (size_t)in->features * 4) %
+               16 ==
+           0;
+}
+
+/* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. */
+GPU void linear_measure_part(const struct input *in, const float *x, u32 w, float *sum, float *most)
+{
+    float squares = 0, top = 0;
+    const float *norm = in->norm;
+    u32 features = in->features;
+    bool aligned = linear_aligned(in);
+#pragma unroll 4
+    for (u32 q = w * 32 + gpu_lane(); q < CEIL_DIV(features, 4u); q += GPU_THREADS) {
+        struct linear_quad a = linear_load_quad(x, q, features, aligned);
+        struct linear_quad n = linear_load_quad(norm, q, features, aligned);
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            float v = fabsf(a.v[i] * n.v[i]);
+            squares = fmaf(a.v[i], a.v[i], squares);
+            top = v <= top ? top : v; /* keeps NaN */
+        }
+    }
+    *sum = gpu_sum_warp(squares);
+    for (u32 mask = 16; mask; mask /= 2) {
+        float v = gpu_shuffle_xor(top, mask);
+        top = v <= top ? top : v;
+    }
+    *most = top;
+}
+
+/* `sum` of squares (not read for INPUT_ROWS) and the largest |x * norm| of a row. */
+GPU struct linear_scale linear_scale_of(const struct input *in, float sum, float most)
+{
+    struct linear_scale s = {1, 1, 1};
+    if (in->kind == INPUT_NORM) {
+        s.inverse = 1 / sqrtf(sum / (float)in->features + in->eps);
+        most *= s.inverse;
+    }
+    if (in->int8) {
+        s.factor = most > 0 ? 127 / most : 0;
+        s.scale = most / 127;
+        return s;
+    }
+    u32 exponent = gpu_bits(most) >> 23; /* biased; 0: zero or nearly */
+    u32 up = MIN(267 - exponent, 253u);  /* most * 2^(up - 127) lies in [2^13, 2^14) */
+    s.factor = gpu_from_bits(up << 23);
+    s.scale = gpu_from_bits((254 - up) << 23);
+    return s;
+}
+
+GPU float linear_value(const struct input *in, const float *x, const struct linear_scale *s, u32 i)
+{
+    u32 feature = in->order ? in->order[i] : i;
+    if (feature >= in->features)
+        return 0;
+    float v = x[feature];
+    if (in->kind == INPUT_NORM)
+        v = v * in->norm[feature] * s->inverse;
+    v *= s->factor;
+    return in->int8 ? rintf(v) : v;
+}
+
+/* The 16 bytes that lane t = i % 4 of each group reads for the 32 inputs from i / 4 * 32 on. */
+GPU uint4 linear_fragment(const struct input *in, const float *x, const struct linear_scale *s,
+                          u32 i)
+{
+    u32 k = i / 4 * 32 + i % 4 * 2, word[4];
+#pragma unroll
+    for (u32 j = 0; j < 4; j++)
+        word[j] =
+            gpu_half2(linear_value(in, x, s, k + 8 * j), linear_value(in, x, s, k + 8 * j + 1));
+    uint4 v = {word[0], word[1], word[2], word[3]};
+    return v;
+}
+
+/* `thread` of `threads` puts its share of a row into fragments [k / 32][rows][4 t], in packed
+ * order. */
+GPU void linear_gather(const struct input *in, const float *x, struct linear_scale scale, u32 rows,
+                       u32 row, uint4 *fragments, u32 thread, u32 threads)
+{
+    for (u32 i = thread; i < in->k / 8; i += threads)
+        fragments[(i / 4 * rows + row) * 4 + i % 4] = linear_fragment(in, x, &scale, i);
+}
+
+/* The same without an order: four features at a time, which are two words of neighbouring t. */
+GPU void linear_place(const struct input *in, const float *x, struct linear_scale scale, u32 rows,
+                      u32 row, uint4 *fragments, u32 thread, u32 threads)
+{
+    const float *norm = in->kind == INPUT_NORM ? in->norm : NULL;
+    u32 features = in->features, quads = in->k / 4, whole = features / 4, int8 = in->int8;
+    bool aligned = linear_aligned(in);
+    u32 *words = (u32 *)fragments;
+#pragma unroll 4
+    for (u32 q = thread; q < quads; q += threads) {
+        struct linear_quad a = linear_load_quad(x, q, features, aligned && q < whole);
+        struct linear_quad n = {{1, 1, 1, 1}};
+        if (norm)
+            n = linear_load_quad(norm, q, features, aligned && q < whole);
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            float v = norm ? a.v[i] * n.v[i] * scale.inverse : a.v[i];
+            v *= scale.factor;
+            a.v[i] = int8 ? rintf(v) : v;
+        }
+        u32 *to = words + ((q / 8 * rows + row) * 4 + q % 2 * 2) * 4 + q % 8 / 2;
+        to[0] = gpu_half2(a.v[0], a.v[1]);
+        to[4] = gpu_half2(a.v[2], a.v[3]);
+    }
+}
+
+/* A row of OP_PREPARE, by a block or by a warp. */
+GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
+                            u32 row, u32 thread, u32 threads)
+{
+    uint4 *to = (uint4 *)in->prepared + (size_t)(row / 8) * (in->k / 32) * 32;
+    if (thread == 0)
+        in->prepared_scale[row] = scale.scale;
+    if (in->order)
+        linear_gather(in, x, scale, 8, row % 8, to, thread, threads);
+    else
+        linear_place(in, x, scale, 8, row % 8, to, thread, threads);
+}
+
+/* Rows by blocks: each warp measures its part. */
+GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
+{
+    u32 rows = linear_rows(in, s), w = gpu_warp();
+    bool norm = in->kind == INPUT_NORM;
+    for (u32 row = gpu_block(); row < rows; row += gpu_blocks()) {
+        const float *x = linear_row(in, s, row);
+        float sum = 0, most = 0;
+        if (norm) {
+            linear_measure_part(in, x, w, &sum, &most);
+            if (gpu_lane() == 0) {
+                work[w * 2] = sum;
+                work[w * 2 + 1] = most;
+            }
+            gpu_sync();
+            sum = most = 0;
+            for (u32 i = 0; i < GPU_WARPS; i++) {
+                sum += work[i * 2];
+                most = work[i * 2 + 1] <= most ? most : work[i * 2 + 1];
+            }
+        } else {
+            most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
+        }
+        linear_prepare_row(in, x, linear_scale_of(in, sum, most), row, gpu_thread(), GPU_THREADS);
+        gpu_sync();
+    }
+}
+
+/* Rows by warps: each measures all parts. */
+GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s)
+{
+    u32 rows = linear_rows(in, s);
+    bool norm = in->kind == INPUT_NORM;
+    for (u32 row = gpu_block() * GPU_WARPS + gpu_warp(); row < rows;
+         row += gpu_blocks() * GPU_WARPS) {
+        const float *x = linear_row(in, s, row);
+        float sum = 0, most = norm ? 0 : gpu_from_bits(in->row_max[linear_token(in, s, row)]);
+        for (u32 w = 0; w < GPU_WARPS && norm; w++) {
+            float part_sum, part_most;
+            linear_measure_part(in, x, w, &part_sum, &part_most);
+            sum += part_sum;
+            most = part_most <= most ? most : part_most;
+        }
+        linear_prepare_row(in, x, linear_scale_of(in, sum, most), row, gpu_lane(), 32);
+    }
+}
+
+/* All rows; the bits do not depend on who has a row. */
+GPU_CALL void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
+{
+    const struct input in = *op_in;
+    if (linear_rows(&in, s) <= 2 * gpu_blocks())
+        linear_prepare_by_block(&in, s, (float *)gpu_shared());
+    else
+        linear_prepare_by_warp(&in, s);
+}
+
+/* At most FEW_TOKENS rows into shared memory, every block for itself: fragments [k / 32][rows][4 t]
+ * and the scales of the rows. `work`: FEW_TOKENS * GPU_WARPS * 2 floats. Ends with a barrier. */
+GPU_CALL void linear_prepare_few(const struct input *in, const struct gpu_step *s, uint4 *fragments,
+                                 struct linear_scale *scales, float *work)
+{
+    u32 rows = linear_rows(in, s), w = gpu_warp(), thread = gpu_thread();
+    if (in->kind == INPUT_NORM) {
+        for (u32 row = 0; row < rows; row++) {
+            float sum, most;
+            linear_measure_part(in, linear_row(in, s, row), w, &sum, &most);
+            if (gpu_lane() == 0) {
+                work[(row * GPU_WARPS + w) * 2] = sum;
+                work[(row * GPU_WARPS + w) * 2 + 1] = most;
+            }
+        }
+        gpu_sync();
+    }
+    if (thread < rows) {
+        float sum = 0, most = 0;
+        if (in->kind == INPUT_ROWS)
+            most = gpu_from_bits(in->row_max[linear_token(in, s, thread)]);
+        for (u32 i = 0; i < GPU_WARPS && in->kind == INPUT_NORM; i++) {
+            float part = work[(thread * GPU_WARPS + i) * 2 + 1];
+            sum += work[(thread * GPU_WARPS + i) * 2];
+            most = part <= most ? most : part;
+        }
+        scales[thread] = linear_scale_of(in, sum, most);
+    }
+    gpu_sync();
+    for (u32 row = 0; row < rows; row++) {
+        const float *x = linear_row(in, s, row);
+        if (in->order)
+            linear_gather(in, x, scales[row], rows, row, fragments, thread, GPU_THREADS);
+        else
+            linear_place(in, x, scales[row], rows, row, fragments, thread, GPU_THREADS);
+    }
+    gpu_sync();
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* The kernels of the backend. `step` and `decode` walk the operations of a step: `decode` where
+ * there are at most FEW_TOKENS tokens and all their inputs fit into shared memory (step.h,
+ * decode_fits), two blocks a multiprocessor, so that many loads are on their way; `step` otherwise,
+ * one block with twice the registers. `pack` writes a weight matrix in the form that they read,
+ * `read_all` measures the memory. See step.h.
+ */
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/linear.cuh"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/sample.cuh"
+#include "kernels/cuda/vector.cuh"
+
+/* False when the operation has nothing to do in this step: then the blocks need not meet either.
+ * The answer is the same in every block. */
+template <bool few> GPU bool run_op(const struct op *op, const struct gpu_run *run)
+{
+    const struct gpu_step *s = run->step;
+    switch (op->kind) {
+    case OP_EMBED:
+        vector_embed(&op->embed, run);
+        return true;
+    case OP_PREPARE:
+        return !few && linear_prepare(&op->linear.in, run);
+    case OP_LINEAR:
+        linear_run<few>(&op->linear, run);
+        return true;
+    case OP_ADD_NORM:
+        vector_add_norm(&op->add_norm, s);
+        return true;
+    case OP_ROPE:
+        attention_rope<few ? 4 : 8>(&op->attention, run);
+        return true;
+    case OP_ATTENTION:
+        attention_run<few>(&op->attention, run);
+        return true;
+    case OP_GATE:
+        vector_gate(&op->gate, s);
+        return true;
+    default:
+        sample_run(&op->sample, run);
+        return true;
+    }
+}
+
+/* Starts copying `bytes`, a multiple of 16, into shared memory. */
+GPU void copy_near(void *to, const void *from, u32 bytes)
+{
+    for (u32 i = gpu_thread() * 16; i < bytes; i += GPU_THREADS * 16)
+        gpu_copy16((u8 *)to + i, (const u8 *)from + i);
+}
+
+/* Copies what the next operations read of the list while the current one runs: from global memory,
+ * after the blocks met, each field would take its time. */
+template <bool few> GPU void run_ops(const struct gpu_run *p)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    bool meet = false;
+    copy_near(&near->step, p->step, sizeof near->step);
+    copy_near(&near->op[p->first % 2], &p->ops[p->first], sizeof(struct op));
+    gpu_copy_commit();
+    gpu_copy_wait<0>();
+    if (gpu_thread() == 0) {
+        near->run = *p;
+        near->run.step = &near->step;
+    }
+    gpu_sync();
+    for (u32 i = p->first; i < p->last; i++) {
+        const struct op *op = &near->op[i % 2];
+        u32 ahead = op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
+        if (meet)
+            gpu_grid_sync(p->state.barrier);
+        if (i + 1 < p->last)
+            copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
+        if (few && ahead)
+            copy_near(&near->ahead, &p->ops[ahead], sizeof(struct op));
+        gpu_copy_commit();
+        if (!few && op->kind == OP_PREPARE && i + 1 < p->last) {
+            gpu_copy_wait<0>();
+            gpu_sync();
+            if (near->op[(i + 1) % 2].kind == OP_LINEAR)
+                many_fetch(&near->op[(i + 1) % 2].linear, &near->run);
+        }
+        meet = run_op<few>(op, &near->run);
+        gpu_copy_wait<0>();
+        gpu_sync();
+        if (few && ahead)
+            few_fetch(&near->ahead.linear);
+    }
+}
+
+GPU_KERNEL(decode, struct gpu_run, 2)
+{
+    run_ops<true>(&p);
+}
+
+GPU_KERNEL(step, struct gpu_run, 1)
+{
+    run_ops<false>(&p);
+}
+
+GPU_KERNEL(pack, struct gpu_pack, 1)
+{
+    pack_run(&p);
+}
+
+GPU_KERNEL(read_all, struct gpu_read, 1)
+{
+    enum { AHEAD = 8 };
+    u64 n = p.bytes / 16, step = (u64)gpu_blocks() * GPU_THREADS;
+    u64 i = (u64)gpu_block() * GPU_THREADS + gpu_thread();
+    u32 sum = 0;
+    for (; i + (AHEAD - 1) * step < n; i += AHEAD * step) {
+        uint4 v[AHEAD];
+#pragma unroll
+        for (u32 k = 0; k < AHEAD; k++)
+            v[k] = gpu_load_weights(p.data + (i + k * step) * 16);
+#pragma unroll
+        for (u32 k = 0; k < AHEAD; k++)
+            sum |= v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
+    }
+    for (; i < n; i += step) {
+        uint4 v = gpu_load_weights(p.data + i * 16);
+        sum |= v.x ^ v.y ^ v.z ^ v.w;
+    }
+    if (sum == 0x9e3779b9u)
+        *p.sink = sum;
+}

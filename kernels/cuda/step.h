@@ -1,0 +1,343 @@
+/* What the host and the GPU kernels share: packed matrices, the list of operations of a step, and
+ * the description of one step. Compiled as C and as CUDA C++.
+ *
+ * A step runs as one cooperative launch of the kernel `step` with one thread block a
+ * multiprocessor: every block walks the same list of operations, made once at load with fixed
+ * addresses, and all blocks meet after each. What changes from step to step stands in struct
+ * gpu_step and the arrays behind it, which the host sends ahead. The same kernel runs any stretch
+ * of the list, so that one operation can be timed or tested alone.
+ *
+ * Same request, same bits. The result of a token depends on nothing but that token's own inputs:
+ * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which
+ * of the ways below computes it. Where an operation has several ways (few tokens, many tokens), all
+ * sum in one order:
+ *   linear     y[n] = x_scale * sum over slices s = 0..7 in order of P_s, plus bias, where
+ *              P_s = sum over the pieces of slice s in order, fma(scale[n][group], A, P_s), and
+ *              A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
+ *              (q - zero) * x over a piece: 64 packed inputs where the group is a multiple of 128,
+ *              else 32. Halves have no scales: P_s is the tensor core's sum over the slice.
+ *   attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the scores
+ *              of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l
+ * and O = sum of weight * v, both as the tensor core adds them, page after page; then the splits in
+ * order, by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O alike.
+ *
+ * Numbers: activations between operations are f32; what enters a tensor core is half, each token
+ * scaled by a power of two of its own so that its largest magnitude lies in [2^13, 2^14): full half
+ * precision for everything within 2^-27 of the largest. KV pages are half.
+ */
+#ifndef ZIGCUDA_CUDA_STEP_H
+#define ZIGCUDA_CUDA_STEP_H
+
+#include "config/limits.h"
+#include "core/base/base.h"
+#include "core/base/weight.h"
+
+enum {
+    GPU_THREADS = 256, /* of a thread block */
+    GPU_WARPS = GPU_THREADS / 32,
+    MATRIX_SLICES =
+        8, /* parts of the packed inputs, summed apart: one a warp when tokens are few */
+    MATRIX_K_UNIT = 128,   /* packed inputs are padded to a multiple of this */
+    FEW_TOKENS = 8,        /* up to so many, each block prepares a linear's input for itself */
+    ATTENTION_SPLIT = 128, /* positions */
+    ATTENTION_ROWS = 16,   /* query rows (token, head) of one tensor-core tile */
+};
+
+/* --- matrices ------------------------------------------------------------------------------ */
+
+enum matrix_kind { MATRIX_INT4, MATRIX_INT8, MATRIX_HALF };
+
+/* A weight matrix as `pack` writes it. Outputs are padded to a multiple of 16 with zeros, packed
+ * inputs to a multiple of MATRIX_K_UNIT.
+ *
+ * data: chunks of 512 bytes, [n / 16][k / K] with K = 64 (INT4), 32 (INT8), 16 (HALF) inputs. Lane
+ * i of a warp reads 16 bytes at 16 i: its a-fragments (gpu_mma) of K / 16 consecutive tiles of 16
+ * outputs x 16 inputs. HALF: the four words a[0..3]. INT8: two tiles, each two words; byte order
+ * within a tile: a[0] low, a[0] high, a[1] low, a[1] high, a[2].. a[3].. (values q + 128 for
+ * signed). INT4: one word a tile; its nibbles, lowest first: a[0] low, a[1] low, a[2] low, a[3]
+ * low, a[0] high, a[1] high, a[2] high, a[3] high (so that (word >> 4 i) & 0x000f000f is a[i]).
+ *
+ * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. */
+struct matrix {
+    const u8 *data;
+    const void *scales; /* INT4, INT8: [n / 16][groups][16] of scale_type (f16, bf16 or f32);
+                           HALF: f32 [n rounded up to 16], a power of two: w = scale * half */
+    const u8 *zeros;    /* [n / 16][groups][16]; NULL: 2^(bits - 1) everywhere */
+    const float *bias;  /* [n] or NULL */
+    u32 kind;           /* enum matrix_kind */
+    u32 scale_type;     /* enum dtype */
+    u32 n, k;           /* outputs; packed inputs, padded */
+    u32 group, groups;  /* packed inputs that share a scale: a multiple of 32, or k; k / group
+                           rounded  up, so that padding has scales too (0) */
+    u32 slice; /* packed inputs of a slice, a multiple of 128; the last may have fewer, or none */
+};
+
+/* Packed input i is feature order[i] of the row; ORDER_NONE: padding, always 0. Act-order sorts
+ * features by group; groups that are no multiple of 32 are padded. */
+#define ORDER_NONE 0xffffffffu
+
+enum input_kind {
+    INPUT_ROWS, /* x as it is; row_max[token] = max |x|, left there by the operation that made x */
+    INPUT_NORM, /* rmsnorm: x * rsqrt(mean(x^2) + eps) * norm */
+};
+
+/* The rows that enter a linear. */
+struct input {
+    const float *x; /* [token][stride] */
+    const float *norm;
+    const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike */
+    const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
+    /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / 8
+     * rounded up][k / 32][8 tokens][4 t][16 bytes]; 16 bytes are the inputs 2t, 2t+1, 2t+8, 2t+9,
+     * 2t+16, 2t+17, 2t+24, 2t+25 of the 32, b-fragments (gpu_mma) of two tiles. Aligned to 16. */
+    u16 *prepared;
+    float *prepared_scale; /* [step_tokens rounded up to 8] */
+    u32 kind, stride, features, k;
+    float eps;
+    u32 int8;   /* W8A8: x is rounded to integers of scale absmax / 127, to nearest even */
+    u32 wanted; /* 1: row i is that of token wants[i], and there are n_wants rows */
+};
+
+/* --- operations ---------------------------------------------------------------------------- */
+
+enum op_kind {
+    OP_EMBED,   /* x = row of the embedding matrix * scale, for every token */
+    OP_PREPARE, /* input.prepared for the linear behind it, when there are > FEW_TOKENS rows */
+    OP_LINEAR,
+    OP_ADD_NORM, /* x += rmsnorm(y) * norm */
+    OP_ROPE,     /* qk-norm, rotation, and k and v into their pages */
+    OP_ATTENTION,
+    OP_GATE,   /* h = act(gate) * up, where they could not be one linear */
+    OP_SAMPLE, /* logits -> token of each wanted row, logprobs; marks the step as done */
+    OP_KINDS
+};
+
+enum output_kind {
+    OUTPUT_STORE, /* y = v */
+    OUTPUT_ADD,   /* y += v */
+    OUTPUT_GATE,  /* outputs of a block of 16: 8 gates, then their 8 ups; y[8 block + i] =
+                     act(gate) * up; row_max[token] = max |y| by atomic max */
+};
+
+struct op_embed {
+    struct matrix embed; /* HALF: element (row j, input i) is looked up in the packed form */
+    float *x;            /* [token][stride] */
+    u32 stride, hidden;
+    float scale;
+};
+
+enum {
+    LINEAR_PARTS = 3,
+    LINEAR_PARTIALS = 8 << 20, /* floats of op_linear.partial */
+    LINEAR_COUNTERS = 65536,   /* of op_linear.arrived */
+};
+
+struct op_linear {
+    struct input in;
+    struct matrix part[LINEAR_PARTS]; /* of one input; outputs side by side */
+    u32 parts;
+    u32 at[LINEAR_PARTS]; /* first column of the part in y */
+    u32 output;           /* enum output_kind */
+    u32 y_stride;
+    float *y;
+    u32 *row_max;   /* OUTPUT_GATE */
+    u32 *clear_max; /* [tokens] set to zero by this operation, for a later one; or NULL */
+    float *partial; /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
+    u32 *arrived;   /* [LINEAR_COUNTERS] counters of zero, left at zero */
+    u32 activation; /* enum activation */
+    float softcap;  /* 0: none; logits */
+};
+
+struct op_add_norm {
+    float *x;
+    const float *y, *norm;
+    u32 x_stride, y_stride, hidden;
+    float eps;
+};
+
+struct op_gate {
+    const float *gate, *up;
+    float *h;
+    u32 *row_max;
+    u32 in_stride, h_stride, n, activation;
+};
+
+/* Angles: cos and sin of position * freq[i], times scale. */
+struct gpu_rope {
+    const float *freq; /* [dims / 2] */
+    u32 dims;          /* 0: none */
+    float scale;
+};
+
+/* KV pages of a layer: [page][kv_head] blocks of 16 positions x dim halves, dim = head_dim rounded
+ * up to 16, in the order in which lanes want b-fragments (gpu_mma); attention_tile.cuh has the
+ * formulas. k: for scores, k = dimension, n = key; v: for outputs, k = key, n = dimension. */
+struct op_attention { /* OP_ROPE and OP_ATTENTION */
+    float *qkv; /* [token][stride]: q heads, k heads, v heads; OP_ROPE turns each q head into halves
+                   and their scale, in its place. stride is even */
+    u16 *k, *v;
+    const float *norm_q, *norm_k; /* [head_dim] or NULL */
+    struct gpu_rope rope, rope_long;
+    float *out;     /* [token][out_stride]: heads x head_dim */
+    u32 *row_max;   /* of out */
+    float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another block
+                       finishes. Any number of rows works; where they do not suffice, fewer blocks
+                       share a sequence: 16 a split of the longest sequence, times KV heads, times
+                       two or more, is good */
+    u32 *arrived;   /* a counter a block: zero, left at zero */
+    u32 partial_rows;
+    u32 stride, out_stride, heads, kv_heads, head_dim, window;
+    float eps, scale, softcap;
+};
+
+/* What OP_ROPE and OP_ATTENTION of `decode` need of gpu_run.shared_bytes at the least (`step` has
+ * enough anywhere): heads and angles of eight warps; queries, one piece of keys, work space. */
+static inline u32 attention_shared_bytes(u32 head_dim)
+{
+    u32 dim = ROUND_UP(head_dim, 16u), rope = GPU_WARPS * (2048 + dim * 8);
+    u32 splits = 9216 + dim * 32 + GPU_WARPS * 2048;
+    return ROUND_UP(MAX(rope, splits), 128u);
+}
+
+struct op_sample {
+    const float *logits; /* [want][stride] */
+    float *z;            /* [slots][vocab] work space */
+    u32 *arrived;        /* a counter of zero, left at zero */
+    u32 stride, vocab;
+};
+
+struct op {
+    u32 kind __attribute__((aligned(16)));
+    u32 ahead; /* index of the next linear, whose first weights `decode` asks for early; 0: none */
+    union {
+        struct op_embed embed;
+        struct op_linear linear; /* OP_PREPARE: only `in` */
+        struct op_add_norm add_norm;
+        struct op_gate gate;
+        struct op_attention attention;
+        struct op_sample sample;
+    };
+};
+
+/* --- one step ------------------------------------------------------------------------------ */
+
+enum {
+    ROW_SAMPLE = 1,  /* its last token yields a new one */
+    ROW_FOLLOWS = 2, /* its one token is the one that its slot sampled last; tokens[] is not read */
+    ROW_ROPE_LONG = 4, /* rotated by rope_long */
+};
+
+struct gpu_row {
+    u32 slot, first, n, pos, flags, outputs;
+};
+
+/* Query tokens of one row that share tensor-core tiles: consecutive ones. */
+struct gpu_tile {
+    u32 row, token, n; /* token: index in the step */
+};
+
+struct gpu_want { /* a token whose logits are computed */
+    u32 token, row;
+    u32 result; /* index of its result, or ~0: only the logits are wanted */
+};
+
+/* As core/engine/device.h's struct sampling, one a slot; stays while the slot's sequence does. */
+struct gpu_sampling {
+    float temperature, top_p, min_p, typical_p;
+    float repetition_penalty, presence_penalty, frequency_penalty;
+    u32 top_k, min_tokens, n_stop, n_bias, logprobs, top_logprobs;
+    u32 seed[2];
+    u32 stop[2 * LIMIT_STOP_IDS];
+    u32 bias_id[LIMIT_LOGIT_BIAS];
+    float bias[LIMIT_LOGIT_BIAS];
+};
+
+struct gpu_result { /* pinned host memory */
+    u32 slot, token;
+    float logprob;
+    u32 n_top;
+    u32 top_id[LIMIT_LOGPROBS];
+    float top[LIMIT_LOGPROBS];
+};
+
+/* Copied to the device before each step, with the arrays behind it. */
+struct gpu_step {
+    u32 n_rows, n_tokens, n_tiles, n_wants;
+    u32 serial;     /* written to *done when the step's results are out */
+    u32 max_splits; /* most ATTENTION_SPLITs of positions that a row of this step sees */
+    const struct gpu_row *rows;
+    const u32 *tokens;    /* [n_tokens] */
+    const u32 *token_row; /* [n_tokens] */
+    const struct gpu_tile *tiles;
+    const struct gpu_want *wants;
+    struct gpu_result *results; /* host memory */
+    u32 *done;                  /* host memory */
+};
+
+/* What stays from step to step. */
+struct gpu_state {
+    const u32 *pages; /* [slot][pages_stride]: page table; position p lies in entry p / 16 */
+    u32 pages_stride;
+    u32 vocab;
+    struct gpu_sampling *sampling; /* [slot] */
+    u32 *last;                     /* [slot] token sampled last */
+    u16 *output_counts;            /* [slot][vocab] */
+    u8 *prompt_seen;               /* [slot][vocab] */
+    u32 *barrier;                  /* two words */
+};
+
+enum { DECODE_WORK_BYTES = 11 << 10 };
+
+/* May the kernel `decode` run a step of so many tokens, when k_max is the largest input.k of its
+ * linears? */
+static inline bool decode_fits(u32 tokens, u32 k_max, u32 shared_bytes)
+{
+    return tokens <= FEW_TOKENS && (size_t)tokens * k_max * 2 + DECODE_WORK_BYTES <= shared_bytes;
+}
+
+/* The parameter of the kernels `step` and `decode`: operations [first, last) of ops. */
+struct gpu_run {
+    const struct op *ops;
+    const struct gpu_step *step;
+    struct gpu_state state;
+    u32 first, last;
+    u32 shared_bytes; /* of dynamic shared memory for operations, a multiple of 128; the launch has
+                         STEP_SHARED_BYTES more */
+};
+
+/* Behind the shared memory of operations: copies that are near. */
+struct step_shared {
+    struct op op[2], ahead; /* operation i in op[i % 2]; the next linear */
+    struct gpu_step step;
+    struct gpu_run run; /* whose step is the one above */
+};
+
+enum { STEP_SHARED_BYTES = ROUND_UP(sizeof(struct step_shared), (size_t)128) };
+
+/* --- packing ------------------------------------------------------------------------------- */
+
+enum { PACK_SHARED_BYTES = 64 }; /* dynamic shared memory of a launch of `pack` */
+
+/* The parameter of the kernel `pack`: any grid of GPU_THREADS. Writes the outputs [0, from.n) of a
+ * matrix from one weight in its file form (core/base/weight.h describes the forms; data, zeros,
+ * scales, bias are device copies of the file's bytes, at any alignment). Output j goes to row
+ * (j / run) * step + at + j % run: run = step = 16 for a matrix of its own; 8, 16 and at = 0 or 8
+ * for gate and up side by side. Padding is written too: rows of to.n rounded up, by whoever has at
+ * = 0 or 8 beyond its own outputs. */
+struct gpu_pack {
+    struct weight from; /* group_index is not read: `order` says it all */
+    struct matrix to;
+    const u32 *order; /* [to.k] or NULL */
+    u32 run, step, at;
+    u32 stride; /* outputs side by side in the file (GPTQ, AWQ): from.n, or more: it is a part */
+};
+
+/* The parameter of the kernel `read_all`: reads bytes, a multiple of 16, and does nothing else; the
+ * roof of decode. *sink is written only to keep the loads. */
+struct gpu_read {
+    const u8 *data;
+    u64 bytes;
+    u32 *sink;
+};
+
+#endif

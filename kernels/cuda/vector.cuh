@@ -1,0 +1,103 @@
+/* The operations without a matrix product: embedding rows, norm after a block, gates. All are
+ * memory traffic; each sum has one order that depends on the row's length alone.
+ */
+#ifndef ZIGCUDA_VECTOR_CUH
+#define ZIGCUDA_VECTOR_CUH
+
+#include "kernels/cuda/linear_weight.cuh"
+
+/* Two neighbouring inputs, the first one even, of output j of a HALF matrix. */
+GPU u32 vector_pair_of(const struct matrix *m, u32 j, u32 input)
+{
+    size_t chunk = (size_t)(j / 16) * (m->k / 16) + input / 16;
+    u32 lane = j % 8 * 4 + input % 8 / 2, word = input % 16 / 8 * 2 + j % 16 / 8;
+    return gpu_load<u32>(m->data + chunk * 512 + lane * 16 + word * 4);
+}
+
+GPU u32 vector_token(const struct gpu_run *run, u32 i)
+{
+    const struct gpu_row *row = &run->step->rows[run->step->token_row[i]];
+    return row->flags & ROW_FOLLOWS ? run->state.last[row->slot] : run->step->tokens[i];
+}
+
+/* A warp takes 256 features of a token. */
+GPU void vector_embed(const struct op_embed *op, const struct gpu_run *run)
+{
+    const struct matrix m = op->embed;
+    const float *scales = gpu_global((const float *)m.scales);
+    float *xs = gpu_global(op->x), op_scale = op->scale;
+    u32 hidden = op->hidden, stride = op->stride, pieces = CEIL_DIV(hidden, 256u);
+    u32 n = run->step->n_tokens * pieces;
+    for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
+         item += gpu_blocks() * GPU_WARPS) {
+        u32 i = item / pieces, from = item % pieces * 256, token = vector_token(run, i);
+        float scale = scales[token] * op_scale, *x = xs + (size_t)i * stride;
+        for (u32 j = from + gpu_lane() * 2; j < MIN(from + 256, hidden); j += 64) {
+            u32 pair = vector_pair_of(&m, token, j);
+            x[j] = gpu_from_half((u16)pair) * scale;
+            if (j + 1 < hidden)
+                x[j + 1] = gpu_from_half((u16)(pair >> 16)) * scale;
+        }
+    }
+}
+
+/* The sum over a block's threads of v, in one order; `work` is GPU_WARPS floats of shared memory
+ * that nobody reads any more. */
+GPU float vector_sum_block(float v, float *work)
+{
+    v = gpu_sum_warp(v);
+    if (gpu_lane() == 0)
+        work[gpu_warp()] = v;
+    gpu_sync();
+    float sum = 0;
+    for (u32 i = 0; i < GPU_WARPS; i++)
+        sum += work[i];
+    return sum;
+}
+
+/* A block takes a token. */
+GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
+{
+    float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps;
+    const float *ys = gpu_global(op->y), *norm = gpu_global(op->norm);
+    u32 hidden = op->hidden, x_stride = op->x_stride, y_stride = op->y_stride, n = s->n_tokens;
+    for (u32 i = gpu_block(); i < n; i += gpu_blocks()) {
+        float *x = xs + (size_t)i * x_stride, sum = 0;
+        const float *y = ys + (size_t)i * y_stride;
+#pragma unroll 4
+        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
+            sum = fmaf(y[j], y[j], sum);
+        sum = vector_sum_block(sum, work);
+        float inverse = 1 / sqrtf(sum / (float)hidden + eps);
+#pragma unroll 4
+        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
+            x[j] += y[j] * inverse * norm[j];
+        gpu_sync(); /* before `work` is used again */
+    }
+}
+
+/* A warp takes 256 columns of a token. */
+GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
+{
+    const float *gates = gpu_global(op->gate), *ups = gpu_global(op->up);
+    float *hs = gpu_global(op->h);
+    u32 *row_max = gpu_global(op->row_max), columns = op->n, activation = op->activation;
+    u32 in_stride = op->in_stride, h_stride = op->h_stride, pieces = CEIL_DIV(columns, 256u);
+    u32 n = s->n_tokens * pieces;
+    for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
+         item += gpu_blocks() * GPU_WARPS) {
+        u32 i = item / pieces, from = item % pieces * 256;
+        const float *gate = gates + (size_t)i * in_stride, *up = ups + (size_t)i * in_stride;
+        float *h = hs + (size_t)i * h_stride, largest = 0;
+        for (u32 j = from + gpu_lane(); j < MIN(from + 256, columns); j += 32) {
+            float v = linear_activate(gate[j], activation) * up[j];
+            h[j] = v;
+            largest = fmaxf(largest, fabsf(v));
+        }
+        largest = gpu_max_warp(largest);
+        if (gpu_lane() == 0)
+            gpu_atomic_max(&row_max[i], gpu_bits(largest));
+    }
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* Runs the GPU kernels for tests: on the emulator of tests/fakecuda, or, when the program was
+ * started with `--gpu IMAGE` (a cubin or fatbin of kernels/cuda/step.cu), on a real GPU through
+ * libcuda.so.1. A glibc program; nothing of it goes into zigcuda.
+ */
+#ifndef ZIGCUDA_HARNESS_H
+#define ZIGCUDA_HARNESS_H
+
+#include "kernels/cuda/step.h"
+
+void gpu_open(int argc, char **argv); /* exits with a message when it cannot */
+bool gpu_is_real(void);
+void *gpu_take(size_t bytes); /* device memory, zeroed; lives until the end */
+void gpu_put(void *to, const void *from, size_t bytes);
+void gpu_get(void *to, const void *from, size_t bytes);
+void gpu_launch(const char *kernel, u32 blocks, u32 shared_bytes, const void *params,
+                size_t params_bytes); /* GPU_THREADS threads a block, all blocks at once; waits */
+float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *params,
+                  size_t params_bytes, u32 repeat); /* best of `repeat`; 0 on the emulator */
+u32 gpu_multiprocessors(void);                      /* 3 on the emulator */
+u32 gpu_shared_bytes_max(void);                     /* dynamic shared memory of a block */
+
+/* A copy of n host elements on the device. */
+template <typename T> T *gpu_copy_of(const T *from, size_t n)
+{
+    T *p = (T *)gpu_take(n * sizeof(T) + 16);
+    gpu_put(p, from, n * sizeof(T));
+    return p;
+}
+
+#endif

@@ -1,0 +1,541 @@
+/* See emulate.h. Fibers are switched by a few instructions. The scheduler goes from warp to warp
+ * and stays with one as long as any of its lanes can go on, since most of what they wait for is
+ * each other; it does not switch to a fiber whose meeting is not complete. Stacks, blocks and warps
+ * are kept from one grid to the next.
+ */
+#include "kernels/cuda/gpu.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+enum {
+    STACK_BYTES = 256 << 10, /* kernels under the sanitizers take a lot */
+    STACK_STEP = 9 * 64,     /* stacks begin at different cache lines */
+    PAGE_BYTES = 4096,
+    IDLE_MAX = 1000, /* rounds in which nothing happens but looking */
+    COPIES = 1024,   /* of one thread, not yet waited for */
+};
+
+enum gathering { SYNC, SYNC_ANY, EXCHANGE, MULTIPLY, LOAD_TILES, LOAD_TILES_TRANSPOSED };
+
+struct meeting { /* of n fibers, again and again */
+    u32 n, here, turn;
+    enum gathering what;
+};
+
+struct lane { /* what it brings to a gathering */
+    float *c;
+    const u32 *a, *b;
+    u32 *r;
+    const u8 *row;
+};
+
+struct warp {
+    struct meeting meeting;
+    struct running *fibers; /* [lanes] */
+    u32 lanes, left;
+    u64 given[2][32]; /* exchanges take turns, as lanes still read the one before */
+    struct lane brought[32];
+};
+
+struct copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    u32 group;
+};
+
+struct block {
+    struct meeting meeting;
+    bool any[2]; /* what the threads of this meeting said, and of the last */
+    u8 *shared;
+    u32 shared_bytes;
+};
+
+struct running {
+    struct fiber fiber; /* first */
+    void *stack_pointer;
+    struct block *block;
+    const struct meeting *at; /* NULL, or waits until its turn is no longer `turn` */
+    u32 turn, exchanges;
+    struct copy *copies; /* ring of COPIES */
+    u32 copies_done, copies_made, groups;
+    u64 paused; /* the round in which it paused last */
+    bool done;
+};
+
+extern "C" {
+const emulated *emulated_kernels;
+}
+struct fiber *fiber_now;
+
+static void *scheduler_pointer;
+static const emulated *kernel_now;
+static const void *params_now;
+static u64 round_now = 1;
+
+static struct { /* what is kept */
+    u32 fibers, blocks, shared_bytes;
+    size_t warps;
+    u8 *stacks, *shared;
+    struct running *running;
+    struct copy *copies;
+    struct block *block;
+    struct warp *warp;
+} pool;
+
+emulated::emulated(const char *name, void (*entry)(const void *), size_t params_bytes,
+                   const u32 *sizes)
+    : name(name), entry(entry), params_bytes(params_bytes), sizes(sizes), next(emulated_kernels)
+{
+    emulated_kernels = this;
+}
+
+static void stop(const struct fiber *at, const char *what)
+{
+    fprintf(stderr, "emulate: kernel %s, block %u, thread %u: %s\n", kernel_now->name, at->block,
+            at->thread, what);
+    abort();
+}
+
+void emulate_check(bool good, const char *what)
+{
+    if (!good)
+        stop(fiber_now, what);
+}
+
+/* --- fibers -------------------------------------------------------------------------------- */
+
+/* Saves the callee-saved registers and the stack pointer in *from, goes on at `to`. */
+extern "C" void fiber_switch(void **from, void *to);
+#ifdef __x86_64__
+asm(".text\n.globl fiber_switch\n.hidden fiber_switch\nfiber_switch:\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
+enum { SAVED_WORDS = 6 };
+#else
+asm(".text\n.globl fiber_switch\n.hidden fiber_switch\nfiber_switch:\n"
+    "sub sp, sp, #160\n"
+    "stp x19, x20, [sp, #0]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\n"
+    "stp x25, x26, [sp, #48]\nstp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\n"
+    "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\n"
+    "stp d14, d15, [sp, #144]\n"
+    "mov x9, sp\nstr x9, [x0]\nmov sp, x1\n"
+    "ldp x19, x20, [sp, #0]\nldp x21, x22, [sp, #16]\nldp x23, x24, [sp, #32]\n"
+    "ldp x25, x26, [sp, #48]\nldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"
+    "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\n"
+    "ldp d14, d15, [sp, #144]\n"
+    "add sp, sp, #160\nret\n");
+#endif
+
+static struct running *running_now(void)
+{
+    return (struct running *)fiber_now;
+}
+
+static void leave(void)
+{
+    fiber_switch(&running_now()->stack_pointer, scheduler_pointer);
+}
+
+static void fiber_main(void)
+{
+    kernel_now->entry(params_now);
+    running_now()->done = true;
+    leave();
+    abort(); /* a finished fiber is not resumed */
+}
+
+static void *new_stack(u8 *top)
+{
+    void **sp = (void **)top;
+#ifdef __x86_64__
+    *--sp = NULL; /* keeps the stack aligned as after a call */
+    *--sp = (void *)fiber_main;
+    for (u32 i = 0; i < SAVED_WORDS; i++)
+        *--sp = NULL;
+#else
+    sp -= 20;
+    memset(sp, 0, 160);
+    sp[11] = (void *)fiber_main; /* x30 */
+#endif
+    return sp;
+}
+
+void fiber_pause(void)
+{
+    running_now()->paused = round_now;
+    leave();
+}
+
+/* True for who comes last: it may act for all, and then calls `part`. The others come back when it
+ * has. */
+static bool meet(struct meeting *m, enum gathering what)
+{
+    struct running *me = running_now();
+    emulate_check(m->here == 0 || m->what == what,
+                  "threads wait for each other in different operations");
+    m->what = what;
+    if (++m->here == m->n)
+        return true;
+    me->at = m;
+    me->turn = m->turn;
+    leave();
+    return false;
+}
+
+static void part(struct meeting *m)
+{
+    m->here = 0;
+    m->turn++;
+}
+
+void fiber_sync_block(void)
+{
+    struct meeting *m = &running_now()->block->meeting;
+    if (meet(m, SYNC))
+        part(m);
+}
+
+bool fiber_sync_any(bool v)
+{
+    struct block *b = running_now()->block;
+    bool *any = &b->any[b->meeting.turn & 1];
+    *any = v || (*any && b->meeting.here > 0);
+    if (meet(&b->meeting, SYNC_ANY))
+        part(&b->meeting);
+    return *any; /* the next meeting has the other one, and nobody ends it before we come */
+}
+
+void fiber_sync_warp(void)
+{
+    if (meet(&fiber_now->warp->meeting, SYNC))
+        part(&fiber_now->warp->meeting);
+}
+
+const u64 *fiber_exchange(const void *mine, size_t bytes)
+{
+    struct warp *w = fiber_now->warp;
+    u64 *given = w->given[running_now()->exchanges++ & 1];
+    memcpy(&given[fiber_now->thread & 31], mine, bytes);
+    if (meet(&w->meeting, EXCHANGE))
+        part(&w->meeting);
+    return given;
+}
+
+/* --- copies in the background -------------------------------------------------------------------
+ */
+
+void gpu_copy16(void *to, const void *from, bool read)
+{
+    struct running *me = running_now();
+    emulate_shared(to);
+    emulate_check((uintptr_t)from % 16 == 0, "gpu_copy16 from no multiple of 16");
+    emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy16 without gpu_copy_wait");
+    me->copies[me->copies_made++ % COPIES] = {to, read ? from : NULL, me->groups};
+}
+
+void gpu_copy_commit(void)
+{
+    running_now()->groups++;
+}
+
+void fiber_copy_wait(u32 n)
+{
+    struct running *me = running_now();
+    for (; me->copies_done != me->copies_made; me->copies_done++) {
+        const struct copy *c = &me->copies[me->copies_done % COPIES];
+        if (c->group + n >= me->groups)
+            break;
+        if (c->from)
+            memcpy(c->to, c->from, 16);
+        else
+            memset(c->to, 0, 16);
+    }
+}
+
+/* --- grids --------------------------------------------------------------------------------- */
+
+static u8 *take(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED) {
+        perror("emulate: mmap");
+        abort();
+    }
+    return (u8 *)p;
+}
+
+static void guard(u8 *page)
+{
+    if (mprotect(page, PAGE_BYTES, PROT_NONE) != 0) {
+        perror("emulate: mprotect");
+        abort();
+    }
+}
+
+/* Makes the pool large enough; what it had is forgotten, which happens a few times at most. */
+static void reserve(u32 blocks, u32 threads, u32 shared_bytes)
+{
+    u32 n = blocks * threads;
+    size_t warps = (size_t)blocks * CEIL_DIV(threads, 32),
+           shared = ROUND_UP(shared_bytes, PAGE_BYTES);
+    if (n > pool.fibers) {
+        pool.stacks = take((size_t)n * STACK_BYTES);
+        pool.running = (struct running *)take(n * sizeof *pool.running);
+        pool.copies = (struct copy *)take((size_t)n * COPIES * sizeof *pool.copies);
+        for (u32 i = 0; i < n; i++)
+            guard(pool.stacks + (size_t)i * STACK_BYTES);
+        pool.fibers = n;
+    }
+    if (warps > pool.warps) {
+        pool.warp = (struct warp *)take(warps * sizeof *pool.warp);
+        pool.warps = warps;
+    }
+    if (blocks > pool.blocks || shared > pool.shared_bytes) {
+        pool.blocks = MAX(blocks, pool.blocks);
+        pool.shared_bytes = MAX((u32)shared, pool.shared_bytes);
+        size_t stride = pool.shared_bytes + PAGE_BYTES;
+        pool.shared = take(pool.blocks * stride);
+        pool.block = (struct block *)take(pool.blocks * sizeof *pool.block);
+        for (u32 i = 0; i < pool.blocks; i++)
+            guard(pool.shared + (i + 1) * stride - PAGE_BYTES);
+    }
+}
+
+/* Shared memory ends where a page begins that must not be touched, and is NaN until written. */
+static void set_block(struct block *b, u32 i, u32 threads, u32 shared_bytes)
+{
+    u8 *end = pool.shared + (size_t)i * (pool.shared_bytes + PAGE_BYTES) + pool.shared_bytes;
+    *b = {};
+    b->meeting.n = threads;
+    b->shared = end - ROUND_UP(shared_bytes, 128);
+    b->shared_bytes = shared_bytes;
+    memset(b->shared, 0xff, shared_bytes);
+}
+
+static void set_warp(struct warp *w, struct running *fibers, u32 lanes)
+{
+    w->meeting = {};
+    w->meeting.n = w->lanes = w->left = lanes;
+    w->fibers = fibers;
+}
+
+static u32 set_grid(u32 first, u32 blocks, u32 of, u32 threads, u32 shared_bytes)
+{
+    u32 n_warps = 0;
+    reserve(blocks, threads, shared_bytes);
+    for (u32 b = 0; b < blocks; b++) {
+        set_block(&pool.block[b], b, threads, shared_bytes);
+        for (u32 t = 0; t < threads; t++) {
+            u32 i = b * threads + t;
+            struct running *f = &pool.running[i];
+            if (t % 32 == 0)
+                set_warp(&pool.warp[n_warps++], f, MIN(32u, threads - t));
+            *f = {};
+            f->fiber = {t, threads, first + b, of, pool.block[b].shared, &pool.warp[n_warps - 1]};
+            f->block = &pool.block[b];
+            f->copies = pool.copies + (size_t)i * COPIES;
+            f->stack_pointer =
+                new_stack(pool.stacks + (size_t)(i + 1) * STACK_BYTES - i % 56 * STACK_STEP);
+        }
+    }
+    return n_warps;
+}
+
+/* Lets the lanes of a warp run until none of them can. Counts those that could, and those of them
+ * that had not just paused, as in a loop around a look at memory. */
+static void run_warp(struct warp *w, u32 *n, u32 *n_new)
+{
+    bool more = true;
+    while (more) {
+        more = false;
+        for (u32 i = 0; i < w->lanes; i++) {
+            struct running *f = &w->fibers[i];
+            if (f->done || (f->at && f->at->turn == f->turn) || f->paused == round_now)
+                continue;
+            *n_new += f->at || f->paused != round_now - 1;
+            ++*n;
+            f->at = NULL;
+            fiber_now = &f->fiber;
+            fiber_switch(&scheduler_pointer, f->stack_pointer);
+            w->left -= f->done;
+            more = true;
+        }
+    }
+}
+
+/* Nobody can go on: says where the first of each kind of waiting is. */
+static void stuck(u32 n_warps)
+{
+    static const char *const names[] = {"gpu_sync", "gpu_sync_any",   "a warp's exchange",
+                                        "gpu_mma",  "gpu_load_tiles", "gpu_load_tiles_transposed"};
+    const struct running *last = NULL;
+    for (u32 w = 0; w < n_warps; w++)
+        for (u32 i = 0; i < pool.warp[w].lanes; i++) {
+            const struct running *f = &pool.warp[w].fibers[i];
+            if (f->done || (last && f->at == last->at))
+                continue;
+            fprintf(stderr, "emulate: block %u, thread %u waits in %s\n", f->fiber.block,
+                    f->fiber.thread,
+                    !f->at ? "a loop around gpu_pause"
+                    : f->at == &pool.warp[w].meeting && f->at->what == SYNC ? "gpu_warp_sync"
+                                                                            : names[f->at->what]);
+            last = f;
+        }
+    stop(&last->fiber, "the threads wait for each other for ever");
+}
+
+static void run_grid(const emulated *kernel, u32 n_warps, const void *params)
+{
+    kernel_now = kernel;
+    params_now = params;
+    for (u32 left = n_warps, idle = 0; left;) {
+        u32 n = 0, n_new = 0;
+        round_now++;
+        left = 0;
+        for (u32 i = 0; i < n_warps; i++) {
+            if (pool.warp[i].left)
+                run_warp(&pool.warp[i], &n, &n_new);
+            left += pool.warp[i].left != 0;
+        }
+        idle = n_new ? 0 : idle + 1;
+        if (left && (!n || idle == IDLE_MAX))
+            stuck(n_warps);
+    }
+    fiber_now = NULL;
+}
+
+void emulate_grid(const emulated *kernel, u32 blocks, u32 threads, u32 shared_bytes,
+                  const void *params)
+{
+    run_grid(kernel, set_grid(0, blocks, blocks, threads, shared_bytes), params);
+}
+
+void emulate_each(const emulated *kernel, u32 blocks, u32 threads, u32 shared_bytes,
+                  const void *params)
+{
+    for (u32 b = 0; b < blocks; b++)
+        run_grid(kernel, set_grid(b, 1, blocks, threads, shared_bytes), params);
+}
+
+/* --- tensor cores -------------------------------------------------------------------------- */
+
+typedef float floats __attribute__((vector_size(32)));
+
+static void to_floats(float *to, const u16 *from, u32 n)
+{
+    for (u32 i = 0; i < n; i += 8)
+#ifdef __F16C__
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
+#else
+        for (u32 j = i; j < i + 8; j++)
+            to[j] = gpu_from_half(from[j]);
+#endif
+}
+
+static void put(u16 *to, u32 pair)
+{
+    memcpy(to, &pair, 4);
+}
+
+/* c += a b in f32, products in order of k; a real tensor core keeps a little less of each. */
+static void multiply(const struct lane *lanes)
+{
+    u16 a_half[16][16], b_half[8][16];
+    alignas(32) float a[16][16], b_of[8][16], c[16][8];
+    for (u32 i = 0; i < 32; i++) {
+        u32 g = i / 4, t = i % 4;
+        const struct lane *l = &lanes[i];
+        put(&a_half[g][2 * t], l->a[0]);
+        put(&a_half[g + 8][2 * t], l->a[1]);
+        put(&a_half[g][2 * t + 8], l->a[2]);
+        put(&a_half[g + 8][2 * t + 8], l->a[3]);
+        put(&b_half[g][2 * t], l->b[0]);
+        put(&b_half[g][2 * t + 8], l->b[1]);
+        memcpy(&c[g][2 * t], l->c, 8);
+        memcpy(&c[g + 8][2 * t], l->c + 2, 8);
+    }
+    to_floats(&a[0][0], &a_half[0][0], 256);
+    to_floats(&b_of[0][0], &b_half[0][0], 128);
+    floats b[16];
+    for (u32 k = 0; k < 16; k++)
+        for (u32 n = 0; n < 8; n++)
+            b[k][n] = b_of[n][k];
+    for (u32 m = 0; m < 16; m++) {
+        floats sum;
+        memcpy(&sum, c[m], sizeof sum);
+        for (u32 k = 0; k < 16; k++)
+            sum += a[m][k] * b[k];
+        memcpy(c[m], &sum, sizeof sum);
+    }
+    for (u32 i = 0; i < 32; i++) {
+        memcpy(lanes[i].c, &c[i / 4][i % 4 * 2], 8);
+        memcpy(lanes[i].c + 2, &c[i / 4 + 8][i % 4 * 2], 8);
+    }
+}
+
+void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
+{
+    struct warp *w = fiber_now->warp;
+    struct lane *mine = &w->brought[fiber_now->thread & 31];
+    mine->c = c;
+    mine->a = a;
+    mine->b = b;
+    if (!meet(&w->meeting, MULTIPLY))
+        return;
+    multiply(w->brought);
+    part(&w->meeting);
+}
+
+static void load_tiles(const struct lane *lanes, bool transposed)
+{
+    for (u32 i = 0; i < 32; i++)
+        for (u32 tile = 0; tile < 4; tile++) {
+            u32 g = i / 4, t = i % 4;
+            const struct lane *rows = &lanes[tile * 8];
+            u16 h[2];
+            for (u32 j = 0; j < 2; j++) {
+                u32 row = transposed ? 2 * t + j : g, column = transposed ? g : 2 * t + j;
+                memcpy(&h[j], rows[row].row + 2 * column, 2);
+            }
+            lanes[i].r[tile] = (u32)h[1] << 16 | h[0];
+        }
+}
+
+static void load(u32 r[4], const void *row, enum gathering what)
+{
+    struct warp *w = fiber_now->warp;
+    struct lane *mine = &w->brought[fiber_now->thread & 31];
+    emulate_shared(row);
+    mine->r = r;
+    mine->row = (const u8 *)row;
+    if (!meet(&w->meeting, what))
+        return;
+    load_tiles(w->brought, what == LOAD_TILES_TRANSPOSED);
+    part(&w->meeting);
+}
+
+void gpu_load_tiles(u32 r[4], const void *row)
+{
+    load(r, row, LOAD_TILES);
+}
+
+void gpu_load_tiles_transposed(u32 r[4], const void *row)
+{
+    load(r, row, LOAD_TILES_TRANSPOSED);
+}
+
+void emulate_shared(const void *p)
+{
+    const struct block *b = running_now()->block;
+    const u8 *at = (const u8 *)p;
+    emulate_check((uintptr_t)at % 16 == 0, "an address is no multiple of 16");
+    emulate_check(at >= b->shared && at + 16 <= b->shared + b->shared_bytes,
+                  "16 bytes are not in shared memory");
+}

@@ -1,0 +1,297 @@
+/* The CPU's half of kernels/cuda/gpu.cuh: the same names, run by fibers, one a thread of the grid,
+ * all in one thread of the system. What a warp does together (shuffles, tensor-core products) is
+ * done by the lane that comes last, for all. It is for right answers, not for speed; and what one
+ * warp's lanes would do in lockstep by luck, it does not: a missing gpu_warp_sync shows.
+ */
+#ifndef ZIGCUDA_EMULATE_H
+#define ZIGCUDA_EMULATE_H
+
+#include "kernels/cuda/step.h"
+#include "tests/fakecuda/grid.h"
+
+#include <math.h>
+
+#define GPU static inline __attribute__((unused))
+#define GPU_CALL static __attribute__((unused))
+#define GPU_KERNEL(name, params, blocks)                                             \
+    static void name##_body(const params &p);                                        \
+    static void name##_entry(const void *p)                                          \
+    {                                                                                \
+        name##_body(*(const params *)p);                                             \
+    }                                                                                \
+    static const struct emulated name##_kernel(#name, name##_entry, sizeof(params)); \
+    static void name##_body(const params &p)
+
+struct uint4 {
+    u32 x, y, z, w;
+};
+struct uint2 {
+    u32 x, y;
+};
+struct float2 {
+    float x, y;
+};
+struct float4 {
+    float x, y, z, w;
+};
+
+/* The running fiber. */
+struct fiber {
+    u32 thread, threads, block, blocks;
+    u8 *shared;
+    struct warp *warp;
+};
+extern struct fiber *fiber_now;
+
+void fiber_pause(void);                                    /* lets the others run */
+void fiber_sync_block(void);                               /* all fibers of the block */
+bool fiber_sync_any(bool v);                               /* the same, and whether one said so */
+void fiber_sync_warp(void);                                /* all fibers of the warp */
+const u64 *fiber_exchange(const void *mine, size_t bytes); /* [32] of up to 8 bytes that the lanes
+                                                       gave; until this fiber's next exchange */
+void fiber_copy_wait(u32 n);                               /* as gpu_copy_wait<n> */
+
+/* End the process with a message: a condition does not hold; p is no multiple of 16, or 16 bytes
+ * there are not in the block's shared memory. */
+void emulate_check(bool good, const char *what);
+void emulate_shared(const void *p);
+
+GPU u32 gpu_thread(void)
+{
+    return fiber_now->thread;
+}
+GPU u32 gpu_lane(void)
+{
+    return fiber_now->thread & 31;
+}
+GPU u32 gpu_warp(void)
+{
+    return fiber_now->thread >> 5;
+}
+GPU u32 gpu_block(void)
+{
+    return fiber_now->block;
+}
+GPU u32 gpu_blocks(void)
+{
+    return fiber_now->blocks;
+}
+GPU u8 *gpu_shared(void)
+{
+    return fiber_now->shared;
+}
+GPU void gpu_sync(void)
+{
+    fiber_sync_block();
+}
+GPU bool gpu_sync_any(bool v)
+{
+    return fiber_sync_any(v);
+}
+GPU void gpu_warp_sync(void)
+{
+    fiber_sync_warp();
+}
+GPU void gpu_pause(void)
+{
+    fiber_pause();
+}
+GPU void gpu_fence(void)
+{
+}
+GPU void gpu_fence_system(void) /* the host may look from another thread */
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+GPU u32 gpu_bits(float v)
+{
+    u32 r;
+    memcpy(&r, &v, 4);
+    return r;
+}
+GPU float gpu_from_bits(u32 v)
+{
+    float r;
+    memcpy(&r, &v, 4);
+    return r;
+}
+
+GPU u32 gpu_shuffle(u32 v, u32 lane)
+{
+    return (u32)fiber_exchange(&v, sizeof v)[lane];
+}
+GPU float gpu_shuffle(float v, u32 lane)
+{
+    return gpu_from_bits(gpu_shuffle(gpu_bits(v), lane));
+}
+GPU u32 gpu_uniform(u32 v)
+{
+    emulate_check(gpu_shuffle(v, 0) == v, "gpu_uniform of what lanes do not have alike");
+    return v;
+}
+GPU u32 gpu_shuffle_xor(u32 v, u32 mask)
+{
+    return gpu_shuffle(v, gpu_lane() ^ mask);
+}
+GPU float gpu_shuffle_xor(float v, u32 mask)
+{
+    return gpu_shuffle(v, gpu_lane() ^ mask);
+}
+GPU u32 gpu_ballot(bool v)
+{
+    u32 mine = v, all = 0;
+    const u64 *lanes = fiber_exchange(&mine, sizeof mine);
+    for (u32 i = 0; i < 32; i++)
+        all |= (u32)lanes[i] << i;
+    return all;
+}
+
+GPU u32 gpu_atomic_add(u32 *p, u32 v)
+{
+    u32 old = *p;
+    *p = old + v;
+    return old;
+}
+GPU u32 gpu_atomic_max(u32 *p, u32 v)
+{
+    u32 old = *p;
+    *p = old > v ? old : v;
+    return old;
+}
+GPU void gpu_atomic_add64(u64 *p, u64 v)
+{
+    *p += v;
+}
+GPU u32 gpu_load_volatile(const u32 *p)
+{
+    return *(const volatile u32 *)p;
+}
+GPU void gpu_store_volatile(u32 *p, u32 v)
+{
+    *(volatile u32 *)p = v;
+}
+
+#ifdef __aarch64__
+typedef __fp16 float16;
+#else
+typedef _Float16 float16;
+#endif
+
+GPU u16 gpu_half(float v) /* round to nearest even */
+{
+    float16 h = (float16)v;
+    u16 r;
+    memcpy(&r, &h, 2);
+    return r;
+}
+GPU float gpu_from_half(u16 v)
+{
+    float16 h;
+    memcpy(&h, &v, 2);
+    return (float)h;
+}
+
+GPU u32 gpu_half2(float low, float high)
+{
+    return (u32)gpu_half(high) << 16 | gpu_half(low);
+}
+GPU u32 gpu_half2_sub(u32 a, u32 b)
+{
+    return gpu_half2(gpu_from_half((u16)a) - gpu_from_half((u16)b),
+                     gpu_from_half((u16)(a >> 16)) - gpu_from_half((u16)(b >> 16)));
+}
+GPU u32 gpu_half2_fma(u32 a, u32 b, u32 c) /* f32 holds the product of halves exactly */
+{
+    return gpu_half2(
+        (float)((double)gpu_from_half((u16)a) * gpu_from_half((u16)b) + gpu_from_half((u16)c)),
+        (float)((double)gpu_from_half((u16)(a >> 16)) * gpu_from_half((u16)(b >> 16)) +
+                gpu_from_half((u16)(c >> 16))));
+}
+
+template <u32 table> GPU u32 gpu_lop3(u32 a, u32 b, u32 c)
+{
+    u32 r = 0;
+    for (u32 i = 0; i < 8; i++)
+        if (table >> i & 1)
+            r |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+    return r;
+}
+
+GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
+{
+    u64 both = (u64)b << 32 | a;
+    u32 r = 0;
+    for (u32 i = 0; i < 4; i++)
+        r |= (u32)(both >> (select >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return r;
+}
+
+void gpu_mma(float c[4], const u32 a[4], const u32 b[2]);
+void gpu_load_tiles(u32 r[4], const void *row);
+void gpu_load_tiles_transposed(u32 r[4], const void *row);
+
+/* Copies happen as late as they may, in the gpu_copy_wait that waits for them: what is read too
+ * early shows. */
+void gpu_copy16(void *to, const void *from, bool read = true);
+void gpu_copy_commit(void);
+template <int n> GPU void gpu_copy_wait(void)
+{
+    fiber_copy_wait(n);
+}
+
+GPU uint4 gpu_load_weights(const void *p)
+{
+    uint4 v;
+    emulate_check(((uintptr_t)p & 15) == 0, "gpu_load_weights from no multiple of 16");
+    memcpy(&v, p, 16);
+    return v;
+}
+
+template <typename T> GPU T *gpu_global(T *p)
+{
+    return p;
+}
+template <typename T> GPU T *gpu_near(T *p)
+{
+    return p;
+}
+template <typename T> GPU T gpu_load(const void *p)
+{
+    T v;
+    emulate_check((uintptr_t)p % sizeof(T) == 0, "gpu_load from an address out of alignment");
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+template <typename T> GPU void gpu_store(void *p, T v)
+{
+    emulate_check((uintptr_t)p % sizeof(T) == 0, "gpu_store to an address out of alignment");
+    memcpy(p, &v, sizeof v);
+}
+GPU float gpu_mul(float a, float b)
+{
+    return a * b; /* never contracted: -ffp-contract=off */
+}
+GPU float gpu_exp2(float v)
+{
+    return exp2f(v);
+}
+GPU float gpu_reciprocal(float v)
+{
+    return 1 / v;
+}
+GPU void gpu_sincospi(float v, float *s, float *c)
+{
+    *s = (float)sin(M_PI * (double)v);
+    *c = (float)cos(M_PI * (double)v);
+}
+
+GPU void gpu_prefetch(const void *)
+{
+}
+GPU u64 gpu_clock_ns(void)
+{
+    return 0;
+}
+
+#endif

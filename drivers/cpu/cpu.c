@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* A matrix of the model and where its packed form goes. */
 struct matrix {
@@ -71,24 +70,6 @@ static size_t packed_bytes(const struct cpu_device *c)
     return last->at + last->bytes;
 }
 
-/* madvise over the whole pages of [p, p + n), where they are the model's. Packed weights are not
- * read from there again; if they were, the kernel would fetch a file's pages anew, while those of
- * a random model are gone. */
-static void advise(const struct model *m, const void *p, size_t n, int advice)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (u32 i = 0; i < m->files_n; i++) {
-        const char *base = m->files[i].p, *at = p;
-        if (at < base || at + n > base + m->files[i].n)
-            continue;
-        size_t from = ROUND_UP((size_t)(at - base), page);
-        size_t to = (size_t)(at - base) + n;
-        to -= to % page;
-        if (from < to)
-            madvise((void *)(uintptr_t)(base + from), to - from, advice);
-    }
-}
-
 /* Reads one byte a page, so that the first step does not wait for the disk. */
 static void touch(const struct weight *w, u32 part, u32 parts)
 {
@@ -106,7 +87,7 @@ static void load_job(void *arg, u32 worker)
         const struct matrix *x = &c->matrices[i];
         if (worker == 0 && i + 1 < c->n_matrices) {
             const struct weight *next = x[1].weight;
-            advise(m, next->data, weight_data_bytes(next), MADV_WILLNEED);
+            model_advise(m, next->data, weight_data_bytes(next), MADV_WILLNEED);
         }
         u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
         c->forward.linear->pack(x->weight, memory, x->packed, worker, c->pool.n);
@@ -116,7 +97,7 @@ static void load_job(void *arg, u32 worker)
         if (worker != 0)
             continue;
         if (x->bytes)
-            advise(m, x->weight->data, weight_data_bytes(x->weight), MADV_DONTNEED);
+            model_advise(m, x->weight->data, weight_data_bytes(x->weight), MADV_DONTNEED);
         atomic_fetch_add(&c->loaded_bytes, weight_data_bytes(x->weight));
     }
 }
@@ -283,31 +264,11 @@ static void cpu_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
         s->prompt[prompt[i]] = 1;
 }
 
-/* A step that the engine should not have built is a bug, not an error. */
-static void check_step(const struct device *d, const struct step *s)
-{
-    u32 tokens = 0, samples = 0;
-    ASSERT(s->n_tokens <= d->limits.step_tokens);
-    for (u32 i = 0; i < s->n_rows; i++) {
-        const struct step_row *row = &s->rows[i];
-        ASSERT(row->first == tokens && row->n > 0 && row->n <= s->n_tokens - tokens);
-        ASSERT(row->slot < d->limits.slots && row->pos + row->n <= d->limits.context);
-        for (u32 p = row->pos / LIMIT_PAGE_TOKENS; p <= (row->pos + row->n - 1) / LIMIT_PAGE_TOKENS;
-             p++)
-            ASSERT(row->pages[p] < d->limits.pages);
-        tokens += row->n;
-        samples += row->sample;
-    }
-    ASSERT(tokens == s->n_tokens && samples <= d->limits.slots);
-    for (u32 i = 0; i < tokens; i++)
-        ASSERT(s->tokens[i] < d->model->vocab);
-}
-
 static enum err cpu_submit(struct device *d, const struct step *s, struct err_text *e)
 {
     struct cpu_device *c = cpu_of(d);
     (void)e;
-    check_step(d, s);
+    device_check_step(d, s);
     forward_begin(&c->forward, s);
     pool_start(&c->pool, forward_run, &c->forward);
     return ERR_OK;
@@ -411,7 +372,11 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
     struct matrix *matrices = ARENA_NEW(keep, struct matrix, 2 + 7 * (size_t)model->layers_n);
     if (!c || !layers || !matrices)
         return arena_full(keep, "the CPU backend", e);
-    c->device = (struct device){.ops = &cpu_ops, .model = model, .limits = *limits};
+    c->device = (struct device){.ops = &cpu_ops,
+                                .model = model,
+                                .limits = *limits,
+                                .depth = 1,
+                                .kernels = options->set->name};
     c->set = options->set;
     c->pin = options->pin;
     c->spin = options->spin;

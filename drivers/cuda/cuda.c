@@ -1,0 +1,314 @@
+#include "drivers/cuda/cuda.h"
+
+#include "core/base/log.h"
+#include "drivers/cuda/submit.h"
+#include "drivers/cuda/upload.h"
+#include "kernels/cuda/image.h"
+
+#include <stdio.h>
+
+enum {
+    INTEGRATED_CHUNK_BYTES = 512 << 20,
+    PACK_BLOCKS_AN_SM = 8,
+    READ_BLOCKS_AN_SM = 8,
+    SHARED_RESERVED_BYTES = 1 << 10, /* that the driver takes of each block (CUDA C guide) */
+};
+
+struct cuda_device {
+    struct device device; /* first */
+    struct cuda_info info;
+    struct list list;
+    struct vram vram;
+    struct steps steps;
+    struct profile *profile; /* NULL: never asked for */
+    struct cuda_stream *stream;
+    struct steps_kernel step, decode;
+    struct cuda_function *pack, *read_all;
+    bool read_ahead;
+    char kernels[24];
+};
+
+static struct cuda_device *cuda_of(struct device *d)
+{
+    return (struct cuda_device *)(void *)d;
+}
+
+/* --- open ---------------------------------------------------------------------------------- */
+
+static enum err find_kernel(struct cuda_module *module, const char *name,
+                            struct cuda_function **out, struct err_text *e)
+{
+    CUDA_TRY(cuda_module_function(out, module, name), e, "find the GPU kernel %s", name);
+    return ERR_OK;
+}
+
+/* A kernel whose blocks meet each other, so all of them have to run at once: as many as fit the
+ * multiprocessors with so much shared memory. */
+static enum err find_step(const struct cuda_device *c, struct cuda_module *module, const char *name,
+                          u32 bytes, struct steps_kernel *out, struct err_text *e)
+{
+    int resident;
+    bytes -= bytes % 128;
+    TRY(find_kernel(module, name, &out->function, e));
+    CUDA_TRY(cuda_function_set(out->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                               (int)bytes),
+             e, "give the kernel %s %u bytes of shared memory", name, bytes);
+    CUDA_TRY(cuda_occupancy(&resident, out->function, GPU_THREADS, bytes), e,
+             "ask how many blocks run at once");
+    if (resident < 1)
+        return err_set(e, ERR_DEVICE,
+                       "the kernel %s with %u bytes of shared memory does not fit a "
+                       "multiprocessor of %s",
+                       name, bytes, c->info.name);
+    out->blocks = c->info.sms * (u32)resident;
+    out->launch_bytes = bytes;
+    return ERR_OK;
+}
+
+static enum err load_kernels(struct cuda_device *c, const struct model *model, struct err_text *e)
+{
+    struct cuda_module *module;
+    if (!c->info.cooperative)
+        return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
+                       c->info.name);
+    CUDA_TRY(cuda_module_load(&module, gpu_image), e, "load the GPU kernels for sm_%u%u",
+             c->info.major, c->info.minor);
+    u32 all = c->info.shared_optin_bytes;
+    u32 half = c->info.shared_sm_bytes / 2 - SHARED_RESERVED_BYTES;
+    u32 least = attention_shared_bytes(model->head_dim) + STEP_SHARED_BYTES + 128;
+    if (least > all)
+        return err_set(e, ERR_DEVICE,
+                       "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
+                       model->head_dim, least, c->info.name, all);
+    TRY(find_step(c, module, "step", all, &c->step, e));
+    TRY(find_step(c, module, "decode", half < least ? all : MIN(half, all), &c->decode, e));
+    TRY(find_kernel(module, "pack", &c->pack, e));
+    TRY(find_kernel(module, "read_all", &c->read_all, e));
+    snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);
+    return ERR_OK;
+}
+
+static void measure(struct cuda_device *c)
+{
+    size_t chunk = c->vram.chunk_bytes;
+    c->vram = (struct vram){.chunk_bytes = chunk};
+    list_build(&c->list, &c->vram);
+}
+
+/* How many KV pages: as many as are of use and fit. */
+static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct err_text *e)
+{
+    struct device_limits *limits = &c->list.limits;
+    size_t page = list_kv_page_bytes(c->list.model), have, want = limits->pages;
+    TRY(cuda_memory_now(&c->info, &have, e));
+    size_t may = have / 100 * o->share_percent;
+    limits->pages = 0;
+    measure(c);
+    size_t rest = vram_bytes(&c->vram) - c->list.bytes[LIST_KV];
+    size_t room = may > rest ? may - rest : 0, asked = MIN(o->kv_bytes, want * page);
+    if (room < MAX(asked, MAX(page, c->list.staging_bytes)))
+        return err_set(e, ERR_MEMORY,
+                       "the weights and buffers need %zu MiB of the GPU's memory and the KV cache "
+                       "at least %zu MiB; of its free %zu MiB %u %% may be taken "
+                       "(cuda.memory_share). Lower engine.kv, engine.step_tokens or engine.slots, "
+                       "or take a smaller model (zigcuda plan shows the table)",
+                       rest / MIB, MAX(o->kv_bytes, MAX(page, c->list.staging_bytes)) / MIB + 1,
+                       have / MIB, o->share_percent);
+    limits->pages = (u32)MIN((o->kv_bytes ? o->kv_bytes : room) / page, want);
+    if (limits->pages == 0)
+        return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
+                       o->kv_bytes, LIMIT_PAGE_TOKENS, page);
+    limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
+    measure(c);
+    return ERR_OK;
+}
+
+static const struct device_ops cuda_ops;
+
+enum err cuda_open(struct arena *keep, const struct model *model, struct device_limits *limits,
+                   const struct cuda_options *o, struct device **out, struct err_text *e)
+{
+    ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
+    struct cuda_device *c = ARENA_NEW(keep, struct cuda_device, 1);
+    if (!c)
+        return arena_full(keep, "the CUDA backend", e);
+    if (gpu_image_bytes == 0)
+        return err_set(e, ERR_DEVICE,
+                       "this build has no GPU kernels (it was configured without nvcc); set "
+                       "device.kind to cpu, or build it with nvcc");
+    c->info = *o->info;
+    c->read_ahead = o->read_ahead;
+    log_phase("driver_init");
+    TRY(cuda_context_open(&c->info, o->spin, e));
+    log_phase("context");
+    CUDA_TRY(cuda_stream_open(&c->stream, CU_STREAM_NON_BLOCKING), e, "make a stream");
+    TRY(load_kernels(c, model, e));
+    log_phase("kernels");
+    c->vram.chunk_bytes = c->info.integrated ? INTEGRATED_CHUNK_BYTES : SIZE_MAX;
+    c->list = (struct list){.model = model,
+                            .limits = *limits,
+                            .blocks = MAX(c->step.blocks, c->decode.blocks),
+                            .steps = STEPS_DEPTH,
+                            .staging_bytes = upload_staging_bytes(model)};
+    TRY(list_open(&c->list, keep, e));
+    c->list.step_bytes = steps_bytes(&c->list);
+    TRY(fit(c, o, e));
+    *limits = c->list.limits;
+    c->steps = (struct steps){.list = &c->list,
+                              .stream = c->stream,
+                              .step = c->step,
+                              .decode = c->decode,
+                              .spin = o->spin,
+                              .limit_ms = o->step_ms,
+                              .clock = o->clock};
+    c->device = (struct device){.ops = &cuda_ops,
+                                .model = model,
+                                .limits = *limits,
+                                .depth = STEPS_DEPTH,
+                                .kernels = c->kernels,
+                                .shares_host_memory = c->info.integrated};
+    *out = &c->device;
+    return ERR_OK;
+}
+
+/* --- device_ops ---------------------------------------------------------------------------- */
+
+static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
+{
+    const struct list *l = &cuda_of(d)->list;
+    (void)e;
+    plan_add(p, PLACE_HOST, steps_host_bytes(l), "GPU steps", "engine.slots", "results, slots");
+    plan_add(p, PLACE_HOST, upload_host_bytes(), "upload threads", "", "until ready");
+    plan_add(p, PLACE_PINNED, steps_pinned_bytes(l), "GPU steps", "engine.slots",
+             "%u in flight, page tables, results", STEPS_DEPTH);
+    plan_add(p, PLACE_PINNED, upload_pinned_bytes(), "upload buffers", "", "given back when ready");
+    plan_add(p, PLACE_DEVICE, l->bytes[LIST_WEIGHTS], "packed weights", "", "%u matrices",
+             l->n_weights);
+    plan_add(p, PLACE_DEVICE, l->bytes[LIST_OPS], "operations, tables", "", "%u operations a step",
+             l->step.last);
+    plan_add(p, PLACE_DEVICE, l->bytes[LIST_ACTIVATIONS], "activations", "engine.step_tokens",
+             "steps of %u tokens", d->limits.step_tokens);
+    plan_add(p, PLACE_DEVICE, l->bytes[LIST_SAMPLING], "logits and sampling", "engine.slots",
+             "%u slots, %u rows of logits", d->limits.slots, l->head_rows);
+    plan_add(p, PLACE_DEVICE, l->bytes[LIST_KV], "KV cache", "engine.kv",
+             "%u pages of %u tokens, f16", d->limits.pages, LIMIT_PAGE_TOKENS);
+    return ERR_OK;
+}
+
+static enum err cuda_load(struct device *d, struct arena *host,
+                          void (*progress)(void *arg, size_t done, size_t total), void *arg,
+                          struct err_text *e)
+{
+    struct cuda_device *c = cuda_of(d);
+    struct upload u = {.list = &c->list,
+                       .stream = c->stream,
+                       .pack = c->pack,
+                       .pack_blocks = c->info.sms * PACK_BLOCKS_AN_SM,
+                       .integrated = c->info.integrated,
+                       .read_ahead = c->read_ahead,
+                       .progress = progress,
+                       .arg = arg};
+    log_phase("plan");
+    TRY(vram_take(&c->vram, e));
+    log_phase("device_memory");
+    list_build(&c->list, &c->vram);
+    TRY(steps_open(&c->steps, host, e));
+    enum err r = upload_open(&u, host, e);
+    log_phase("pinned_memory");
+    if (r == ERR_OK)
+        r = upload_run(&u, e);
+    log_phase("upload");
+    upload_close(&u);
+    return r;
+}
+
+static void cuda_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+{
+    ASSERT(slot < d->limits.slots);
+    steps_slot_begin(&cuda_of(d)->steps, slot, prompt, n);
+}
+
+static enum err cuda_submit(struct device *d, const struct step *s, struct err_text *e)
+{
+    device_check_step(d, s);
+    return steps_submit(&cuda_of(d)->steps, s, e);
+}
+
+static int cuda_poll(struct device *d, bool wait, const struct step_result **out, u32 *n,
+                     enum err *err, struct err_text *e)
+{
+    return steps_poll(&cuda_of(d)->steps, wait, out, n, err, e);
+}
+
+static int cuda_fd(struct device *d)
+{
+    return cuda_of(d)->steps.fd;
+}
+
+static void cuda_describe(struct device *d, char *out, size_t cap)
+{
+    const struct cuda_info *g = &cuda_of(d)->info;
+    snprintf(out, cap, "CUDA: %s, kernels for sm_%u%u, f16 activations and KV, %u multiprocessors",
+             g->name, g->major, g->minor, g->sms);
+}
+
+/* Best of three; 0 when the card refuses. */
+static double cuda_read_bandwidth(struct device *d)
+{
+    struct cuda_device *c = cuda_of(d);
+    struct err_text e = {0};
+    struct cuda_timer t;
+    struct gpu_read read = {.data = (const u8 *)(uintptr_t)c->list.packed,
+                            .bytes = c->list.packed_bytes / 16 * 16,
+                            .sink = c->list.state.last};
+    if (cuda_timer_open(&t, read.bytes, &e) != ERR_OK)
+        return 0;
+    for (u32 i = 0; i < 3; i++)
+        if (cuda_timer_begin(&t, c->stream, &e) != ERR_OK ||
+            cuda_launch(c->read_all, c->info.sms * READ_BLOCKS_AN_SM, 1, 1, GPU_THREADS, 1, 1, 0,
+                        c->stream, (void *[]){&read}, NULL) != CUDA_SUCCESS ||
+            cuda_timer_end(&t, c->stream, &e) != ERR_OK || cuda_timer_read(&t, &e) != ERR_OK)
+            break;
+    cuda_timer_close(&t);
+    return t.n == 3 ? cuda_timer_gb_s(&t, t.min_ms) * 1e9 : 0;
+}
+
+static void cuda_close(struct device *d)
+{
+    struct cuda_device *c = cuda_of(d);
+    if (c->steps.failed.code != ERR_OK)
+        return; /* a lost card answers no more, and the process ends */
+    if (c->profile)
+        profile_close(c->profile);
+    steps_close(&c->steps);
+    vram_close(&c->vram);
+    (void)!cuda_stream_close(c->stream);
+    cuda_context_close(&c->info);
+}
+
+enum err cuda_profile(struct device *d, struct arena *keep, bool on, struct profile **out,
+                      struct err_text *e)
+{
+    struct cuda_device *c = cuda_of(d);
+    ASSERT(c->steps.submitted == c->steps.finished);
+    if (!c->profile)
+        TRY(profile_open(keep, &c->list, &c->profile, e));
+    profile_clear(c->profile);
+    c->steps.profile = on ? c->profile : NULL;
+    c->device.depth = on ? 1 : STEPS_DEPTH; /* its events serve one step */
+    *out = c->profile;
+    return ERR_OK;
+}
+
+static const struct device_ops cuda_ops = {
+    .name = "cuda",
+    .plan = cuda_plan,
+    .load = cuda_load,
+    .slot_begin = cuda_slot_begin,
+    .submit = cuda_submit,
+    .poll = cuda_poll,
+    .fd = cuda_fd,
+    .describe = cuda_describe,
+    .read_bandwidth = cuda_read_bandwidth,
+    .close = cuda_close,
+};

@@ -1,0 +1,619 @@
+#include "drivers/cuda/list.h"
+
+/* Device addresses are pointers in the structs that host and card share. */
+static void *carve(struct vram *s, size_t bytes)
+{
+    return (void *)(uintptr_t)vram_carve(s, bytes);
+}
+
+static float *carve_rows(struct vram *s, u32 rows, u32 stride)
+{
+    return carve(s, (size_t)rows * stride * sizeof(float));
+}
+
+static size_t ops_max(const struct model *m)
+{
+    return 2 * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
+}
+
+enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
+{
+    size_t layers = l->model->layers_n;
+    l->head_rows = MIN(MAX(l->limits.slots, (u32)LIST_HEAD_ROWS), l->limits.step_tokens);
+    l->weights = ARENA_NEW(keep, struct list_weight, 2 + LIST_LAYER_WEIGHTS * layers);
+    l->vectors = ARENA_NEW(keep, struct list_vector, 1 + LIST_LAYER_VECTORS * layers + 4);
+    l->ops = ARENA_NEW(keep, struct op, ops_max(l->model));
+    l->labels = ARENA_NEW(keep, const char *, ops_max(l->model));
+    if (!l->weights || !l->vectors || !l->ops || !l->labels)
+        return arena_full(keep, "the list of GPU operations", e);
+    return ERR_OK;
+}
+
+/* --- matrices ------------------------------------------------------------------------------ */
+
+static bool whole_rows(const struct weight *w) /* one scale a row */
+{
+    return w->kind == WEIGHT_PLAIN || w->group >= w->k;
+}
+
+enum { GROUP_UNIT = 32 }; /* a packed group is a multiple of it */
+
+static u32 padded_group(const struct weight *w)
+{
+    return ROUND_UP(w->group, (u32)GROUP_UNIT);
+}
+
+static bool has_order(const struct weight *w)
+{
+    return !whole_rows(w) && (w->group_index || w->group % GROUP_UNIT);
+}
+
+/* Do both take their inputs in the same order? */
+static bool same_order(const struct weight *a, const struct weight *b)
+{
+    if (!has_order(a) || !has_order(b))
+        return has_order(a) == has_order(b) && a->k == b->k;
+    if (a->k != b->k || a->group != b->group || !a->group_index != !b->group_index)
+        return false;
+    return !a->group_index || memcmp(a->group_index, b->group_index, (size_t)a->k * 4) == 0;
+}
+
+/* One preparation of the rows does for both. */
+static bool same_input(const struct weight *a, const struct weight *b)
+{
+    return same_order(a, b) && a->int8_activations == b->int8_activations;
+}
+
+static struct matrix shape(const struct weight *w)
+{
+    struct matrix m = {.n = w->n, .scale_type = w->scale_type};
+    m.kind = w->kind == WEIGHT_PLAIN ? MATRIX_HALF : w->bits == 4 ? MATRIX_INT4 : MATRIX_INT8;
+    m.k = ROUND_UP(has_order(w) ? w->groups * padded_group(w) : w->k, (u32)MATRIX_K_UNIT);
+    m.group = whole_rows(w) ? m.k : padded_group(w);
+    m.groups = CEIL_DIV(m.k, m.group); /* padding may be one more */
+    m.slice = ROUND_UP(CEIL_DIV(m.k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
+    if (m.kind == MATRIX_HALF)
+        m.scale_type = DTYPE_F32;
+    return m;
+}
+
+static size_t data_bytes(const struct matrix *m)
+{
+    size_t bits = m->kind == MATRIX_INT4 ? 4 : m->kind == MATRIX_INT8 ? 8 : 16;
+    return (size_t)ROUND_UP(m->n, 16u) * m->k * bits / 8;
+}
+
+static size_t scales_n(const struct matrix *m)
+{
+    return (size_t)ROUND_UP(m->n, 16u) * m->groups;
+}
+
+size_t list_matrix_bytes(const struct matrix *m)
+{
+    return data_bytes(m) + scales_n(m) * (dtype_bytes((enum dtype)m->scale_type) + !!m->zeros);
+}
+
+static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias)
+{
+    m->data = carve(s, data_bytes(m));
+    m->scales = carve(s, scales_n(m) * dtype_bytes((enum dtype)m->scale_type));
+    m->zeros = zeros ? carve(s, scales_n(m)) : NULL;
+    m->bias = bias ? carve(s, ROUND_UP(m->n, 16u) * sizeof(float)) : NULL;
+}
+
+static struct list_weight *list_weight(struct list *l, struct vram *s, const struct weight *from,
+                                       u32 first, u32 n)
+{
+    struct list_weight *w = &l->weights[l->n_weights];
+    const struct list_weight *before = l->n_weights ? w - 1 : NULL;
+    l->n_weights++;
+    *w = (struct list_weight){
+        .from = from, .first = first, .n = n, .to = shape(from), .run = 16, .step = 16};
+    if (!has_order(from))
+        return w;
+    w->makes_order = !before || !before->order || !same_order(from, before->from);
+    w->order = w->makes_order ? carve(s, w->to.k * sizeof *w->order) : before->order;
+    return w;
+}
+
+static struct list_weight *place(struct list *l, struct vram *s, const struct weight *from)
+{
+    struct list_weight *w = list_weight(l, s, from, 0, from->n);
+    carve_matrix(s, &w->to, from->zeros, from->bias);
+    return w;
+}
+
+/* Can gate and up be one matrix, whose blocks of 16 outputs are 8 gates and their 8 ups? */
+static bool can_share(const struct weight *a, const struct weight *b)
+{
+    struct matrix x = shape(a), y = shape(b);
+    return same_input(a, b) && x.kind == y.kind && x.scale_type == y.scale_type && x.n == y.n &&
+           x.k == y.k && x.group == y.group && !a->zeros == !b->zeros && !a->bias == !b->bias;
+}
+
+/* `up` is gate itself where one weight holds both, gates first. */
+static struct list_weight *place_pair(struct list *l, struct vram *s, const struct weight *gates,
+                                      const struct weight *ups)
+{
+    u32 n = gates == ups ? gates->n / 2 : gates->n;
+    struct list_weight *gate = list_weight(l, s, gates, 0, n);
+    struct list_weight *up = list_weight(l, s, ups, gates == ups ? n : 0, n);
+    gate->to.n = 16 * CEIL_DIV(n, 8u);
+    carve_matrix(s, &gate->to, gates->zeros, gates->bias);
+    up->to = gate->to;
+    gate->run = up->run = up->at = 8;
+    return gate;
+}
+
+void list_order(const struct list_weight *w, u32 *order, u32 *counts)
+{
+    const struct weight *from = w->from;
+    memset(counts, 0, from->groups * sizeof *counts);
+    for (u32 i = 0; i < w->to.k; i++)
+        order[i] = ORDER_NONE;
+    for (u32 k = 0; k < from->k; k++) {
+        u32 g = from->group_index ? (u32)from->group_index[k] : k / from->group;
+        order[g * w->to.group + counts[g]++] = k;
+    }
+}
+
+/* --- vectors ------------------------------------------------------------------------------- */
+
+static const float *vector(struct list *l, struct vram *s, const struct tensor *t,
+                           const float *values, u32 n)
+{
+    float *to = carve(s, n * sizeof *to);
+    l->vectors[l->n_vectors++] = (struct list_vector){t, values, to, n};
+    return to;
+}
+
+static const float *norm(struct list *l, struct vram *s, const struct tensor *t, u32 n)
+{
+    return t ? vector(l, s, t, NULL, n) : NULL;
+}
+
+static struct gpu_rope rope(struct list *l, struct vram *s, const struct rope *r)
+{
+    if (!r->dims)
+        return (struct gpu_rope){0};
+    return (struct gpu_rope){vector(l, s, NULL, r->freq, r->dims / 2), r->dims, r->scale};
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+static u32 row_stride(u32 n)
+{
+    return ROUND_UP(n, 16u);
+}
+
+struct buffers {
+    u32 x_stride, qkv_stride, attention_stride, h_stride, raw_stride;
+    float *x, *y, *qkv, *attention, *h, *raw; /* [step_tokens][stride]; raw: gate and up apart */
+    float *attention_partial, *linear_partial;
+    u32 partial_rows;
+    u32 *attention_max, *h_max, *attention_arrived, *linear_arrived, *sample_arrived;
+    u16 *prepared;
+    float *prepared_scale;
+    struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
+};
+
+static size_t kv_layer_page_bytes(const struct model *m) /* keys, or values */
+{
+    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * ROUND_UP(m->head_dim, 16u) * sizeof(u16);
+}
+
+size_t list_kv_page_bytes(const struct model *m)
+{
+    return 2 * m->layers_n * kv_layer_page_bytes(m);
+}
+
+/* Inputs of the widest matrix, packed. */
+static u32 inputs_max(const struct list *l)
+{
+    u32 k = 0;
+    for (u32 i = 0; i < l->n_weights; i++)
+        k = MAX(k, l->weights[i].to.k);
+    return k;
+}
+
+/* Enough for a sequence of 128k positions and groups of four; what is beyond works with fewer
+ * blocks a sequence. */
+enum { PARTIAL_ROWS_MAX = 65536 };
+
+static bool has_norms_after(const struct model *m)
+{
+    return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp;
+}
+
+static bool shares(const struct model *m, const struct layer *layer)
+{
+    if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
+        return m->intermediate % 16 == 0;
+    return can_share(&layer->gate_up[0], &layer->gate_up[1]);
+}
+
+static bool shares_all(const struct model *m)
+{
+    for (u32 i = 0; i < m->layers_n; i++)
+        if (!shares(m, &m->layers[i]))
+            return false;
+    return true;
+}
+
+/* Words that must be zero before the first step, and are left zero by each. */
+static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
+{
+    u32 tokens = l->limits.step_tokens;
+    const struct {
+        u32 **to, n;
+    } words[] = {{&b->attention_max, tokens},
+                 {&b->h_max, tokens},
+                 {&b->attention_arrived, l->blocks},
+                 {&b->linear_arrived, LINEAR_COUNTERS},
+                 {&b->sample_arrived, 1},
+                 {&l->state.barrier, 2}};
+    l->n_zeros = 0;
+    for (u32 i = 0; i < COUNTOF(words); i++)
+        l->n_zeros += words[i].n;
+    u32 *p = carve(s, l->n_zeros * sizeof *p);
+    l->zeros = (uintptr_t)p;
+    for (u32 i = 0; i < COUNTOF(words); i++) {
+        *words[i].to = p;
+        p += words[i].n;
+    }
+}
+
+static void carve_activations(const struct list *l, struct vram *s, struct buffers *b)
+{
+    const struct model *m = l->model;
+    u32 tokens = l->limits.step_tokens;
+    b->x_stride = row_stride(m->hidden);
+    b->qkv_stride = row_stride((m->heads + 2 * m->kv_heads) * m->head_dim);
+    b->attention_stride = row_stride(m->heads * m->head_dim);
+    b->h_stride = row_stride(m->intermediate);
+    b->raw_stride = row_stride(2 * m->intermediate);
+    b->x = carve_rows(s, tokens, b->x_stride);
+    b->y = has_norms_after(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
+    b->qkv = carve_rows(s, tokens, b->qkv_stride);
+    b->attention = carve_rows(s, tokens, b->attention_stride);
+    b->h = carve_rows(s, tokens, b->h_stride);
+    b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
+    b->prepared = carve(s, (size_t)ROUND_UP(tokens, 8u) * inputs_max(l) * sizeof *b->prepared);
+    b->prepared_scale = carve_rows(s, ROUND_UP(tokens, 8u), 1);
+    b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
+    u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
+    b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
+    b->attention_partial = carve_rows(s, b->partial_rows, ROUND_UP(m->head_dim, 16u) + 4);
+}
+
+static void carve_state(struct list *l, struct vram *s)
+{
+    const struct model *m = l->model;
+    size_t slots = l->limits.slots;
+    struct gpu_state *state = &l->state;
+    state->pages_stride = CEIL_DIV(l->limits.context, (u32)LIMIT_PAGE_TOKENS);
+    state->vocab = m->vocab;
+    state->pages = carve(s, slots * state->pages_stride * sizeof *state->pages);
+    state->sampling = carve(s, slots * sizeof *state->sampling);
+    state->last = carve(s, slots * sizeof *state->last);
+    for (u32 i = 0; i < l->steps; i++)
+        l->card_steps[i] = vram_carve(s, l->step_bytes);
+    l->card_ops = carve(s, ops_max(m) * sizeof *l->ops);
+}
+
+static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
+{
+    size_t slots = l->limits.slots, vocab = l->model->vocab;
+    l->logits_stride = row_stride(l->model->vocab);
+    l->logits = carve_rows(s, l->head_rows, l->logits_stride);
+    op->logits = l->logits;
+    op->stride = l->logits_stride;
+    op->vocab = l->model->vocab;
+    op->z = carve(s, slots * vocab * sizeof *op->z);
+    l->state.output_counts = carve(s, slots * vocab * sizeof *l->state.output_counts);
+    l->state.prompt_seen = carve(s, slots * vocab * sizeof *l->state.prompt_seen);
+}
+
+/* --- operations ---------------------------------------------------------------------------- */
+
+/* Where the parts of one layer are. */
+struct parts {
+    struct list_weight *qkv, *o, *gate_up, *down;
+    const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
+    const float *norm_q, *norm_k;
+    u16 *k, *v;
+};
+
+static void place_layer(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+{
+    const struct model *m = l->model;
+    for (u32 i = 0; i < m->n_qkv; i++) {
+        struct list_weight *w = place(l, s, &from->qkv[i]);
+        to->qkv = i ? to->qkv : w;
+    }
+    to->o = place(l, s, &from->o);
+    if (shares(m, from)) {
+        to->gate_up = place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
+    } else {
+        to->gate_up = place(l, s, &from->gate_up[0]);
+        if (m->n_gate_up == 2)
+            place(l, s, &from->gate_up[1]);
+    }
+    to->down = place(l, s, &from->down);
+}
+
+static void place_norms(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+{
+    const struct model *m = l->model;
+    to->norm_attention = norm(l, s, from->norm_attention, m->hidden);
+    to->norm_mlp = norm(l, s, from->norm_mlp, m->hidden);
+    to->norm_after_attention = norm(l, s, from->norm_after_attention, m->hidden);
+    to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
+    to->norm_q = norm(l, s, from->norm_q, m->head_dim);
+    to->norm_k = norm(l, s, from->norm_k, m->head_dim);
+}
+
+static struct op *add(struct list *l, enum op_kind kind, const char *label)
+{
+    struct op *op = &l->ops[l->n_ops];
+    l->labels[l->n_ops++] = label;
+    *op = (struct op){.kind = kind};
+    return op;
+}
+
+/* Where a linear's result goes. */
+struct output {
+    const char *label;
+    float *y;
+    u32 stride, kind; /* enum output_kind */
+    u32 *row_max, *clear_max;
+};
+
+/* n weights that share an input, their outputs side by side. */
+static struct op_linear *add_linear(struct list *l, const struct buffers *b, struct input in,
+                                    const struct list_weight *w, u32 n, const struct output *out)
+{
+    in.order = w->order;
+    in.features = w->from->k;
+    in.k = w->to.k;
+    in.int8 = w->from->int8_activations;
+    l->k_max = MAX(l->k_max, in.k);
+    add(l, OP_PREPARE, "prepare")->linear.in = in;
+    struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;
+    op->in = in;
+    op->output = out->kind;
+    op->y = out->y;
+    op->y_stride = out->stride;
+    op->row_max = out->row_max;
+    op->clear_max = out->clear_max;
+    op->activation = l->model->activation;
+    op->partial = b->linear_partial;
+    op->arrived = b->linear_arrived;
+    for (u32 at = 0; op->parts < n; op->parts++) {
+        op->part[op->parts] = w[op->parts].to;
+        op->at[op->parts] = at;
+        at += w[op->parts].from->n;
+    }
+    return op;
+}
+
+/* n weights of the same rows; act-order may want these in another order for each. */
+static void add_linears(struct list *l, const struct buffers *b, const struct input *in,
+                        const struct list_weight *w, u32 n, struct output out)
+{
+    for (u32 i = 0; i < n;) {
+        u32 same = 1;
+        while (i + same < n && same_input(w[i].from, w[i + same].from))
+            same++;
+        add_linear(l, b, *in, &w[i], same, &out);
+        out.clear_max = NULL;
+        for (u32 end = i + same; i < end; i++)
+            out.y += w[i].from->n;
+    }
+}
+
+static struct input normed(const struct list *l, const struct buffers *b, const float *norm)
+{
+    return (struct input){.x = b->x,
+                          .norm = norm,
+                          .prepared = b->prepared,
+                          .prepared_scale = b->prepared_scale,
+                          .kind = INPUT_NORM,
+                          .stride = b->x_stride,
+                          .eps = l->model->norm_eps};
+}
+
+static struct input rows(const struct buffers *b, const float *x, u32 stride, const u32 *max)
+{
+    return (struct input){.x = x,
+                          .row_max = max,
+                          .prepared = b->prepared,
+                          .prepared_scale = b->prepared_scale,
+                          .kind = INPUT_ROWS,
+                          .stride = stride};
+}
+
+/* x += W in, through a norm where the family has one after the block. */
+static void add_product(struct list *l, const struct buffers *b, const struct input *in,
+                        const char *label, const struct list_weight *w, const float *norm_after,
+                        u32 *clear_max)
+{
+    struct output out = {.label = label,
+                         .y = norm_after ? b->y : b->x,
+                         .stride = b->x_stride,
+                         .kind = norm_after ? OUTPUT_STORE : OUTPUT_ADD,
+                         .clear_max = clear_max};
+    add_linear(l, b, *in, w, 1, &out);
+    if (norm_after)
+        add(l, OP_ADD_NORM, "add_norm")->add_norm = (struct op_add_norm){.x = b->x,
+                                                                         .y = b->y,
+                                                                         .norm = norm_after,
+                                                                         .x_stride = b->x_stride,
+                                                                         .y_stride = b->x_stride,
+                                                                         .hidden = l->model->hidden,
+                                                                         .eps = l->model->norm_eps};
+}
+
+static void add_attention(struct list *l, const struct buffers *b, const struct layer *layer,
+                          const struct parts *p)
+{
+    const struct model *m = l->model;
+    struct op_attention a = {.qkv = b->qkv,
+                             .k = p->k,
+                             .v = p->v,
+                             .norm_q = p->norm_q,
+                             .norm_k = p->norm_k,
+                             .rope = b->rope[layer->rope],
+                             .rope_long = b->rope_long[layer->rope],
+                             .out = b->attention,
+                             .row_max = b->attention_max,
+                             .partial = b->attention_partial,
+                             .arrived = b->attention_arrived,
+                             .partial_rows = b->partial_rows,
+                             .stride = b->qkv_stride,
+                             .out_stride = b->attention_stride,
+                             .heads = m->heads,
+                             .kv_heads = m->kv_heads,
+                             .head_dim = m->head_dim,
+                             .window = layer->window,
+                             .eps = m->norm_eps,
+                             .scale = m->attention_scale,
+                             .softcap = m->attention_softcap};
+    add(l, OP_ROPE, "rope")->attention = a;
+    add(l, OP_ATTENTION, "attention")->attention = a;
+}
+
+static void add_mlp(struct list *l, const struct buffers *b, const struct layer *layer,
+                    const struct parts *p)
+{
+    const struct model *m = l->model;
+    struct input in = normed(l, b, p->norm_mlp);
+    if (shares(m, layer)) {
+        struct output out = {"gate_up", b->h, b->h_stride, OUTPUT_GATE, b->h_max, NULL};
+        add_linear(l, b, in, p->gate_up, 1, &out);
+        return;
+    }
+    struct output out = {"gate_up", b->raw, b->raw_stride, OUTPUT_STORE, NULL, NULL};
+    add_linears(l, b, &in, p->gate_up, m->n_gate_up, out);
+    add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->raw,
+                                                     .up = b->raw + m->intermediate,
+                                                     .h = b->h,
+                                                     .row_max = b->h_max,
+                                                     .in_stride = b->raw_stride,
+                                                     .h_stride = b->h_stride,
+                                                     .n = m->intermediate,
+                                                     .activation = m->activation};
+}
+
+static void add_layer(struct list *l, const struct buffers *b, const struct layer *layer,
+                      const struct parts *p)
+{
+    const struct model *m = l->model;
+    struct input in = normed(l, b, p->norm_attention);
+    struct output out = {"qkv", b->qkv, b->qkv_stride, OUTPUT_STORE, NULL, b->attention_max};
+    add_linears(l, b, &in, p->qkv, m->n_qkv, out);
+    add_attention(l, b, layer, p);
+    in = rows(b, b->attention, b->attention_stride, b->attention_max);
+    add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->h_max);
+    add_mlp(l, b, layer, p);
+    in = rows(b, b->h, b->h_stride, b->h_max);
+    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, NULL);
+}
+
+static void add_head(struct list *l, const struct buffers *b, const struct list_weight *head,
+                     const float *norm_final, const struct op_sample *sample)
+{
+    struct input in = normed(l, b, norm_final);
+    in.wanted = 1;
+    struct output out = {
+        .label = "head", .y = l->logits, .stride = l->logits_stride, .kind = OUTPUT_STORE};
+    l->step.head = l->n_ops;
+    add_linear(l, b, in, head, 1, &out)->softcap = l->model->logit_softcap;
+    add(l, OP_SAMPLE, "sample")->sample = *sample;
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+static void ends_piece(struct list *l, const struct vram *s, enum list_piece piece)
+{
+    size_t before = 0;
+    if (s->taken)
+        return;
+    for (u32 i = 0; i < LIST_PIECES; i++)
+        before += i == piece ? 0 : l->bytes[i];
+    l->bytes[piece] = vram_bytes(s) - before;
+}
+
+/* KV pages, and below them, until the first step, what is uploaded. */
+static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
+{
+    size_t bytes = l->limits.pages * kv_layer_page_bytes(l->model);
+    struct vram_mark mark = vram_here(s);
+    l->staging = vram_carve(s, l->staging_bytes);
+    vram_back(s, mark);
+    for (u32 i = 0; i < l->model->layers_n && bytes; i++) {
+        parts[i].k = carve(s, bytes);
+        parts[i].v = carve(s, bytes);
+    }
+}
+
+/* The same operations for `decode`, whose blocks prepare the inputs for themselves. */
+static void add_decode(struct list *l)
+{
+    u32 n = l->n_ops;
+    l->step.last = l->decode.first = n;
+    for (u32 i = 0; i < n; i++) {
+        if (i == l->step.head)
+            l->decode.head = l->n_ops;
+        if (l->ops[i].kind != OP_PREPARE)
+            *add(l, OP_EMBED, l->labels[i]) = l->ops[i];
+    }
+    l->decode.last = l->n_ops;
+    for (u32 i = l->n_ops, ahead = 0; i-- > n;) {
+        l->ops[i].ahead = ahead;
+        if (l->ops[i].kind == OP_LINEAR)
+            ahead = i;
+    }
+}
+
+void list_build(struct list *l, struct vram *s)
+{
+    static struct parts parts[LIMIT_LAYERS];
+    const struct model *m = l->model;
+    struct buffers b = {0};
+    struct op_sample sample = {0};
+    l->n_weights = l->n_vectors = l->n_ops = 0;
+    if (!s->taken)
+        memset(l->bytes, 0, sizeof l->bytes);
+    struct list_weight *embed = place(l, s, &m->embed);
+    for (u32 i = 0; i < m->layers_n; i++)
+        place_layer(l, s, &m->layers[i], &parts[i]);
+    struct list_weight *head = m->tied ? embed : place(l, s, &m->head);
+    l->packed = s->chunks[0].base;
+    l->packed_bytes = s->at.chunk == 0 ? s->at.used_bytes : s->chunks[0].bytes;
+    ends_piece(l, s, LIST_WEIGHTS);
+    for (u32 i = 0; i < m->layers_n; i++)
+        place_norms(l, s, &m->layers[i], &parts[i]);
+    const float *norm_final = norm(l, s, m->norm_final, m->hidden);
+    for (u32 i = 0; i < ROPE_SETS; i++) {
+        b.rope[i] = rope(l, s, &m->rope[i]);
+        b.rope_long[i] = rope(l, s, &m->rope_long[i]);
+    }
+    carve_zeros(l, s, &b);
+    carve_state(l, s);
+    ends_piece(l, s, LIST_OPS);
+    carve_activations(l, s, &b);
+    ends_piece(l, s, LIST_ACTIVATIONS);
+    carve_sampling(l, s, &sample);
+    sample.arrived = b.sample_arrived;
+    ends_piece(l, s, LIST_SAMPLING);
+    carve_kv(l, s, parts);
+    ends_piece(l, s, LIST_KV);
+
+    add(l, OP_EMBED, "embed")->embed =
+        (struct op_embed){embed->to, b.x, b.x_stride, m->hidden, m->embed_scale};
+    for (u32 i = 0; i < m->layers_n; i++)
+        add_layer(l, &b, &m->layers[i], &parts[i]);
+    add_head(l, &b, head, norm_final, &sample);
+    add_decode(l);
+}

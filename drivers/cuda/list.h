@@ -1,0 +1,107 @@
+/* What a model becomes on the card: its matrices in packed form, everything else that stays there,
+ * and the list of operations of a step (kernels/cuda/step.h), with fixed addresses.
+ *
+ * list_build goes through the model once and carves each thing from the memory in the order in
+ * which a step uses it; the first time to measure. The packed form pads a matrix: outputs to 16,
+ * inputs to MATRIX_K_UNIT, and groups that are no multiple of 16 to one. Where that or act-order
+ * moves inputs, the matrix comes with an `order`; matrices that want the same order share it and
+ * their input.
+ *
+ * Host memory is the boot arena's. Limits: LIMIT_LAYERS and those of struct device_limits.
+ */
+#ifndef ZIGCUDA_CUDA_LIST_H
+#define ZIGCUDA_CUDA_LIST_H
+
+#include "core/base/arena.h"
+#include "core/engine/device.h"
+#include "drivers/cuda/vram.h"
+#include "kernels/cuda/step.h"
+
+enum {
+    LIST_LAYER_WEIGHTS = 7,
+    LIST_LAYER_OPS = 19,    /* at most: qkv apart, gate and up apart, norms after both blocks */
+    LIST_LAYER_VECTORS = 6, /* norms */
+    LIST_OPS_BESIDE = 4,    /* those of no layer */
+    LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as slots */
+};
+
+/* Outputs [first, first + n) of a weight and where they are packed to; gate and up have one matrix
+ * in common. */
+struct list_weight {
+    const struct weight *from;
+    u32 first, n;
+    struct matrix to;
+    u32 *order;        /* on the card; NULL: the inputs as they are */
+    bool makes_order;  /* the first that uses it */
+    u32 run, step, at; /* see struct gpu_pack */
+};
+
+/* A norm's weights (with gemma's 1 added), or the frequencies of a rotation: f32 on the card. */
+struct list_vector {
+    const struct tensor *tensor;
+    const float *values; /* where `tensor` is NULL */
+    float *to;
+    u32 n;
+};
+
+/* What the memory is for, as the plan shows it. */
+enum list_piece {
+    LIST_WEIGHTS,
+    LIST_OPS, /* operations, norms, page tables, what the host sends */
+    LIST_ACTIVATIONS,
+    LIST_SAMPLING,
+    LIST_KV, /* staging for the upload lies there too, until the first step */
+    LIST_PIECES
+};
+
+struct list_stretch {
+    u32 first, head, last; /* head: from where on more logits are made */
+};
+
+struct list {
+    /* set by the caller */
+    const struct model *model;
+    struct device_limits limits;
+    u32 blocks;        /* thread blocks of a step */
+    size_t step_bytes; /* of one step's description, and how many there are */
+    u32 steps;
+    size_t staging_bytes; /* from upload_staging_bytes */
+
+    struct list_weight *weights;
+    struct list_vector *vectors;
+    struct op *ops;      /* the host's copy */
+    const char **labels; /* of each, for profiles: "qkv" */
+    u32 n_weights, n_vectors, n_ops;
+    struct list_stretch step, decode; /* of ops: what each kernel runs */
+    u32 k_max;                        /* the most packed inputs of a linear */
+    u32 head_rows, logits_stride;
+    size_t bytes[LIST_PIECES];
+
+    /* on the card */
+    struct op *card_ops;
+    struct gpu_state state;
+    u64 card_steps[2];
+    u64 staging;
+    u64 packed; /* packed weights: all, or those of the first allocation */
+    size_t packed_bytes;
+    float *logits;
+    u64 zeros; /* words that must be zero before the first step */
+    size_t n_zeros;
+};
+
+/* Memory for the arrays. */
+MUST enum err list_open(struct list *l, struct arena *keep, struct err_text *e);
+
+/* Carves and lists everything; may be called again, with other limits or taken memory. */
+void list_build(struct list *l, struct vram *s);
+
+/* Bytes of one KV page, all layers. */
+size_t list_kv_page_bytes(const struct model *m);
+
+/* Fills order[w->to.k] for a matrix that makes_order; counts[groups] is work space. */
+void list_order(const struct list_weight *w, u32 *order, u32 *counts);
+
+/* Bytes of the packed matrix: values, scales, zeros; what a step reads of it. */
+size_t list_matrix_bytes(const struct matrix *m);
+
+#endif

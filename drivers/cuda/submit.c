@@ -1,0 +1,538 @@
+#include "drivers/cuda/submit.h"
+
+#include "drivers/cuda/profile.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 20,      /* how often a running step is asked about errors */
+    SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
+};
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+static u32 passes_max(const struct list *l)
+{
+    return CEIL_DIV(l->limits.step_tokens, l->head_rows);
+}
+
+size_t steps_bytes(const struct list *l)
+{
+    size_t tokens = l->limits.step_tokens;
+    return passes_max(l) * sizeof(struct gpu_step) + l->limits.slots * sizeof(struct gpu_row) +
+           tokens * (2 * sizeof(u32) + sizeof(struct gpu_tile) + sizeof(struct gpu_want)) + 128;
+}
+
+struct pinned {
+    u8 *base;
+    size_t bytes;
+};
+
+static void *piece(struct pinned *p, size_t bytes)
+{
+    void *at = p->base ? p->base + p->bytes : NULL;
+    p->bytes += ROUND_UP(bytes, (size_t)256);
+    return at;
+}
+
+static void lay_out(struct steps *s, const struct list *l, struct pinned *p)
+{
+    size_t slots = l->limits.slots;
+    s->done = piece(p, 2 * sizeof *s->done);
+    for (u32 i = 0; i < STEPS_DEPTH; i++) {
+        s->entries[i].host = piece(p, steps_bytes(l));
+        s->entries[i].results = piece(p, slots * sizeof *s->entries[i].results);
+    }
+    s->sampling = piece(p, slots * sizeof *s->sampling);
+    s->tables = piece(p, slots * l->state.pages_stride * sizeof *s->tables);
+    s->seen = piece(p, slots * l->model->vocab);
+}
+
+size_t steps_pinned_bytes(const struct list *l)
+{
+    struct steps s;
+    struct pinned p = {0};
+    lay_out(&s, l, &p);
+    return p.bytes;
+}
+
+size_t steps_host_bytes(const struct list *l)
+{
+    return l->limits.slots * (sizeof(struct steps_slot) + sizeof(struct step_result)) + 128;
+}
+
+static enum err open_descriptors(struct steps *s, struct err_text *e)
+{
+    struct epoll_event in = {.events = EPOLLIN};
+    s->event = eventfd(s->spin, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    s->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (s->event < 0 || s->timer < 0 || s->fd < 0 ||
+        epoll_ctl(s->fd, EPOLL_CTL_ADD, s->event, &in) != 0 ||
+        epoll_ctl(s->fd, EPOLL_CTL_ADD, s->timer, &in) != 0)
+        return err_set_errno(e, ERR_SYSTEM, "descriptors of the CUDA backend");
+    return ERR_OK;
+}
+
+enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
+{
+    const struct list *l = s->list;
+    size_t bytes = steps_pinned_bytes(l);
+    s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
+    s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
+    if (!s->slots || !s->results)
+        return arena_full(host, "steps of the CUDA backend", e);
+    CUDA_TRY(
+        cuda_pinned_take(&s->pinned, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+        e, "take %zu KiB of pinned memory", bytes / KIB);
+    memset(s->pinned, 0, bytes);
+    lay_out(s, l, &(struct pinned){.base = s->pinned});
+    CUDA_TRY(cuda_pinned_device(&s->done_card, s->done, 0), e, "map pinned memory");
+    for (u32 i = 0; i < STEPS_DEPTH; i++)
+        CUDA_TRY(cuda_pinned_device(&s->entries[i].results_card, s->entries[i].results, 0), e,
+                 "map pinned memory");
+    return open_descriptors(s, e);
+}
+
+void steps_close(struct steps *s)
+{
+    if (!s->pinned)
+        return;
+    (void)!cuda_pinned_free(s->pinned);
+    close(s->event);
+    close(s->timer);
+    close(s->fd);
+    s->pinned = NULL;
+}
+
+/* --- errors and completion ----------------------------------------------------------------- */
+
+/* Has the card finished it? Serials wrap. */
+static bool is_done(const struct steps *s, u32 serial)
+{
+    return (i32)(__atomic_load_n(s->done, __ATOMIC_ACQUIRE) - serial) >= 0;
+}
+
+/* Keeps the first error, wakes whoever sleeps on the descriptor, and tells it. */
+static enum err fail(struct steps *s, enum err code, const struct err_text *why, struct err_text *e)
+{
+    static const u64 one = 1;
+    if (s->failed.code == ERR_OK) {
+        s->failed = *why;
+        s->failed.code = code;
+        (void)!write(s->event, &one, sizeof one);
+    }
+    return err_set(e, s->failed.code, "%s", s->failed.text);
+}
+
+/* Asks the stream for an error, and the clock whether the step takes too long. */
+static enum err look(struct steps *s, struct err_text *e)
+{
+    u64 now = clock_now_ns(&s->clock);
+    u64 began = s->entries[(s->finished + 1) % STEPS_DEPTH].submitted_ns;
+    struct err_text why = {0};
+    if (now - s->asked_ns < TICK_MS * 1000000ull)
+        return ERR_OK;
+    s->asked_ns = now;
+    enum cuda_result r = cuda_stream_query(s->stream);
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+        return fail(s, cuda_failed(r, &why, "compute a step"), &why, e);
+    if (now - began < s->limit_ms * 1000000)
+        return ERR_OK;
+    err_set(&why, ERR_DEVICE,
+            "the GPU has not finished a step in %llu ms (cuda.step_time); it hangs, or another "
+            "process keeps it busy",
+            (unsigned long long)s->limit_ms);
+    return fail(s, ERR_DEVICE, &why, e);
+}
+
+/* Until the card has finished the step, or an error. */
+static enum err wait_for(struct steps *s, u32 serial, struct err_text *e)
+{
+    while (!is_done(s, serial)) {
+        for (u32 i = 0; i < SPINS_A_LOOK && !is_done(s, serial); i++)
+#ifdef __x86_64__
+            __builtin_ia32_pause();
+#else
+            __asm__ volatile("yield");
+#endif
+        TRY(look(s, e));
+    }
+    return ERR_OK;
+}
+
+/* Runs on a thread of the driver: nothing of musl here, not even errno. */
+static void wake(void *arg)
+{
+    static const u64 one = 1;
+    const struct steps *s = arg;
+#ifdef __x86_64__
+    long r = 1; /* write */
+    __asm__ volatile("syscall"
+                     : "+a"(r)
+                     : "D"((long)s->event), "S"(&one), "d"(sizeof one)
+                     : "rcx", "r11", "memory");
+#else
+    register long number __asm__("x8") = 64; /* write */
+    register long fd __asm__("x0") = s->event;
+    register const u64 *p __asm__("x1") = &one;
+    register size_t n __asm__("x2") = sizeof one;
+    __asm__ volatile("svc 0" : "+r"(fd) : "r"(number), "r"(p), "r"(n) : "memory");
+#endif
+}
+
+/* While steps run, somebody who sleeps has to come by now and then to see an error. */
+static void tick(struct steps *s, bool on)
+{
+    struct timespec t = {0, on ? TICK_MS * 1000000l : 0};
+    if (s->spin || s->ticking == on)
+        return;
+    s->ticking = on;
+    timerfd_settime(s->timer, 0, &(struct itimerspec){t, t}, NULL);
+}
+
+/* Takes what made the descriptor readable. */
+static void drain(struct steps *s)
+{
+    u64 n;
+    if (s->spin)
+        return;
+    (void)!read(s->event, &n, sizeof n);
+    if (read(s->timer, &n, sizeof n) == sizeof n && s->submitted == s->finished)
+        tick(s, false);
+}
+
+/* --- slots --------------------------------------------------------------------------------- */
+
+void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n)
+{
+    struct steps_slot *mine = &s->slots[slot];
+    mine->fresh = true;
+    mine->prompt = prompt;
+    mine->n_prompt = n;
+}
+
+static enum err send_seen(struct steps *s, u32 slot, struct err_text *e)
+{
+    const struct steps_slot *mine = &s->slots[slot];
+    size_t vocab = s->list->model->vocab, at = slot * vocab;
+    memset(s->seen + at, 0, vocab);
+    for (u32 i = 0; i < mine->n_prompt; i++)
+        s->seen[at + mine->prompt[i]] = 1;
+    CUDA_TRY(
+        cuda_copy_in((uintptr_t)(s->list->state.prompt_seen + at), s->seen + at, vocab, s->stream),
+        e, "send the tokens of a prompt");
+    return ERR_OK;
+}
+
+static void put_sampling(struct gpu_sampling *to, const struct sampling *from)
+{
+    to->temperature = from->temperature;
+    to->top_p = from->top_p;
+    to->min_p = from->min_p;
+    to->typical_p = from->typical_p;
+    to->repetition_penalty = from->repetition_penalty;
+    to->presence_penalty = from->presence_penalty;
+    to->frequency_penalty = from->frequency_penalty;
+    to->top_k = from->top_k;
+    to->min_tokens = from->min_tokens;
+    to->n_stop = from->n_stop;
+    to->n_bias = from->n_bias;
+    to->logprobs = from->logprobs;
+    to->top_logprobs = from->top_logprobs;
+    to->seed[0] = (u32)from->seed;
+    to->seed[1] = (u32)(from->seed >> 32);
+    memcpy(to->stop, from->stop, from->n_stop * sizeof *to->stop);
+    memcpy(to->bias_id, from->bias_id, from->n_bias * sizeof *to->bias_id);
+    memcpy(to->bias, from->bias, from->n_bias * sizeof *to->bias);
+}
+
+static enum err send_table(struct steps *s, const struct step_row *row, struct err_text *e)
+{
+    const struct gpu_state *state = &s->list->state;
+    size_t at = (size_t)row->slot * state->pages_stride, bytes = row->n_pages * sizeof(u32);
+    memcpy(s->tables + at, row->pages, bytes);
+    s->slots[row->slot].version = row->pages_version;
+    CUDA_TRY(cuda_copy_in((uintptr_t)(state->pages + at), s->tables + at, bytes, s->stream), e,
+             "send a page table");
+    return ERR_OK;
+}
+
+/* What a sequence begins with. Counts are read only by penalties, so only these have them cleared
+ * and the prompt's tokens sent. */
+static enum err send_start(struct steps *s, const struct step_row *row, struct err_text *e)
+{
+    const struct gpu_state *state = &s->list->state;
+    const struct sampling *p = row->sampling;
+    size_t vocab = s->list->model->vocab, at = row->slot * vocab;
+    put_sampling(&s->sampling[row->slot], p);
+    CUDA_TRY(cuda_copy_in((uintptr_t)(state->sampling + row->slot), &s->sampling[row->slot],
+                          sizeof *s->sampling, s->stream),
+             e, "send sampling parameters");
+    if (p->repetition_penalty != 1)
+        TRY(send_seen(s, row->slot, e));
+    if (p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0)
+        CUDA_TRY(cuda_fill_u8((uintptr_t)(state->output_counts + at), 0,
+                              vocab * sizeof *state->output_counts, s->stream),
+                 e, "clear token counts");
+    return ERR_OK;
+}
+
+static enum err send_slot(struct steps *s, const struct step_row *row, u32 serial,
+                          struct err_text *e)
+{
+    struct steps_slot *mine = &s->slots[row->slot];
+    if (!mine->fresh && mine->version == row->pages_version)
+        return ERR_OK;
+    TRY(wait_for(s, mine->sent, e)); /* its pinned copies may still be read */
+    mine->sent = serial;
+    if (mine->fresh)
+        TRY(send_start(s, row, e));
+    mine->fresh = false;
+    return send_table(s, row, e);
+}
+
+/* --- the description of a step ------------------------------------------------------------- */
+
+/* Arrays side by side in the pinned memory of an entry, and where the card will have them. */
+struct writer {
+    u8 *host;
+    u64 card;
+    size_t bytes;
+};
+
+static void *array(struct writer *w, size_t bytes, void *card)
+{
+    void *p = w->host + w->bytes;
+    u64 at = w->card + w->bytes;
+    memcpy(card, &at, sizeof at); /* a pointer of the structs that both share */
+    w->bytes += ROUND_UP(bytes, (size_t)16);
+    return p;
+}
+
+static void put_rows(const struct step *step, struct gpu_row *rows, u32 *token_row)
+{
+    for (u32 r = 0; r < step->n_rows; r++) {
+        const struct step_row *row = &step->rows[r];
+        u32 flags = (row->sample ? ROW_SAMPLE : 0) | (row->follows ? ROW_FOLLOWS : 0) |
+                    (row->rope_long ? ROW_ROPE_LONG : 0);
+        rows[r] = (struct gpu_row){row->slot, row->first, row->n, row->pos, flags, row->outputs};
+        for (u32 t = row->first; t < row->first + row->n; t++)
+            token_row[t] = r;
+    }
+}
+
+static u32 put_tiles(const struct model *m, const struct step *step, struct gpu_tile *tiles)
+{
+    u32 most = MAX(ATTENTION_ROWS / (m->heads / m->kv_heads), 1u), n = 0;
+    for (u32 r = 0; r < step->n_rows; r++)
+        for (u32 t = 0; t < step->rows[r].n; t += most)
+            tiles[n++] =
+                (struct gpu_tile){r, step->rows[r].first + t, MIN(most, step->rows[r].n - t)};
+    return n;
+}
+
+static u32 put_wants(const struct step *step, struct gpu_want *wants, u32 *n_results)
+{
+    u32 n = 0;
+    for (u32 r = 0; r < step->n_rows; r++) {
+        const struct step_row *row = &step->rows[r];
+        u32 last = row->first + row->n - 1;
+        for (u32 t = row->logits ? row->first : last; t <= last; t++) {
+            bool sampled = row->sample && t == last;
+            if (sampled || row->logits)
+                wants[n++] = (struct gpu_want){t, r, sampled ? (*n_results)++ : ~0u};
+        }
+    }
+    return n;
+}
+
+static u32 splits_max(const struct step *step)
+{
+    u32 n = 0;
+    for (u32 r = 0; r < step->n_rows; r++)
+        n = MAX(n, CEIL_DIV(step->rows[r].pos + step->rows[r].n, (u32)ATTENTION_SPLIT));
+    return n;
+}
+
+/* The description of a step: `passes` of struct gpu_step on the card, each with as many wants as
+ * there are rows of logits, and the last marks the step as done. */
+struct description {
+    size_t bytes;
+    u64 passes_card;
+    u32 passes;
+    const struct gpu_want *wants;
+    u32 n_wants;
+};
+
+static struct description describe(struct steps *s, const struct step *step, u32 serial)
+{
+    const struct list *l = s->list;
+    struct steps_entry *entry = &s->entries[serial % STEPS_DEPTH];
+    struct writer w = {entry->host, l->card_steps[serial % STEPS_DEPTH], 0};
+    struct gpu_step g = {.n_rows = step->n_rows,
+                         .n_tokens = step->n_tokens,
+                         .serial = serial,
+                         .max_splits = splits_max(step),
+                         .results = (struct gpu_result *)(uintptr_t)entry->results_card};
+    struct gpu_row *rows = array(&w, step->n_rows * sizeof *rows, &g.rows);
+    u32 *tokens = array(&w, step->n_tokens * sizeof *tokens, &g.tokens);
+    u32 *token_row = array(&w, step->n_tokens * sizeof *token_row, &g.token_row);
+    put_rows(step, rows, token_row);
+    memcpy(tokens, step->tokens, step->n_tokens * sizeof *tokens);
+    g.n_tiles = put_tiles(l->model, step, (struct gpu_tile *)(void *)(w.host + w.bytes));
+    array(&w, g.n_tiles * sizeof *g.tiles, &g.tiles);
+    struct description d = {.wants = (const struct gpu_want *)(void *)(w.host + w.bytes)};
+    entry->n_results = 0;
+    d.n_wants = put_wants(step, (struct gpu_want *)(void *)(w.host + w.bytes), &entry->n_results);
+    array(&w, d.n_wants * sizeof *d.wants, &g.wants);
+    d.passes = MAX(CEIL_DIV(d.n_wants, l->head_rows), 1u);
+    struct gpu_step *passes = array(&w, d.passes * sizeof *passes, &d.passes_card);
+    for (u32 i = 0; i < d.passes; i++) {
+        bool last = i + 1 == d.passes;
+        g.n_wants = MIN(d.n_wants - i * l->head_rows, l->head_rows);
+        g.done = (u32 *)(uintptr_t)s->done_card + (last ? 0 : 1);
+        passes[i] = g;
+        g.wants += g.n_wants;
+    }
+    d.bytes = w.bytes;
+    ASSERT(d.bytes <= steps_bytes(l));
+    return d;
+}
+
+/* --- submit -------------------------------------------------------------------------------- */
+
+/* One launch of operations [first, last). */
+static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_step, u32 first,
+                       u32 last, struct err_text *e)
+{
+    struct gpu_run run = {.ops = s->list->card_ops,
+                          .step = (const struct gpu_step *)(uintptr_t)card_step,
+                          .state = s->list->state,
+                          .first = first,
+                          .last = last,
+                          .shared_bytes = k->launch_bytes - STEP_SHARED_BYTES};
+    CUDA_TRY(cuda_launch_cooperative(k->function, k->blocks, 1, 1, GPU_THREADS, 1, 1,
+                                     k->launch_bytes, s->stream, (void *[]){&run}),
+             e, "start a step");
+    return ERR_OK;
+}
+
+/* A step, or with head_only what makes more logits of it. */
+static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head_only,
+                           struct err_text *e)
+{
+    bool few = decode_fits(tokens, s->list->k_max, s->decode.launch_bytes - STEP_SHARED_BYTES);
+    const struct steps_kernel *k = few ? &s->decode : &s->step;
+    const struct list_stretch *ops = few ? &s->list->decode : &s->list->step;
+    u32 first = head_only ? ops->head : ops->first;
+    if (!s->profile)
+        return launch(s, k, card_step, first, ops->last, e);
+    for (u32 i = first; i < ops->last; i++) {
+        TRY(profile_begin(s->profile, s->stream, i, e));
+        TRY(launch(s, k, card_step, i, i + 1, e));
+    }
+    return profile_end(s->profile, s->stream, e);
+}
+
+/* Logits of the wants [from, from + n), which lie in the rows 0.. of the buffer, to their rows. */
+static enum err fetch_logits(struct steps *s, const struct step *step, const struct gpu_want *wants,
+                             u32 n, struct err_text *e)
+{
+    size_t vocab = s->list->model->vocab;
+    for (u32 i = 0; i < n; i++) {
+        const struct step_row *row = &step->rows[wants[i].row];
+        const float *from = s->list->logits + (size_t)i * s->list->logits_stride;
+        if (row->logits)
+            CUDA_TRY(cuda_copy_out(row->logits + (wants[i].token - row->first) * vocab,
+                                   (uintptr_t)from, vocab * sizeof *from, s->stream),
+                     e, "fetch logits");
+    }
+    return ERR_OK;
+}
+
+static enum err start(struct steps *s, const struct step *step, u32 serial, struct err_text *e)
+{
+    const struct list *l = s->list;
+    struct steps_entry *entry = &s->entries[serial % STEPS_DEPTH];
+    bool fetches = false;
+    for (u32 r = 0; r < step->n_rows; r++) {
+        TRY(send_slot(s, &step->rows[r], serial, e));
+        fetches |= step->rows[r].logits != NULL;
+    }
+    if (s->profile)
+        profile_step(s->profile, step);
+    struct description d = describe(s, step, serial);
+    CUDA_TRY(cuda_copy_in(l->card_steps[serial % STEPS_DEPTH], entry->host, d.bytes, s->stream), e,
+             "send a step");
+    for (u32 i = 0; i < d.passes; i++) {
+        u32 first = i * l->head_rows, n = MIN(d.n_wants - first, l->head_rows);
+        TRY(launch_all(s, d.passes_card + i * sizeof(struct gpu_step), step->n_tokens, i > 0, e));
+        if (fetches)
+            TRY(fetch_logits(s, step, d.wants + first, n, e));
+    }
+    if (fetches)
+        CUDA_TRY(cuda_stream_wait(s->stream), e, "compute a step");
+    if (!s->spin)
+        CUDA_TRY(cuda_call_host(s->stream, wake, s), e, "ask to be woken");
+    return ERR_OK;
+}
+
+enum err steps_submit(struct steps *s, const struct step *step, struct err_text *e)
+{
+    struct err_text why = {0};
+    u32 serial = s->submitted + 1;
+    ASSERT(serial - s->finished <= STEPS_DEPTH);
+    s->submitted = serial;
+    if (s->failed.code != ERR_OK)
+        return fail(s, s->failed.code, &s->failed, e);
+    s->entries[serial % STEPS_DEPTH].submitted_ns = clock_now_ns(&s->clock);
+    enum err code = start(s, step, serial, &why);
+    if (code != ERR_OK)
+        return fail(s, code, &why, e);
+    tick(s, true);
+    return ERR_OK;
+}
+
+static void put_result(struct step_result *to, const struct gpu_result *from)
+{
+    to->slot = from->slot;
+    to->token = from->token;
+    to->logprob = from->logprob;
+    to->n_top = MIN(from->n_top, (u32)LIMIT_LOGPROBS);
+    for (u32 i = 0; i < to->n_top; i++)
+        to->top[i] = (struct top_logprob){from->top_id[i], from->top[i]};
+}
+
+int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *n, enum err *err,
+               struct err_text *e)
+{
+    u32 serial = s->finished + 1;
+    struct steps_entry *entry = &s->entries[serial % STEPS_DEPTH];
+    ASSERT(s->submitted != s->finished);
+    *n = 0;
+    *out = s->results;
+    *err = s->failed.code;
+    drain(s);
+    if (*err != ERR_OK) {
+        fail(s, *err, &s->failed, e);
+    } else if (wait) {
+        *err = wait_for(s, serial, e);
+    } else if (!is_done(s, serial)) {
+        *err = look(s, e);
+        if (*err == ERR_OK)
+            return 0;
+    }
+    s->finished = serial;
+    if (*err != ERR_OK)
+        return 1;
+    *n = entry->n_results;
+    for (u32 i = 0; i < *n; i++)
+        put_result(&s->results[i], &entry->results[i]);
+    if (s->profile)
+        *err = profile_read(s->profile, e);
+    return 1;
+}

@@ -1,0 +1,84 @@
+/* Steps on their way to the card and back. What the host decides about a step (rows, tokens, pages)
+ * is written into pinned memory and fetched by the card in one copy; then one launch of the kernel
+ * `step` computes everything, puts the sampled tokens into pinned memory and last the step's serial
+ * into *done, where the host sees it. A slot's page table, sampling parameters and counts are sent
+ * only when they changed. So a decode step costs the host two driver calls, and a third where the
+ * caller sleeps: the driver then writes to an eventfd.
+ *
+ * Up to STEPS_DEPTH steps are in flight, in stream order; each owns an entry of the ring until it
+ * is polled. An error of the card sticks: every later call tells it again. A step that takes longer
+ * than limit_ms is such an error.
+ */
+#ifndef ZIGCUDA_CUDA_SUBMIT_H
+#define ZIGCUDA_CUDA_SUBMIT_H
+
+#include "core/base/clock.h"
+#include "drivers/cuda/driver.h"
+#include "drivers/cuda/list.h"
+
+enum { STEPS_DEPTH = 2 };
+
+/* What the card has of a slot. */
+struct steps_slot {
+    bool fresh;        /* nothing yet of the sequence that begins */
+    const u32 *prompt; /* of that, until then */
+    u32 n_prompt;
+    u32 version; /* of its page table */
+    u32 sent;    /* serial of the step before which its pinned copies were last fetched */
+};
+
+struct steps_entry {
+    u8 *host;                   /* pinned */
+    struct gpu_result *results; /* pinned */
+    u64 results_card;
+    u32 n_results;
+    u64 submitted_ns;
+};
+
+struct steps_kernel {
+    struct cuda_function *function;
+    u32 blocks, launch_bytes; /* of a launch; shared memory of a block */
+};
+
+struct steps {
+    /* set by the caller */
+    const struct list *list;
+    struct cuda_stream *stream;
+    struct steps_kernel step, decode; /* decode: for steps of few tokens */
+    bool spin;                        /* nobody sleeps on the descriptor: it is always readable */
+    u64 limit_ms;                     /* longest time of a step */
+    struct clock clock;
+    struct profile *profile; /* NULL, or where each operation is timed alone */
+
+    struct steps_entry entries[STEPS_DEPTH];
+    struct steps_slot *slots;
+    struct gpu_sampling *sampling; /* [slots], pinned, as the three below */
+    u32 *tables;                   /* [slots][pages_stride] */
+    u8 *seen;                      /* [slots][vocab] */
+    u32 *done; /* serial of the newest finished step; done[1]: nobody reads it */
+    u64 done_card;
+    struct step_result *results; /* [slots] of the step polled last */
+    void *pinned;
+    u32 submitted, finished; /* serials */
+    int fd, event, timer;
+    bool ticking;
+    u64 asked_ns; /* when the stream was last asked for errors */
+    struct err_text failed;
+};
+
+/* Bytes of one step's description, on the card and pinned; and of all pinned memory. */
+size_t steps_bytes(const struct list *l);
+size_t steps_pinned_bytes(const struct list *l);
+
+/* Takes pinned memory, and from `host` what the host alone uses. */
+size_t steps_host_bytes(const struct list *l);
+MUST enum err steps_open(struct steps *s, struct arena *host, struct err_text *e);
+void steps_close(struct steps *s);
+
+/* As in struct device_ops. Logits that a row wants are copied before steps_submit returns. */
+void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n);
+MUST enum err steps_submit(struct steps *s, const struct step *step, struct err_text *e);
+int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *n, enum err *err,
+               struct err_text *e);
+
+#endif

@@ -1,14 +1,15 @@
 #!/bin/sh
 # config/deps.sh x86_64|aarch64: what `./configure --with-deps` installs. Debian packages (only the
-# missing ones), for aarch64 the arm64 libraries unpacked under build/sysroot, and build/venv with
-# the Python packages of tests/requirements.txt.
+# missing ones), for aarch64 the arm64 libraries unpacked under build/sysroot, build/venv with the
+# Python packages of tests/requirements.txt, and nvcc in build/cuda where the box has none.
 set -eu
 
-packages="gcc libc6-dev binutils linux-libc-dev ninja-build musl-dev libinih-dev libbearssl-dev
+packages="gcc g++ libc6-dev binutils linux-libc-dev ninja-build musl-dev libinih-dev libbearssl-dev
   python3 python3-venv strace curl openssl testssl.sh chromium clang-format-14 clang-14
-  libclang-rt-14-dev"
+  libclang-rt-14-dev libvulkan1 mesa-vulkan-drivers"
 [ "$1" = x86_64 ] ||
-    packages="$packages gcc-aarch64-linux-gnu linux-libc-dev-arm64-cross qemu-user"
+    packages="$packages gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
+      linux-libc-dev-arm64-cross qemu-user"
 
 die() {
     echo "configure: $*" >&2
@@ -81,7 +82,19 @@ make_venv() {
     fi
 }
 
+# The compiler of the GPU kernels, where the box has none; without it the build is for CPUs only.
+fetch_nvcc() {
+    ! sh config/nvcc.sh >/dev/null || return 0
+    echo "configure: fetching nvcc into build/cuda"
+    rm -rf build/cuda
+    python=build/venv/bin/python3
+    [ -x $python ] || python=python3
+    $python -m pip install -q --disable-pip-version-check --no-deps --target build/cuda \
+        -r config/cuda.txt || echo "configure: no nvcc (see above)" >&2
+}
+
 install_packages
 mkdir -p build
 [ "$1" = x86_64 ] || fetch_sysroot
 make_venv
+fetch_nvcc

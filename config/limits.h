@@ -79,6 +79,19 @@
 #define LIMIT_THREADS 256    /* CPU worker threads */
 #define LIMIT_PAGE_TOKENS 16 /* KV positions a page; fixed, so that bits do not depend on it */
 
+/* --- GPUs ----------------------------------------------------------------------------------- */
+#define LIMIT_GPUS 64            /* devices of one box that are looked at */
+#define LIMIT_GPU_WAIT_MS 600000 /* for devices that come late */
+
+/* --- kernels of users: zigcuda kernel run ---------------------------------------------------- */
+#define LIMIT_KERNEL_FILE_BYTES ((size_t)256 << 20) /* source or image */
+#define LIMIT_KERNEL_BUFFER_BYTES ((size_t)1 << 40) /* one buffer on the device */
+#define LIMIT_KERNEL_LOG_BYTES ((size_t)1 << 20)    /* of the compiler */
+#define LIMIT_KERNEL_ARGS 128                       /* parameters of one kernel */
+#define LIMIT_KERNEL_OPTIONS 64                     /* for the compiler */
+#define LIMIT_KERNEL_NAMES 1024                     /* kernels of a module that a message lists */
+#define LIMIT_KERNEL_REPEAT 1000000
+
 /* --- the API -------------------------------------------------------------------------------- */
 #define LIMIT_CHOICES 128 /* n, best_of, and prompts of one request */
 #define LIMIT_KEYS 512
@@ -87,5 +100,11 @@
 #define LIMIT_ORIGINS 32 /* of other sites that may call (CORS) */
 #define LIMIT_HOSTS 32   /* names by which loopback may be called */
 #define LIMIT_API_LIST_BYTES 2048
+
+/* --- the guest: glibc inside this process --------------------------------------------------- */
+#define LIMIT_ELF_HEADERS 32                            /* program headers of one file */
+#define LIMIT_ELF_SPAN_BYTES ((unsigned long)256 << 20) /* from its first to its last byte */
+#define LIMIT_GUEST_STACK_BYTES ((size_t)1 << 20) /* on which glibc boots; touched as needed */
+#define LIMIT_GUEST_ENVIRONMENT 4096              /* variables */
 
 #endif

@@ -5,11 +5,11 @@
 #include <bearssl.h>
 #include <stdio.h>
 
-static void hash_of(struct str key, u8 out[32])
+void keys_hash(struct str bytes, u8 out[32])
 {
     br_sha256_context c;
     br_sha256_init(&c);
-    br_sha256_update(&c, key.p, key.n);
+    br_sha256_update(&c, bytes.p, bytes.n);
     br_sha256_out(&c, out);
 }
 
@@ -120,7 +120,7 @@ i32 keys_find(const struct keys *k, struct str key)
 {
     u8 hash[32];
     i32 found = -1;
-    hash_of(key, hash);
+    keys_hash(key, hash);
     for (u32 i = 0; i < k->n; i++) {
         u32 differs = 0;
         for (u32 b = 0; b < sizeof hash; b++)
@@ -136,6 +136,6 @@ void keys_make(const u8 random[32], char key[KEY_TEXT_BYTES], char hash[65])
     u8 digest[32];
     memcpy(key, "zc-", 3);
     hex_text(random, 32, key + 3);
-    hash_of(str_of(key), digest);
+    keys_hash(str_of(key), digest);
     hex_text(digest, 32, hash);
 }

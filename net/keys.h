@@ -33,4 +33,7 @@ i32 keys_find(const struct keys *k, struct str key);
 /* A fresh key from 32 random bytes, and the hash for the file, both as text. */
 void keys_make(const u8 random[32], char key[KEY_TEXT_BYTES], char hash[65]);
 
+/* SHA-256 (FIPS 180-4), which is how keys are stored. */
+void keys_hash(struct str bytes, u8 out[32]);
+
 #endif

@@ -145,6 +145,69 @@ static enum err adopt(struct listeners *l, const struct listen_config *g, int fd
     return ERR_OK;
 }
 
+/* --- listeners of the process before -----------------------------------------------------------
+ */
+
+static void read_kept(struct listeners *l)
+{
+    struct str list = str_of(getenv(LISTEN_KEPT) ? getenv(LISTEN_KEPT) : "");
+    const char *colon = memchr(list.p, ':', list.n);
+    u32 pid, fd;
+    if (!colon || !number((struct str){list.p, (size_t)(colon - list.p)}, INT32_MAX, &pid) ||
+        pid != (u32)getpid())
+        return;
+    list = (struct str){colon + 1, list.n - (size_t)(colon + 1 - list.p)};
+    while (list.n && l->n_kept < LIMIT_LISTENERS && number(next(&list), INT32_MAX, &fd))
+        if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) == 0)
+            l->kept[l->n_kept++] = (int)fd;
+}
+
+static bool same_address(const union address *have, const union address *want)
+{
+    if (have->any.sa_family != want->any.sa_family)
+        return false;
+    if (have->any.sa_family == AF_UNIX)
+        return strcmp(have->un.sun_path, want->un.sun_path) == 0;
+    if (have->any.sa_family == AF_INET)
+        return have->v4.sin_addr.s_addr == want->v4.sin_addr.s_addr &&
+               (want->v4.sin_port == 0 || have->v4.sin_port == want->v4.sin_port);
+    return memcmp(&have->v6.sin6_addr, &want->v6.sin6_addr, sizeof want->v6.sin6_addr) == 0 &&
+           (want->v6.sin6_port == 0 || have->v6.sin6_port == want->v6.sin6_port);
+}
+
+/* The kept listener of that address, or -1. */
+static int take_kept(struct listeners *l, const union address *want)
+{
+    for (u32 i = 0; i < l->n_kept; i++) {
+        union address have = {0};
+        socklen_t n = sizeof have;
+        int fd = l->kept[i];
+        if (fd < 0 || getsockname(fd, &have.any, &n) != 0 || !same_address(&have, want))
+            continue;
+        l->kept[i] = -1;
+        return fd;
+    }
+    return -1;
+}
+
+static void close_kept(struct listeners *l)
+{
+    for (u32 i = 0; i < l->n_kept; i++)
+        if (l->kept[i] >= 0)
+            close(l->kept[i]);
+    l->n_kept = 0;
+}
+
+void listen_keep(const struct listeners *l, char out[LISTEN_KEPT_BYTES])
+{
+    size_t at = (size_t)snprintf(out, LISTEN_KEPT_BYTES, "%d:", (int)getpid());
+    for (u32 i = 0; i < l->n; i++) {
+        fcntl(l->at[i].fd, F_SETFD, 0);
+        if (!l->at[i].inherited) /* those are found by LISTEN_FDS again */
+            at += (size_t)snprintf(out + at, LISTEN_KEPT_BYTES - at, "%d,", l->at[i].fd);
+    }
+}
+
 static enum err open_tcp(struct listeners *l, const struct listen_config *g, struct str s,
                          bool plain, struct err_text *e)
 {
@@ -156,7 +219,10 @@ static enum err open_tcp(struct listeners *l, const struct listen_config *g, str
                        "server.listen: '%.*s' is none of 127.0.0.1:8080, [::1]:8080, "
                        "unix:/path and systemd (names are not looked up)",
                        STR_ARG(s));
-    int fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = take_kept(l, &a);
+    if (fd >= 0)
+        return adopt(l, g, fd, plain, "", e);
+    fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set_errno(e, ERR_SYSTEM, "server.listen: no socket for %.*s", STR_ARG(s));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -197,7 +263,10 @@ static enum err open_unix(struct listeners *l, const struct listen_config *g, st
                        "server.listen: unix:%.*s needs an absolute path of at most %zu bytes",
                        STR_ARG(path), sizeof un.sun_path - 1);
     memcpy(un.sun_path, path.p, path.n);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = take_kept(l, &(union address){.un = un});
+    if (fd >= 0)
+        return adopt(l, g, fd, true, un.sun_path, e);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set_errno(e, ERR_SYSTEM, "server.listen: no socket for %s", un.sun_path);
     mode_t mask = umask((mode_t)(0777 & ~g->unix_mode)); /* never, not even shortly, more open */
@@ -271,12 +340,14 @@ static enum err read_uids(struct listeners *l, const struct listen_config *g, st
 enum err listen_open(struct listeners *l, const struct listen_config *g, struct err_text *e)
 {
     *l = (struct listeners){0};
+    read_kept(l);
     enum err r = read_uids(l, g, e);
     struct str list = str_of(g->list);
     if (r == ERR_OK && !list.n)
         r = err_set(e, ERR_CONFIG, "server.listen is empty: nobody could connect");
     while (r == ERR_OK && list.n)
         r = open_one(l, g, next(&list), e);
+    close_kept(l);
     if (r != ERR_OK)
         listen_close(l);
     return r;

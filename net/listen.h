@@ -5,6 +5,10 @@
  *   127.0.0.1:8080  [::1]:8080  plain:127.0.0.1:8081  unix:/run/zigcuda.sock  systemd
  *
  * With TLS on, TCP speaks TLS, but where "plain:" stands; Unix sockets are plain always.
+ *
+ * A process that executes itself again hands its listeners over in the environment (LISTEN_KEPT),
+ * so that no peer is refused meanwhile: each entry takes the one of its address instead of a new
+ * one.
  */
 #ifndef ZIGCUDA_LISTEN_H
 #define ZIGCUDA_LISTEN_H
@@ -12,6 +16,9 @@
 #include "config/limits.h"
 #include "core/base/base.h"
 #include "core/base/err.h"
+
+#define LISTEN_KEPT "ZIGCUDA_LISTENERS" /* PID:FD,FD,... */
+enum { LISTEN_KEPT_BYTES = 16 + 12 * LIMIT_LISTENERS };
 
 struct listen_config {
     const char *list;               /* server.listen: commas between */
@@ -32,6 +39,8 @@ struct listeners {
     struct listener at[LIMIT_LISTENERS];
     u32 n;
     u32 uids[LIMIT_UNIX_UIDS], n_uids;
+    int kept[LIMIT_LISTENERS]; /* from the process before; -1: taken */
+    u32 n_kept;
 };
 
 /* Opens all or none. Each is logged with its true address (event=listening). */
@@ -41,5 +50,8 @@ MUST enum err listen_open(struct listeners *l, const struct listen_config *g, st
 int listen_accept(const struct listeners *l, const struct listener *from);
 
 void listen_close(struct listeners *l);
+
+/* Lets the descriptors live through the next exec; `out` becomes the value of LISTEN_KEPT. */
+void listen_keep(const struct listeners *l, char out[LISTEN_KEPT_BYTES]);
 
 #endif

@@ -372,3 +372,9 @@ void loop_close(struct loop *l)
         close(l->epoll);
     l->signals = l->epoll = -1;
 }
+
+void loop_keep(struct loop *l, char out[LISTEN_KEPT_BYTES])
+{
+    notify_send(&l->notify, "STATUS=the compute device has failed; starting again\nWATCHDOG=1");
+    listen_keep(&l->listeners, out);
+}

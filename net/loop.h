@@ -57,4 +57,8 @@ enum loop_state loop_turn(struct loop *l, u64 until_ns);
 
 void loop_close(struct loop *l);
 
+/* Before an exec: the listeners stay open in it (listen_keep), and the service manager hears of it.
+ */
+void loop_keep(struct loop *l, char out[LISTEN_KEPT_BYTES]);
+
 #endif

@@ -4,6 +4,7 @@ set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cp -r configure build.ninja config tests "$dir"
+[ ! -d build/cuda ] || { mkdir "$dir/build" && ln -s "$PWD/build/cuda" "$dir/build/cuda"; }
 cd "$dir"
 
 check() { # check NAME WANTED-STATUS WANTED-TEXT command...
@@ -29,11 +30,13 @@ check help 0 with-deps ./configure --help
 check unknown_option 1 "unknown option '--nonsense'" ./configure --nonsense
 check unknown_target 1 'x86_64 and aarch64' ./configure --target=sparc
 check wrong_sm 1 "'81' is none of" ./configure --sm=80,81
-check sm_is_recorded 0 'no GPU kernels yet' ./configure --sm=80,90
-check sm_in_config 0 'sm = 80,90' cat build/config.ninja
+check some_architectures 0 'release build' ./configure --sm=90,80
+check architectures_in_order 0 '^gpu_codes = sm_80 sm_90 compute_80$' cat build/config.ninja
 check relative_prefix 1 absolute ./configure --prefix=here
 check sanitized_arm 1 sanitize ./configure --target=aarch64 --sanitize
 check missing_gcc_is_named 1 'apt-get install gcc' env PATH="$bin" ./configure
 ln -s "$(command -v gcc)" bin/gcc
 check bare_path 0 'release build for x86_64' env PATH="$bin" ./configure
+check no_kernels_is_said 0 'no GPU kernels in this build.*g++' env PATH="$bin" ./configure
+check kernels_need_gxx 1 'sm=80: .*g++' env PATH="$bin" ./configure --sm=80
 check no_musl_headers_of_arm 1 'with-deps --target=aarch64' ./configure --target=aarch64

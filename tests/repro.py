@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`ninja repro`: two builds of one tree, in two folders of different depth, give the same bytes.
 Each copy has the files as they are now (changes take part) and the history that `zigcuda version`
-shows."""
+shows. Of the GPU kernels one architecture is built, as the compiler takes long."""
 import os
 import shutil
 import subprocess
@@ -30,9 +30,18 @@ def copy(to):
         run(["git", "reset", "-q"], to)
 
 
+def gpu():
+    """The option for the kernels, and PATH with their compiler, which may lie in this build."""
+    found = subprocess.run(["sh", "config/nvcc.sh"], cwd=tree.ROOT, stdout=subprocess.PIPE)
+    if found.returncode != 0:
+        return []
+    os.environ["PATH"] = os.path.dirname(found.stdout.decode()) + ":" + os.environ["PATH"]
+    return ["--sm=90"]
+
+
 def build(where):
     copy(where)
-    run(["./configure"], where)
+    run(["./configure", *gpu()], where)
     run(["ninja"], where)
     with open(os.path.join(where, "build/zigcuda"), "rb") as f:
         return f.read()

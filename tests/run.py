@@ -37,8 +37,8 @@ class Entry:
 
     def missing(self):
         for need in self.needs:
-            there = os.path.exists(VENV_PYTHON) if need == "venv" else shutil.which(need)
-            if not there:
+            path = VENV_PYTHON if need == "venv" else need
+            if not (os.path.exists(path) if "/" in path else shutil.which(need)):
                 return need
         return None
 

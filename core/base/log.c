@@ -1,5 +1,6 @@
 #include "core/base/log.h"
 
+#include "core/base/clock.h"
 #include "core/base/date.h"
 #include "core/base/json.h"
 
@@ -206,4 +207,14 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     int n = vsnprintf(pairs, sizeof pairs, fmt, args);
     va_end(args);
     write_event(level, event, (struct str){pairs, MIN((size_t)MAX(n, 0), sizeof pairs - 1)});
+}
+
+void log_phase(const char *name)
+{
+    static u64 before;
+    struct clock clock = clock_system();
+    u64 now = clock_now_ns(&clock);
+    if (before)
+        log_event(LOG_DEBUG, "phase", "name=%s ms=%.2f", name, (double)(now - before) / 1e6);
+    before = now;
 }

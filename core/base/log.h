@@ -19,6 +19,10 @@ void log_configure(enum log_level level, enum log_format format, u32 rate);
  * may itself hold quotes: they are escaped on the way out. */
 void log_event(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
+/* At LOG_DEBUG: `event=phase name=NAME ms=...`, the time since the call before: where the time of a
+ * start goes. */
+void log_phase(const char *name);
+
 /* The line of an event at a time (nanoseconds since 1970) into out[cap], without a newline; its
  * length. For tests. */
 size_t log_line(char *out, size_t cap, enum log_format format, enum log_level level, u64 time_ns,

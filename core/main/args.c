@@ -32,6 +32,14 @@ static enum err store(const struct arg *a, const char *text, struct err_text *e)
         *(const char **)a->to = text;
         return ERR_OK;
     }
+    if (a->type == ARG_WORDS) {
+        struct arg_words *words = a->to;
+        if (words->n == ARG_WORDS_MAX)
+            return err_set(e, ERR_USAGE, "%s: more than %d of its kind", a->name, ARG_WORDS_MAX);
+        words->at[words->n].flag = a->name;
+        words->at[words->n++].value = text;
+        return ERR_OK;
+    }
     if (a->type == ARG_FLOAT) {
         double v = strtod(text, &end);
         if (end == text || *end || !isfinite(v) || v < a->min || v > a->max)

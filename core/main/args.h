@@ -7,12 +7,21 @@
 #include "config/options.h"
 #include "core/base/err.h"
 
-enum arg_type { ARG_FLAG, ARG_U32, ARG_U64, ARG_FLOAT, ARG_STRING };
+enum arg_type { ARG_FLAG, ARG_U32, ARG_U64, ARG_FLOAT, ARG_STRING, ARG_WORDS };
+
+enum { ARG_WORDS_MAX = 128 };
+
+struct arg_words { /* of a flag that may come again; several flags may share one, in their order */
+    u32 n;
+    struct {
+        const char *flag, *value;
+    } at[ARG_WORDS_MAX];
+};
 
 struct arg {
     const char *name; /* "--seed" */
     enum arg_type type;
-    void *to;          /* bool, u32, u64, float or const char * */
+    void *to;          /* bool, u32, u64, float, const char * or struct arg_words */
     double min, max;   /* of numbers */
     const char *value; /* "N", for the help text */
     const char *help;

@@ -2,7 +2,9 @@
 
 #include "core/base/box.h"
 #include "core/base/log.h"
+#include "core/main/gpu.h"
 #include "drivers/cpu/cpu.h"
+#include "drivers/cuda/cuda.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -29,6 +31,7 @@ enum err boot_begin(struct box *b, struct err_text *e)
 {
     *b = (struct box){.clock = clock_system()};
     b->start_ns = clock_now_ns(&b->clock);
+    log_phase("begin");
     TRY(arena_open(&b->boot, "boot", LIMIT_BOOT_ARENA_BYTES, false, e));
     TRY(arena_open(&b->scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, false, e));
     options_default(&b->options);
@@ -66,9 +69,6 @@ static enum err choose_kernels(struct box *b, struct err_text *e)
     u32 bits = o->cpu_activations == CPU_ACTIVATIONS_F32    ? 32
                : o->cpu_activations == CPU_ACTIVATIONS_INT8 ? 8
                                                             : 0;
-    if (o->device_kind == DEVICE_KIND_CUDA)
-        return err_set(e, ERR_DEVICE,
-                       "device.kind is cuda, and this build has no CUDA backend; set it to cpu");
     b->kernels = kernels_choose(o->cpu_kernels, bits);
     if (!b->kernels)
         return err_set(e, ERR_CONFIG,
@@ -90,12 +90,11 @@ static enum dtype kv_type(const struct box *b)
     return b->model->embed.type == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
-/* Slots, step tokens, context and KV pages, from the options and the box. */
-static enum err fit(struct box *b, struct device_limits *limits, struct err_text *e)
+/* Slots, step tokens and context from the options; as many KV pages as could be of use. */
+static enum err limits_of(const struct box *b, struct device_limits *limits, struct err_text *e)
 {
     const struct options *o = &b->options;
     const struct model *m = b->model;
-    size_t page = cpu_kv_page_bytes(m, kv_type(b));
     if (o->model_context > m->context)
         return err_set(e, ERR_CONFIG, "model.context is %u; the model has %u positions",
                        (u32)o->model_context, m->context);
@@ -108,13 +107,50 @@ static enum err fit(struct box *b, struct device_limits *limits, struct err_text
     limits->step_tokens = (u32)o->engine_step_tokens;
     limits->context = o->model_context ? (u32)o->model_context : m->context;
     size_t want = (size_t)limits->slots * CEIL_DIV(limits->context, LIMIT_PAGE_TOKENS);
+    limits->pages = (u32)MIN(want, (size_t)UINT32_MAX - 1);
+    return ERR_OK;
+}
+
+static enum err open_cpu(struct box *b, struct device_limits *limits, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    size_t page = cpu_kv_page_bytes(b->model, kv_type(b));
     size_t room = o->engine_kv ? o->engine_kv : b->available_bytes / KV_SHARE;
-    limits->pages = (u32)MIN(MIN(room / page, want), (size_t)UINT32_MAX - 1);
+    TRY(choose_kernels(b, e));
+    limits->pages = (u32)MIN(room / page, (size_t)limits->pages);
     if (limits->pages == 0)
         return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
                        room, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
-    return ERR_OK;
+    struct cpu_options cpu = {.set = b->kernels,
+                              .threads = (u32)o->cpu_threads,
+                              .pin = o->cpu_pin,
+                              .spin = b->spin,
+                              .kv_type = kv_type(b)};
+    return cpu_open(&b->boot, b->model, limits, &cpu, &b->device, e);
+}
+
+static enum err open_cuda(struct box *b, struct device_limits *limits, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    struct cuda_info info;
+    u32 count;
+    if (o->engine_kv_type == ENGINE_KV_TYPE_F32)
+        return err_set(e, ERR_CONFIG,
+                       "engine.kv_type is f32, which the CUDA backend has not: set it to auto, or "
+                       "device.kind to cpu");
+    TRY(cuda_driver_load(&b->boot, o->cuda_library, e));
+    if (!b->only_plan && !b->model->random)
+        TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));
+    TRY(gpu_find(o, o->cuda_wait, &b->boot, &b->clock, &info, &count, e));
+    struct cuda_options cuda = {.info = &info,
+                                .clock = b->clock,
+                                .spin = o->server_wait == SERVER_WAIT_SPIN,
+                                .step_ms = o->cuda_step_time,
+                                .read_ahead = !page_in_covers(&b->page_in),
+                                .share_percent = (u32)o->cuda_memory_share,
+                                .kv_bytes = o->engine_kv};
+    return cuda_open(&b->boot, b->model, limits, &cuda, &b->device, e);
 }
 
 static size_t work_bytes(const struct box *b)
@@ -128,7 +164,9 @@ static enum err check_room(const struct box *b, struct err_text *e)
 {
     char need[16], have[16];
     size_t host = plan_total(&b->plan, PLACE_HOST);
-    size_t total = host; /* random weights are taken already */
+    size_t total = host + plan_total(&b->plan, PLACE_PINNED); /* random weights are taken already */
+    if (b->device->shares_host_memory)
+        total += plan_total(&b->plan, PLACE_DEVICE);
     if (!b->model->random)
         total += plan_total(&b->plan, PLACE_FILE);
     size_t max = b->options.memory_host_max;
@@ -149,16 +187,14 @@ static enum err check_room(const struct box *b, struct err_text *e)
 enum err boot_plan(struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
+    log_phase("model");
     struct device_limits limits;
+    char why[CUDA_TEXT];
     b->available_bytes = box_available_bytes();
-    TRY(choose_kernels(b, e));
-    TRY(fit(b, &limits, e));
-    struct cpu_options cpu = {.set = b->kernels,
-                              .threads = (u32)o->cpu_threads,
-                              .pin = o->cpu_pin,
-                              .spin = b->spin,
-                              .kv_type = kv_type(b)};
-    TRY(cpu_open(&b->boot, b->model, &limits, &cpu, &b->device, e));
+    TRY(limits_of(b, &limits, e));
+    bool cuda = gpu_wanted(o, why);
+    log_event(LOG_DEBUG, "device", "kind=%s why=\"%s\"", cuda ? "cuda" : "cpu", why);
+    TRY(cuda ? open_cuda(b, &limits, e) : open_cpu(b, &limits, e));
     TRY(b->device->ops->plan(b->device, &b->plan, e));
     b->config = (struct engine_config){.queue = (u32)o->engine_queue,
                                        .max_tokens = (u32)o->engine_max_tokens,
@@ -214,12 +250,14 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
     TRY(arena_open(&b->host, "host", plan_total(&b->plan, PLACE_HOST) + slack, true, e));
     TRY(b->device->ops->load(b->device, &b->host, show_progress, b, e));
+    page_in_stop(&b->page_in);
     TRY(engine_open(&b->host, b->device, b->tokenizer, &b->config, b->clock, on_event, arg,
                     &b->engine, e));
     size_t bytes = work_bytes(b);
     void *work = arena_alloc(&b->host, bytes, 64);
     if (!work)
         return arena_full(&b->host, "request work", e);
+    log_phase("engine");
     b->work = arena_over("request work", work, bytes);
     return ERR_OK;
 }

@@ -10,6 +10,7 @@
 #include "core/engine/engine.h"
 #include "core/model/template.h"
 #include "core/model/tokenizer.h"
+#include "drivers/cuda/pagein.h"
 #include "kernels/kernels.h"
 
 struct shape {        /* for benchmarks: random weights instead of a folder */
@@ -35,6 +36,8 @@ struct box {
     struct engine_config config;
     struct engine *engine;
     struct plan plan;
+    bool only_plan; /* nothing will be loaded */
+    struct page_in page_in;
     size_t available_bytes; /* what the box could give when asked */
 };
 

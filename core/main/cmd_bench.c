@@ -1,27 +1,35 @@
 /* `zigcuda bench`: speed through the same engine that serves, beside the floor it is held against.
  * Prefill (pp): tokens of one prompt over the time to its first token. Decode (tg): steps of a
- * batch that all decode. The floor of a decode step is its bytes (weights, scales, zeros, head, KV)
- * over the read bandwidth, which is measured before and after each row with the same threads over
- * the same memory, because it drifts from minute to minute on shared machines.
+ * batch that all decode, behind prompts of each --depth; with --steps straight on the device and
+ * without reading the prompts (step). "host": the part of a step in which this thread plans and
+ * submits it; with --steps, in which it submits it and takes its results. The floor of a decode
+ * step is its bytes (weights, scales, zeros, head, KV) over the read bandwidth, which is measured
+ * before and after each row with the same threads over the same memory, because it drifts from
+ * minute to minute on shared machines.
  */
 #include "core/main/args.h"
 #include "core/main/boot.h"
 #include "core/main/main.h"
+#include "core/main/steps.h"
+#include "drivers/cuda/cuda.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
-enum { LIST_MAX = 16, KL_TOKENS = 256, KL_CHUNK = 16 };
+enum { LIST_MAX = 16, KL_TOKENS = 256, KL_CHUNK = 16, WARM_STEPS = 4 };
 
 static struct bench {
     struct box box;
-    const char *prompts, *batches;
+    const char *prompts, *batches, *depths;
     u32 generate, depth, repeat;
-    bool json, kl;
-    u32 outputs, first; /* requests that have their first token */
-    u64 first_ns;
+    bool json, kl, steps, profile;
+    u32 most; /* of a list */
+    struct profile *profiled;
+    struct arena work;          /* of --steps and --profile */
+    u32 outputs, first, wanted; /* first: requests that have their first token, of so many */
+    u64 first_ns, host_ns, host_steps;
     struct json_out out;
     char text[64 << 10];
 } bench;
@@ -62,6 +70,17 @@ static u32 token(u32 i)
     return (u32)((i + 1) * 2654435761u >> 8) % bench.box.model->vocab;
 }
 
+static bool step_engine(struct engine *g)
+{
+    u64 from = clock_now_ns(&bench.box.clock);
+    bool busy = engine_step(g);
+    if (bench.first == bench.wanted) { /* all decode */
+        bench.host_ns += clock_now_ns(&bench.box.clock) - from;
+        bench.host_steps++;
+    }
+    return busy;
+}
+
 /* `batch` requests of `prompt` tokens and `generate` outputs each, to their end. Seconds from the
  * submit to the first token (of the last to get one) and from there to the end. */
 static enum err run_batch(u32 batch, u32 prompt, u32 generate, double *first_s, double *rest_s,
@@ -76,13 +95,14 @@ static enum err run_batch(u32 batch, u32 prompt, u32 generate, double *first_s, 
         .prompt = ids, .n_prompt = prompt, .max_tokens = generate, .ignore_eos = true};
     r.sampling = (struct sampling){.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
     bench.first = 0;
+    bench.wanted = batch;
     u64 from = clock_now_ns(&b->clock), id;
     for (u32 i = 0; i < batch; i++) {
         for (u32 k = 0; k < prompt; k++)
             ids[k] = token(i * 7919 + k);
         TRY(engine_submit(b->engine, &r, &id, e));
     }
-    while (engine_step(b->engine))
+    while (step_engine(b->engine))
         TRY(engine_poll(b->engine, true, e));
     *first_s = (double)(bench.first_ns - from) / 1e9;
     *rest_s = (double)(clock_now_ns(&b->clock) - bench.first_ns) / 1e9;
@@ -108,29 +128,40 @@ static double bandwidth(void)
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-static void row(const char *what, u32 batch, double tok_s, double ms, double gb_s, double roof_gb_s)
+struct row {
+    char what[24];
+    u32 batch, depth;
+    double tok_s, step_s, host_s, bytes_s, roof_s; /* 0: not told */
+};
+
+static void put_f64(const char *key, double v, u32 digits)
+{
+    json_key(&bench.out, key);
+    json_put_f64(&bench.out, v, digits);
+}
+
+static void put_row(const struct row *r)
 {
     if (bench.json) {
-        struct json_out *o = &bench.out;
-        json_open(o, '{');
-        json_key(o, "test");
-        json_put_str(o, str_of(what));
-        json_key(o, "batch");
-        json_put_u64(o, batch);
-        json_key(o, "tokens_per_second");
-        json_put_f64(o, tok_s, 6);
-        json_key(o, "ms");
-        json_put_f64(o, ms, 6);
-        json_key(o, "gb_per_second");
-        json_put_f64(o, gb_s, 5);
-        json_key(o, "read_gb_per_second");
-        json_put_f64(o, roof_gb_s, 5);
-        json_close(o, '}');
+        json_open(&bench.out, '{');
+        json_key(&bench.out, "test");
+        json_put_str(&bench.out, str_of(r->what));
+        json_key(&bench.out, "batch");
+        json_put_u64(&bench.out, r->batch);
+        json_key(&bench.out, "depth");
+        json_put_u64(&bench.out, r->depth);
+        put_f64("tokens_per_second", r->tok_s, 6);
+        put_f64("ms", r->step_s * 1e3, 6);
+        put_f64("host_us", r->host_s * 1e6, 5);
+        put_f64("gb_per_second", r->bytes_s / 1e9, 5);
+        put_f64("read_gb_per_second", r->roof_s / 1e9, 5);
+        json_close(&bench.out, '}');
         return;
     }
-    printf("%-10s %5u %10.1f %10.2f", what, batch, tok_s, ms);
-    if (roof_gb_s > 0)
-        printf(" %8.2f %8.2f %6.0f %%", gb_s, roof_gb_s, 100 * gb_s / roof_gb_s);
+    printf("%-8s %5u %7u %10.1f %10.3f", r->what, r->batch, r->depth, r->tok_s, r->step_s * 1e3);
+    if (r->roof_s > 0)
+        printf(" %8.1f %8.2f %8.2f %6.0f %%", r->host_s * 1e6, r->bytes_s / 1e9, r->roof_s / 1e9,
+               100 * r->bytes_s / r->roof_s);
     printf("\n");
     fflush(stdout);
 }
@@ -138,39 +169,67 @@ static void row(const char *what, u32 batch, double tok_s, double ms, double gb_
 static enum err prefill_row(u32 tokens, struct err_text *e)
 {
     double s[LIST_MAX], rest;
-    char what[24];
+    struct row r = {.batch = 1};
     for (u32 i = 0; i < bench.repeat; i++)
         TRY(run_batch(1, tokens, 1, &s[i], &rest, e));
-    double m = median(s, bench.repeat);
-    snprintf(what, sizeof what, "pp%u", tokens);
-    row(what, 1, tokens / m, m * 1e3, 0, 0);
+    r.step_s = median(s, bench.repeat);
+    r.tok_s = tokens / r.step_s;
+    snprintf(r.what, sizeof r.what, "pp%u", tokens);
+    put_row(&r);
+    return ERR_OK;
+}
+
+static struct steps_shape decode_shape(u32 batch)
+{
+    return (struct steps_shape){
+        .batch = batch, .depth = bench.depth, .n = 1, .warm = WARM_STEPS, .steps = bench.generate};
+}
+
+static enum err time_decode(u32 batch, double *step_s, double *host_s, struct err_text *e)
+{
+    struct box *b = &bench.box;
+    if (bench.steps) {
+        struct steps_shape shape = decode_shape(batch);
+        struct steps_times t;
+        TRY(steps_run(b->device, &bench.work, &b->clock, &shape, &t, e));
+        *step_s = t.step_s;
+        *host_s = t.host_s;
+        return ERR_OK;
+    }
+    double first, rest;
+    bench.host_ns = bench.host_steps = 0;
+    TRY(run_batch(batch, bench.depth, bench.generate + 1, &first, &rest, e));
+    *step_s = rest / bench.generate;
+    *host_s = (double)bench.host_ns / 1e9 / (double)MAX(bench.host_steps, (u64)1);
     return ERR_OK;
 }
 
 static enum err decode_row(u32 batch, struct err_text *e)
 {
     const struct model *m = bench.box.model;
-    double s[LIST_MAX], share[LIST_MAX], roofs[LIST_MAX], first, rest;
-    char what[24];
+    double s[LIST_MAX], share[LIST_MAX], hosts[LIST_MAX];
+    struct row r = {.batch = batch, .depth = bench.depth};
     size_t kv = (size_t)m->layers_n * 2 * m->kv_heads * m->head_dim * 2;
     double bytes = (double)step_weight_bytes(m) +
                    (double)batch * (bench.depth + bench.generate / 2.0) * (double)kv;
     for (u32 i = 0; i < bench.repeat; i++) {
         double before = bandwidth();
-        TRY(run_batch(batch, bench.depth, bench.generate + 1, &first, &rest, e));
-        s[i] = rest / bench.generate;
-        roofs[i] = (before + bandwidth()) / 2;
-        share[i] = bytes / s[i] / roofs[i];
+        TRY(time_decode(batch, &s[i], &hosts[i], e));
+        share[i] = bytes / s[i] / ((before + bandwidth()) / 2);
     }
-    double step = median(s, bench.repeat), roof = bytes / step / median(share, bench.repeat);
-    snprintf(what, sizeof what, "tg%u", bench.generate);
-    row(what, batch, batch / step, step * 1e3, bytes / step / 1e9, roof / 1e9);
+    r.step_s = median(s, bench.repeat);
+    r.host_s = median(hosts, bench.repeat);
+    r.tok_s = batch / r.step_s;
+    r.bytes_s = bytes / r.step_s;
+    r.roof_s = r.bytes_s / median(share, bench.repeat);
+    snprintf(r.what, sizeof r.what, bench.steps ? "step" : "tg%u", bench.generate);
+    put_row(&r);
     return ERR_OK;
 }
 
 static enum err each(const char *list, enum err (*run)(u32, struct err_text *), struct err_text *e)
 {
-    for (const char *p = list; *p;) {
+    for (const char *p = list; *p && strcmp(list, "none") != 0;) {
         char *end;
         unsigned long v = strtoul(p, &end, 10);
         if (end == p || v == 0 || v > LIMIT_CONTEXT || (*end && *end != ','))
@@ -179,6 +238,105 @@ static enum err each(const char *list, enum err (*run)(u32, struct err_text *), 
         p = *end ? end + 1 : end;
     }
     return ERR_OK;
+}
+
+static enum err decode_rows(u32 depth, struct err_text *e)
+{
+    bench.depth = depth;
+    return each(bench.batches, decode_row, e);
+}
+
+static enum err most_of(u32 v, struct err_text *e)
+{
+    (void)e;
+    bench.most = MAX(bench.most, v);
+    return ERR_OK;
+}
+
+/* --- where the time of a step goes ----------------------------------------------------------- */
+
+static void put_profile(const struct profile *p, const struct steps_shape *shape)
+{
+    double total = 0;
+    for (u32 i = 0; i < p->n_rows; i++)
+        total += p->rows[i].time.sum_ms / shape->steps;
+    if (!bench.json)
+        printf("\n%u x %u tokens at %u: %.1f us, each operation launched alone\n"
+               "%-10s %7s %9s %9s %9s %9s %9s %7s\n",
+               shape->batch, shape->n, shape->depth, total * 1e3, "operation", "a step", "min us",
+               "mean us", "max us", "a step us", "GB/s", "share");
+    for (u32 i = 0; i < p->n_rows; i++) {
+        const struct cuda_timer *t = &p->rows[i].time;
+        double mean = cuda_timer_mean_ms(t), step = t->sum_ms / shape->steps;
+        if (!bench.json) {
+            printf("%-10s %7u %9.2f %9.2f %9.2f %9.1f %9.0f %5.1f %%\n", p->rows[i].label,
+                   t->n / shape->steps, t->min_ms * 1e3, mean * 1e3, t->max_ms * 1e3, step * 1e3,
+                   cuda_timer_gb_s(t, mean), 100 * step / total);
+            continue;
+        }
+        json_open(&bench.out, '{');
+        json_key(&bench.out, "operation");
+        json_put_str(&bench.out, str_of(p->rows[i].label));
+        json_key(&bench.out, "batch");
+        json_put_u64(&bench.out, shape->batch);
+        json_key(&bench.out, "tokens_each");
+        json_put_u64(&bench.out, shape->n);
+        json_key(&bench.out, "depth");
+        json_put_u64(&bench.out, shape->depth);
+        json_key(&bench.out, "times_a_step");
+        json_put_u64(&bench.out, t->n / shape->steps);
+        put_f64("min_us", t->min_ms * 1e3, 5);
+        put_f64("mean_us", mean * 1e3, 5);
+        put_f64("max_us", t->max_ms * 1e3, 5);
+        put_f64("gb_per_second", cuda_timer_gb_s(t, mean), 5);
+        json_close(&bench.out, '}');
+    }
+}
+
+static enum err profile_shape(const struct steps_shape *shape, struct err_text *e)
+{
+    struct box *b = &bench.box;
+    struct steps_shape warm = *shape;
+    struct steps_times t;
+    warm.steps = 1;
+    TRY(steps_run(b->device, &bench.work, &b->clock, &warm, &t, e));
+    profile_clear(bench.profiled);
+    TRY(steps_run(b->device, &bench.work, &b->clock, shape, &t, e));
+    put_profile(bench.profiled, shape);
+    return ERR_OK;
+}
+
+static enum err profile_decode(u32 batch, struct err_text *e)
+{
+    struct steps_shape shape = decode_shape(batch);
+    shape.warm = 0;
+    return profile_shape(&shape, e);
+}
+
+static enum err profile_depth(u32 depth, struct err_text *e)
+{
+    bench.depth = depth;
+    return each(bench.batches, profile_decode, e);
+}
+
+static enum err profile_prefill(u32 tokens, struct err_text *e)
+{
+    struct steps_shape shape = {.batch = 1, .n = tokens, .steps = bench.repeat};
+    return profile_shape(&shape, e);
+}
+
+static enum err profile_rows(struct err_text *e)
+{
+    TRY(cuda_profile(bench.box.device, &bench.box.boot, true, &bench.profiled, e));
+    if (bench.json) {
+        json_key(&bench.out, "profile");
+        json_open(&bench.out, '[');
+    }
+    TRY(each(bench.depths, profile_depth, e));
+    TRY(each(bench.prompts, profile_prefill, e));
+    if (bench.json)
+        json_close(&bench.out, ']');
+    return cuda_profile(bench.box.device, &bench.box.boot, false, &bench.profiled, e);
 }
 
 /* --- int8 activations against f32 ------------------------------------------------------------ */
@@ -191,7 +349,12 @@ static enum err logits_of(struct device *d, const u32 *tokens, u32 pos, u32 n, f
     static struct sampling greedy;
     for (u32 i = 0; i < COUNTOF(pages); i++)
         pages[i] = i;
-    struct step_row row = {.n = n, .pos = pos, .pages = pages, .sampling = &greedy, .logits = out};
+    struct step_row row = {.n = n,
+                           .pos = pos,
+                           .pages = pages,
+                           .n_pages = COUNTOF(pages),
+                           .sampling = &greedy,
+                           .logits = out};
     struct step step = {.n_rows = 1, .n_tokens = n, .rows = &row, .tokens = tokens + pos};
     const struct step_result *results;
     u32 n_results;
@@ -276,7 +439,8 @@ static void print_kl(const struct kl *kl)
     }
     printf("\nKL of %s against %s over %u tokens of the model's own text:\n"
            "mean %.2e, max %.2e nats; same first choice %.1f %%\n",
-           bench.box.kernels->name, reference.kernels->name, story.n, mean, kl->most, 100 * agree);
+           bench.box.device->kernels, reference.device->kernels, story.n, mean, kl->most,
+           100 * agree);
 }
 
 static enum err kl_row(struct err_text *e)
@@ -316,6 +480,7 @@ static enum err open_reference(struct err_text *e)
     r->shape = b->shape;
     r->work_extra_bytes = b->work_extra_bytes;
     TRY(options_flag(&r->options, STR("--model"), b->options.model_dir, e));
+    r->options.device_kind = DEVICE_KIND_CPU;
     r->options.cpu_threads = b->options.cpu_threads;
     r->options.cpu_activations = CPU_ACTIVATIONS_F32;
     r->options.engine_slots = 1;
@@ -332,19 +497,20 @@ static enum err open_reference(struct err_text *e)
 static void begin(double start_ms)
 {
     struct box *b = &bench.box;
-    char what[256], host[16], file[16];
+    char what[256], host[16], file[16], card[16];
     b->device->ops->describe(b->device, what, sizeof what);
     const char *name = b->shape.name ? b->shape.name : b->model->name.p;
     size_t host_bytes = plan_total(&b->plan, PLACE_HOST);
     size_t file_bytes = plan_total(&b->plan, PLACE_FILE);
+    size_t card_bytes = plan_total(&b->plan, PLACE_DEVICE);
     if (!bench.json) {
         printf("%s, %.*s on %s\n", name, STR_ARG(b->model->quant), what);
-        printf(
-            "start %.1f ms; memory taken %s, weights in place %s; %.3f GB read a decode step\n\n",
-            start_ms, bytes_text(host_bytes, host), bytes_text(file_bytes, file),
-            (double)step_weight_bytes(b->model) / 1e9);
-        printf("%-10s %5s %10s %10s %8s %8s %8s\n", "test", "batch", "tokens/s", "ms", "GB/s",
-               "read", "share");
+        printf("start %.1f ms; memory taken %s, on the device %s, weights in place %s; %.3f GB "
+               "read a decode step\n\n",
+               start_ms, bytes_text(host_bytes, host), bytes_text(card_bytes, card),
+               bytes_text(file_bytes, file), (double)step_weight_bytes(b->model) / 1e9);
+        printf("%-8s %5s %7s %10s %10s %8s %8s %8s %8s\n", "test", "batch", "depth", "tokens/s",
+               "ms", "host us", "GB/s", "read", "share");
         return;
     }
     struct json_out *o = &bench.out;
@@ -361,6 +527,8 @@ static void begin(double start_ms)
     json_put_u64(o, host_bytes);
     json_key(o, "file_bytes");
     json_put_u64(o, file_bytes);
+    json_key(o, "device_bytes");
+    json_put_u64(o, card_bytes);
     json_key(o, "step_bytes");
     json_put_u64(o, step_weight_bytes(b->model));
     json_key(o, "rows");
@@ -392,12 +560,15 @@ static enum err go(int argc, char **argv, struct err_text *e)
         {"--bits", ARG_U32, &b->shape.bits, 4, 16, "N",
          "of the shape's weights: 4 (default), 8, 16"},
         {"--head-bits", ARG_U32, &b->shape.head_bits, 4, 16, "N", "of its head: 4 or 16 (default)"},
-        {"--prompt", ARG_STRING, &bench.prompts, 0, 0, "LIST", "prefill lengths (128,512)"},
-        {"--batch", ARG_STRING, &bench.batches, 0, 0, "LIST", "decode batches (1,4)"},
+        {"--prompt", ARG_STRING, &bench.prompts, 0, 0, "LIST",
+         "prefill lengths (128,512), or none"},
+        {"--batch", ARG_STRING, &bench.batches, 0, 0, "LIST", "decode batches (1,4), or none"},
         {"--generate", ARG_U32, &bench.generate, 1, LIMIT_CONTEXT, "N", "decode steps (64)"},
-        {"--depth", ARG_U32, &bench.depth, 1, LIMIT_CONTEXT, "N", "context before decoding (16)"},
+        {"--depth", ARG_STRING, &bench.depths, 0, 0, "LIST", "context before decoding (16)"},
+        {"--steps", ARG_FLAG, &bench.steps, 0, 0, NULL, "decode without reading prompts before"},
+        {"--profile", ARG_FLAG, &bench.profile, 0, 0, NULL, "time of each operation (CUDA)"},
         {"--repeat", ARG_U32, &bench.repeat, 1, LIST_MAX, "N", "runs a row; the median counts (5)"},
-        {"--kl", ARG_FLAG, &bench.kl, 0, 0, NULL, "hold int8 activations against f32 kernels"},
+        {"--kl", ARG_FLAG, &bench.kl, 0, 0, NULL, "hold the kernels against f32 on the CPU"},
         {"--json", ARG_FLAG, &bench.json, 0, 0, NULL, "one JSON object instead of a table"},
     };
     bool helped;
@@ -406,12 +577,15 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(boot_begin(b, e));
     b->shape.bits = 4;
     b->shape.head_bits = 16;
+    b->options.server_wait = SERVER_WAIT_SPIN;
     TRY(options_load(&b->options, &b->scratch, argc, argv, e));
     TRY(args_parse(argc, argv, table, COUNTOF(table), &b->options, NULL, 0, &words,
                    "zigcuda bench --model DIR | --shape NAME [flags]", &helped, e));
     if (helped)
         return ERR_OK;
     b->options.engine_prefix_cache = false; /* the same prompts come again */
+    TRY(each(bench.batches, most_of, e));
+    b->options.engine_slots = MIN(MAX(b->options.engine_slots, bench.most), LIMIT_SLOTS);
     TRY(boot_model(b, e));
     b->work_extra_bytes = bench.kl ? (size_t)KL_CHUNK * b->model->vocab * sizeof(float) : 0;
     TRY(boot_plan(b, e));
@@ -419,14 +593,21 @@ static enum err go(int argc, char **argv, struct err_text *e)
     double start_ms = (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6;
     if (bench.kl)
         TRY(open_reference(e));
+    TRY(arena_open(&bench.work, "benchmark steps", steps_work_bytes(&b->device->limits), true, e));
+    if (bench.profile && strcmp(b->device->ops->name, "cuda") != 0)
+        return err_set(e, ERR_USAGE, "--profile is of the CUDA backend (device.kind)");
+    if (bench.profile)
+        TRY(cuda_profile(b->device, &b->boot, false, &bench.profiled, e));
     boot_seal(b);
     bench.out = json_out_over(bench.text, sizeof bench.text);
     TRY(run_batch(1, 16, 4, &warm_first, &warm_rest, e));
     begin(start_ms);
     TRY(each(bench.prompts, prefill_row, e));
-    TRY(each(bench.batches, decode_row, e));
+    TRY(each(bench.depths, decode_rows, e));
     if (bench.json)
         json_close(&bench.out, ']');
+    if (bench.profile)
+        TRY(profile_rows(e));
     if (bench.kl)
         TRY(kl_row(e));
     end();
@@ -442,7 +623,7 @@ int cmd_bench(int argc, char **argv)
     bench.prompts = "128,512";
     bench.batches = "1,4";
     bench.generate = 64;
-    bench.depth = 16;
+    bench.depths = "16";
     bench.repeat = 5;
     enum err r = go(argc, argv, &e);
     if (r != ERR_OK)

@@ -1,5 +1,6 @@
 #include "core/main/args.h"
 #include "core/main/boot.h"
+#include "core/main/gpu.h"
 #include "core/main/main.h"
 
 #include "core/base/box.h"
@@ -49,13 +50,14 @@ static enum err go(int argc, char **argv, struct err_text *e)
     if (helped)
         return ERR_OK;
     if (b.options.model_dir[0]) {
+        b.only_plan = true;
         TRY(boot_model(&b, e));
         TRY(boot_plan(&b, e));
     } else {
         b.kernels = kernels_choose("auto", 0);
     }
     print_kernels(&b);
-    printf("gpu      none: this build has no CUDA backend\n");
+    gpu_print(&b.options, &b.boot, &b.clock);
     printf("memory   %s available\n", bytes_text(box_available_bytes(), size));
     if (!b.model)
         return ERR_OK;

@@ -23,6 +23,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
                    "zigcuda plan --model DIR", &helped, e));
     if (helped)
         return ERR_OK;
+    b.only_plan = true;
     TRY(boot_model(&b, e));
     if (b.shape.name)
         TRY(boot_plan(&b, e));

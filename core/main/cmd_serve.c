@@ -1,11 +1,15 @@
 /* `zigcuda serve`: the daemon. Plans all memory, binds, loads, computes a first token, and then one
- * thread turns: bytes in and out, finished steps, next step. */
+ * thread turns: bytes in and out, finished steps, next step. When the device is lost (a sticky
+ * error of the driver, a step that hangs) the process starts again in its place. */
 #include "core/base/log.h"
 #include "core/main/args.h"
 #include "core/main/main.h"
+#include "core/main/restart.h"
 #include "core/main/serve.h"
 
 #include <stdio.h>
+
+enum { LOST_MS = 250 };
 
 static struct box box;
 static struct serve serve;
@@ -48,16 +52,30 @@ static enum err first_token(struct err_text *e)
     return ERR_OK;
 }
 
-static void run(void)
+/* True: the device is lost and the process is to start again. Before it does, for a short time, all
+ * who ask learn that it is lost and streams get their last bytes. */
+static bool run(void)
 {
     enum loop_state state = LOOP_RUN;
-    while (state != LOOP_END) {
-        state = loop_turn(serve.loop, api_next_ns(serve.api));
+    u64 restart_ns = UINT64_MAX;
+    while (state != LOOP_END && clock_now_ns(&box.clock) < restart_ns) {
+        state = loop_turn(serve.loop, MIN(api_next_ns(serve.api), restart_ns));
         if (state == LOOP_DRAIN)
             api_drain(serve.api);
-        api_turn(serve.api, false);
+        if (!api_turn(serve.api, false) && restart_ns == UINT64_MAX)
+            restart_ns = clock_now_ns(&box.clock) + LOST_MS * 1000000ull;
     }
-    loop_close(serve.loop);
+    return state == LOOP_RUN;
+}
+
+/* Peers that connect meanwhile wait in the listeners, which stay. */
+static enum err start_again(char **argv, struct err_text *e)
+{
+    char listeners[LISTEN_KEPT_BYTES];
+    log_event(LOG_WARN, "restart", "why=\"the compute device is lost\"");
+    restart_close_all();
+    loop_keep(serve.loop, listeners);
+    return restart_exec(argv, LISTEN_KEPT, listeners, e);
 }
 
 static enum err go(int argc, char **argv, struct err_text *e)
@@ -71,6 +89,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     if (helped)
         return ERR_OK;
     loop_block_signals();
+    restart_begin();
     TRY(boot_model(&box, e));
     TRY(serve_plan(&serve, &box, e));
     TRY(boot_load(&box, on_event, NULL, e));
@@ -82,7 +101,9 @@ static enum err go(int argc, char **argv, struct err_text *e)
         !loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))
         return err_set(e, ERR_SYSTEM, "the device's descriptor cannot be watched");
     TRY(loop_start(serve.loop, serve.conns, e));
-    run();
+    if (run())
+        return start_again(argv - 1, e);
+    loop_close(serve.loop);
     box.device->ops->close(box.device);
     return ERR_OK;
 }

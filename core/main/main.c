@@ -9,9 +9,10 @@ static const struct command {
 } commands[] = {
     {"serve", cmd_serve, "answer the OpenAI API over HTTP, TLS, Unix sockets and WebSocket"},
     {"run", cmd_run, "answer one prompt, streaming to the terminal"},
-    {"info", cmd_info, "print CPU, kernel sets, and what a model folder holds"},
+    {"info", cmd_info, "print CPU, GPUs, kernel sets, and what a model folder holds"},
     {"plan", cmd_plan, "print the memory that a model would take, without loading it"},
     {"bench", cmd_bench, "measure prefill and decode beside the read bandwidth"},
+    {"kernel", cmd_kernel, "launch and time a CUDA kernel of your own"},
     {"key", cmd_key, "make an API key and the line for the file of keys"},
     {"config", cmd_config, "print every option, its value and where that comes from"},
     {"version", cmd_version, "print version and commit"},

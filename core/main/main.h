@@ -1,5 +1,5 @@
-/* The command line: one function a command, each in its cmd_*.c. argv[0] is the command's name;
- * the result is the exit code (enum in core/base/err.h).
+/* The command line: one function a command, each in its cmd_*.c. argv[0] is the command's name
+ * and argv[-1] the program's; the result is the exit code (enum in core/base/err.h).
  */
 #ifndef ZIGCUDA_MAIN_H
 #define ZIGCUDA_MAIN_H
@@ -9,6 +9,7 @@
 int cmd_bench(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_kernel(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_run(int argc, char **argv);

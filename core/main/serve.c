@@ -85,7 +85,7 @@ static void name_fingerprint(struct serve *s, const struct box *b)
             h = (h ^ (u8)words[i].p[k]) * 0x100000001b3u;
     h = (h ^ b->model->file_bytes) * 0x100000001b3u;
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%s_%s_%s_%08x", ZIGCUDA_VERSION,
-             ZIGCUDA_COMMIT, b->kernels->name, (u32)(h ^ h >> 32));
+             ZIGCUDA_COMMIT, b->device->kernels, (u32)(h ^ h >> 32));
     b->device->ops->describe(b->device, s->kernels, sizeof s->kernels);
 }
 

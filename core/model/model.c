@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct opening {
@@ -423,4 +424,19 @@ enum err model_open(struct arena *keep, struct arena *scratch, const char *dir, 
     arena_reset(scratch, mark);
     *out = r == ERR_OK ? o.m : NULL;
     return r;
+}
+
+void model_advise(const struct model *m, const void *p, size_t n, int advice)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (u32 i = 0; i < m->files_n; i++) {
+        const char *base = m->files[i].p, *at = p;
+        if (at < base || at + n > base + m->files[i].n)
+            continue;
+        size_t from = ROUND_UP((size_t)(at - base), page);
+        size_t to = (size_t)(at - base) + n;
+        to -= to % page;
+        if (from < to)
+            madvise((void *)(uintptr_t)(base + from), to - from, advice);
+    }
 }

@@ -88,4 +88,9 @@ MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *
 MUST enum err model_shape(struct arena *keep, struct arena *scratch, const char *shape, u32 bits,
                           u32 head_bits, u64 seed, struct model **out, struct err_text *e);
 
+/* madvise over the whole pages of [p, p + n), where they are the model's: for weights that are
+ * about to be read, or were copied elsewhere. Should these be read again, a file's pages are
+ * fetched anew, while those of a random model are gone. */
+void model_advise(const struct model *m, const void *p, size_t n, int advice);
+
 #endif

@@ -42,7 +42,7 @@ def lines(*args):
 @check
 def help_lists_every_command():
     out, _ = zigcuda("--help")
-    for name in ("run", "info", "plan", "bench", "config", "version"):
+    for name in ("run", "info", "plan", "bench", "kernel", "config", "version"):
         assert re.search(rf"^\s+{name}\b", out, re.M), name
         assert "usage" in zigcuda(name, "--help")[0], name
 

@@ -11,10 +11,12 @@ BINARY = shlex.split(os.environ["ZIGCUDA"])
 
 
 class Server:
-    def __init__(self, model, *flags, listen="127.0.0.1:0", prefix=()):
+    def __init__(self, model, *flags, listen="127.0.0.1:0", prefix=(),
+                 environment=None):
         self.log = tempfile.TemporaryFile()
         command = [*prefix, *BINARY, "serve", "--model", model, "--server.listen", listen, *flags]
-        self.process = subprocess.Popen(command, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, stderr=self.log, stdin=subprocess.DEVNULL,
+                                        env={**os.environ, **(environment or {})})
         deadline = time.monotonic() + 60
         while "event=ready" not in self.text():
             if self.process.poll() is not None or time.monotonic() > deadline:

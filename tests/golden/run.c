@@ -1,13 +1,16 @@
-/* golden DIR [NAME...]: the models of DIR/models.tsv through the device seam, with every kernel set
- * that this CPU can run, against logits and tokens that other software computed (golden.json,
- * golden.f32), and against themselves: the same bits however the prompt is cut, whoever shares the
- * step and however many threads compute. Quantised weights with int8 activations are held to a
- * tenth of the logits only, along the golden's tokens; their divergence (KL) is printed. Without
- * NAMEs all models run.
+/* golden [--cuda=LIBRARY] DIR [NAME...]: the models of DIR/models.tsv through the device seam, with
+ * every kernel set that this CPU can run, against logits and tokens that other software computed
+ * (golden.json, golden.f32), and against themselves: the same bits however the prompt is cut,
+ * whoever shares the step and however many threads compute. Quantised weights with int8 activations
+ * are held to a tenth of the logits only, along the golden's tokens; their divergence (KL) is
+ * printed. Without NAMEs all models run. With --cuda the CUDA backend computes instead, through
+ * that driver library: a real one or tests/fakecuda. It rounds weights and activations to half
+ * precision, so that it is held to CUDA_TOLERANCE where a golden is closer.
  */
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "drivers/cpu/cpu.h"
+#include "drivers/cuda/cuda.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,8 +35,18 @@ struct result {
     u32 tokens[GREEDY];
 };
 
+/* What computes: a kernel set, or the card. */
+struct way {
+    const char *name;
+    const struct kernel_set *set; /* NULL: the card */
+    u32 threads;
+};
+
+static const double CUDA_TOLERANCE = 3e-3;
+
 static u32 passed, failed;
-static struct arena keep, scratch;
+static struct arena forever, keep, scratch;
+static struct cuda_info card;
 static struct err_text error;
 
 static void verdict(bool ok, const char *model, const char *set, const char *what)
@@ -123,17 +136,26 @@ static enum dtype kv_type(const struct golden *g)
     return exact ? DTYPE_F32 : DTYPE_F16;
 }
 
-static struct device *open_device(const struct golden *g, const struct kernel_set *set, u32 threads,
-                                  struct arena *host)
+static enum err open_way(const struct golden *g, const struct way *way, struct device **d)
 {
-    struct cpu_options options = {.set = set, .threads = threads, .kv_type = kv_type(g)};
     struct device_limits limits = {SEQUENCES, SEQUENCES * PAGES_EACH, SEQUENCES * PROMPT_MAX,
                                    PAGES_EACH * LIMIT_PAGE_TOKENS};
+    struct cpu_options cpu = {.set = way->set, .threads = way->threads, .kv_type = kv_type(g)};
+    struct cuda_options cuda = {.info = &card,
+                                .clock = clock_system(),
+                                .spin = true,
+                                .step_ms = LIMIT_GPU_WAIT_MS,
+                                .share_percent = 90};
+    return way->set ? cpu_open(&keep, g->model, &limits, &cpu, d, &error)
+                    : cuda_open(&keep, g->model, &limits, &cuda, d, &error);
+}
+
+static struct device *open_device(const struct golden *g, const struct way *way, struct arena *host)
+{
     struct device *d;
     struct plan plan = {0};
-    if (cpu_open(&keep, g->model, &limits, &options, &d, &error) ||
-        d->ops->plan(d, &plan, &error) ||
-        arena_open(host, "host", plan_total(&plan, PLACE_HOST) + 4096, false, &error) ||
+    if (open_way(g, way, &d) || d->ops->plan(d, &plan, &error) ||
+        arena_open(host, "host", plan_total(&plan, PLACE_HOST) + 8192, false, &error) ||
         d->ops->load(d, host, NULL, NULL, &error))
         give_up(g->name);
     return d;
@@ -172,6 +194,7 @@ static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
                               .sample = end == q->known,
                               .outputs = q->known - q->n_prompt,
                               .pages = q->pages,
+                              .n_pages = PAGES_EACH,
                               .sampling = &greedy,
                               .logits = q->logits ? q->logits + (size_t)q->done * vocab : NULL};
         memcpy(tokens + s.n_tokens, q->tokens + q->done, count * sizeof *tokens);
@@ -187,6 +210,8 @@ static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
         give_up("submit");
     while (d->ops->poll(d, true, &results, &n_results, &err, &error) == 0)
         ;
+    if (err != ERR_OK)
+        give_up("step");
     for (u32 r = 0; r < s.n_rows; r++) {
         struct sequence *q = &seq[of[r]];
         u32 output = q->known - q->n_prompt;
@@ -253,20 +278,22 @@ static double divergence(const float *ours, const float *golden, u32 rows, u32 v
     return total;
 }
 
-/* Only quantised weights meet quantised activations, except where the format itself asks for them.
- */
-static bool is_exact(const struct golden *g, const struct kernel_set *set)
+/* Only quantised weights meet quantised activations, except where the format itself asks for them:
+ * these a device without f32 pages cannot follow to the bit (see kv_type). */
+static bool is_exact(const struct golden *g, const struct way *way)
 {
     static const char *const formats[] = {"f32", "f16", "bf16", "ct-w8a8"};
-    bool exact = set->linear->activation_bits == 32;
+    if (!way->set && strcmp(g->format, "ct-w8a8") == 0)
+        return false;
+    bool exact = !way->set || way->set->linear->activation_bits == 32;
     for (u32 i = 0; i < COUNTOF(formats); i++)
         exact |= strcmp(g->format, formats[i]) == 0;
     return exact;
 }
 
 /* Writes the figures to `what`. */
-static bool against_golden(const struct golden *g, const struct kernel_set *set,
-                           const struct result *r, char *what, size_t cap)
+static bool against_golden(const struct golden *g, const struct way *way, const struct result *r,
+                           char *what, size_t cap)
 {
     u32 vocab = g->model->vocab, same = 0;
     const float *prefill = r->logits + (size_t)g->prefill_from * vocab;
@@ -276,8 +303,8 @@ static bool against_golden(const struct golden *g, const struct kernel_set *set,
     double d = distance(decode, golden_decode, (size_t)g->n_decode * vocab);
     for (u32 i = 0; i < g->n_greedy; i++)
         same += r->tokens[i] == g->greedy[i];
-    bool exact = is_exact(g, set);
-    double limit = exact ? g->tolerance : 0.1;
+    bool exact = is_exact(g, way);
+    double limit = !exact ? 0.1 : way->set ? g->tolerance : MAX(g->tolerance, CUDA_TOLERANCE);
     snprintf(what, cap, "prefill %.1e decode %.1e %s %.0e KL %.1e greedy %u/%u", p, d,
              exact ? "of" : "(int8) of", limit,
              divergence(prefill, g->logits, g->n_prefill, vocab) / 2 +
@@ -309,19 +336,19 @@ static float *logits_space(const struct golden *g)
     return p;
 }
 
-static void test_set(const struct golden *g, const struct kernel_set *set, struct result *want,
+static void test_way(const struct golden *g, struct way *way, u32 threads_max, struct result *want,
                      struct result *other)
 {
     static const u32 chunks[] = {1, 3, 7, PROMPT_MAX}, few[] = {5, PROMPT_MAX};
     char figures[128], what[256];
-    want->forced = other->forced = is_exact(g, set) ? NULL : g->greedy;
+    want->forced = other->forced = is_exact(g, way) ? NULL : g->greedy;
     bool close = false, cut = false, beside = false, threads_same = true;
-    for (u32 threads = 1; threads <= THREADS; threads++) {
+    for (way->threads = 1; way->threads <= threads_max; way->threads++) {
         struct arena host;
-        struct device *d = open_device(g, set, threads, &host);
-        if (threads == 1) {
+        struct device *d = open_device(g, way, &host);
+        if (way->threads == 1) {
             run(g, d, PROMPT_MAX, false, GREEDY, want);
-            close = against_golden(g, set, want, figures, sizeof figures);
+            close = against_golden(g, way, want, figures, sizeof figures);
             cut = against_itself(g, d, want, other, chunks, COUNTOF(chunks), false);
             beside = against_itself(g, d, want, other, chunks, COUNTOF(chunks), true);
         } else {
@@ -331,12 +358,13 @@ static void test_set(const struct golden *g, const struct kernel_set *set, struc
         d->ops->close(d);
         arena_close(&host);
     }
-    snprintf(what, sizeof what, "%s; same bits: chunks%s neighbours%s threads%s", figures,
-             cut ? "" : " NO", beside ? "" : " NO", threads_same ? "" : " NO");
-    verdict(close && cut && beside && threads_same, g->name, set->name, what);
+    snprintf(what, sizeof what, "%s; same bits: chunks%s neighbours%s%s%s", figures,
+             cut ? "" : " NO", beside ? "" : " NO", threads_max > 1 ? " threads" : "",
+             threads_same ? "" : " NO");
+    verdict(close && cut && beside && threads_same, g->name, way->name, what);
 }
 
-static void test_model(struct golden *g, const char *dir)
+static void test_model(struct golden *g, const char *dir, bool cuda)
 {
     struct model *model;
     arena_reset(&keep, 0);
@@ -351,9 +379,12 @@ static void test_model(struct golden *g, const char *dir)
         return;
     }
     struct result want = {.logits = logits_space(g)}, other = {.logits = logits_space(g)};
-    for (u32 i = 0; kernel_sets[i]; i++)
+    if (cuda)
+        test_way(g, &(struct way){.name = "cuda"}, 1, &want, &other);
+    for (u32 i = 0; kernel_sets[i] && !cuda; i++)
         if (kernel_sets[i]->supported())
-            test_set(g, kernel_sets[i], &want, &other);
+            test_way(g, &(struct way){kernel_sets[i]->name, kernel_sets[i], 1}, THREADS, &want,
+                     &other);
 }
 
 /* The next tab-separated field of a line, cut off in place. */
@@ -373,25 +404,49 @@ static bool wanted(const char *name, int argc, char **argv)
     return argc <= 2;
 }
 
+static void start_card(const char *library)
+{
+    struct cuda_settings settings = {.library = library};
+    struct clock clock = clock_system();
+    u32 count;
+    if (cuda_start(&forever, &settings, &clock, &count, &error) ||
+        cuda_choose("0", count, &card, &error))
+        give_up(library);
+}
+
 int main(int argc, char **argv)
 {
+    const char *library = NULL;
+    if (argc > 1 && strncmp(argv[1], "--cuda=", 7) == 0) {
+        library = argv[1] + 7;
+        argv++;
+        argc--;
+    }
     if (argc < 2) {
-        fprintf(stderr, "usage: golden DIR [NAME...]\n");
+        fprintf(stderr, "usage: golden [--cuda=LIBRARY] DIR [NAME...]\n");
         return EXIT_USAGE;
     }
-    char path[LIMIT_PATH_BYTES], line[256];
-    if (arena_open(&keep, "keep", LIMIT_BOOT_ARENA_BYTES, false, &error) ||
+    char path[LIMIT_PATH_BYTES];
+    struct str list;
+    if (arena_open(&forever, "forever", LIMIT_BOOT_ARENA_BYTES, false, &error) ||
+        arena_open(&keep, "keep", LIMIT_BOOT_ARENA_BYTES, false, &error) ||
         arena_open(&scratch, "scratch", LIMIT_SCRATCH_ARENA_BYTES, false, &error))
         give_up("memory");
+    if (library)
+        start_card(library);
     snprintf(path, sizeof path, "%s/models.tsv", argv[1]);
-    FILE *list = fopen(path, "r");
-    if (!list) {
-        fprintf(stderr, "golden: cannot open %s\n", path);
-        return EXIT_CONFIG;
-    }
-    while (fgets(line, sizeof line, list)) {
+    if (file_read(&forever, path, LIMIT_CONFIG_FILE_BYTES, ERR_CONFIG, &list, &error))
+        give_up(path);
+    for (struct str left = list; left.n;) {
         struct golden g = {0};
-        char *at = line;
+        char line[256], *at = line;
+        const char *end = memchr(left.p, '\n', left.n);
+        ASSERT(end);
+        size_t n = (size_t)(end - left.p) + 1;
+        ASSERT(n < sizeof line);
+        memcpy(line, left.p, n);
+        line[n] = 0;
+        left = (struct str){left.p + n, left.n - n};
         g.name = field(&at);
         field(&at); /* family */
         g.format = field(&at);
@@ -399,9 +454,8 @@ int main(int argc, char **argv)
         if (!wanted(g.name, argc, argv))
             continue;
         snprintf(path, sizeof path, "%s/models/%s", argv[1], g.name);
-        test_model(&g, path);
+        test_model(&g, path, library != NULL);
     }
-    fclose(list);
     printf("%u passed, %u failed\n", passed, failed);
     return failed != 0 || passed == 0;
 }

@@ -190,7 +190,8 @@ static enum err open_world(struct err_text *e)
     world.device = (struct device){
         .ops = &ops,
         .model = &world.model,
-        .limits = {.slots = SLOTS, .pages = 32, .step_tokens = 32, .context = CONTEXT}};
+        .limits = {.slots = SLOTS, .pages = 32, .step_tokens = 32, .context = CONTEXT},
+        .depth = 1};
     world.work = arena_over("work", arena_alloc(&unit_arena, 8 * MIB, 16), 8 * MIB);
     TRY(engine_open(&unit_arena, &world.device, t, &engine, clock, on_event, NULL, &world.engine,
                     e));

@@ -1,0 +1,196 @@
+"""The CUDA backend inside `zigcuda`, on a driver that runs on host memory (tests/fakecuda): the
+same tokens as the CPU's f32 kernels, what a step costs in driver calls, that nothing is taken once
+it is ready, the memory plan and its errors, and what the benchmark prints.
+
+usage: cuda.py LIBCUDA MODEL_DIR   (the fake one; environment: ZIGCUDA, how to run the binary)
+Prints `ok NAME` or `FAIL NAME: why` a check.
+"""
+import http.client
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+import server
+
+BINARY = shlex.split(os.environ["ZIGCUDA"])
+LIBRARY, MODEL_DIR = os.path.abspath(sys.argv[1]), sys.argv[2]
+MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+CUDA = [f"--cuda.library={LIBRARY}"]
+CPU = ["--device.kind", "cpu", "--cpu.activations", "f32"]
+PROMPT = "The quick brown fox jumps over the lazy dog, again and again."
+TAKES = "cuMemAlloc|cuMemHostAlloc|cuMemHostRegister|cuModuleLoad|cuStreamCreate|cuEventCreate"
+checks = []
+
+
+def check(function):
+    checks.append(function)
+    return function
+
+
+def zigcuda(*words, fake="", log="", want=0):
+    env = {**os.environ, "ZIGCUDA_FAKE": fake, "ZIGCUDA_FAKE_LOG": log}
+    r = subprocess.run([*BINARY, *words], env=env, capture_output=True, timeout=240)
+    err = r.stderr.decode()
+    assert "misuse" not in err, err[-500:]
+    assert r.returncode == want, f"{words}: exit {r.returncode}, not {want}: {err[-500:]}"
+    return r.stdout.decode(), err
+
+
+def tokens(device, *flags):
+    out, _ = zigcuda("run", "--model", MODEL_DIR, "--raw", "--json", "--max-tokens", "24", *flags,
+                     *device, PROMPT)
+    lines = [json.loads(line) for line in out.splitlines()]
+    return [(x["id"], x.get("logprob")) for x in lines if "id" in x]
+
+
+def logged(path):
+    """The calls of the log, by name, in order."""
+    with open(path) as f:
+        return re.findall(r"^\d+ (cu\w+)", f.read(), re.M)
+
+
+@check
+def same_tokens_as_the_cpu():
+    for flags in (["--temperature", "0"],
+                  ["--temperature", "0", "--repetition-penalty", "1.3"],
+                  ["--temperature", "0", "--presence-penalty", "1", "--frequency-penalty", "0.5"],
+                  ["--temperature", "0", "--top-logprobs", "3"]):
+        cpu, cuda = tokens(CPU, *flags), tokens(CUDA, *flags)
+        assert [t for t, _ in cpu] == [t for t, _ in cuda], f"{flags}: {cpu} {cuda}"
+        assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(cpu, cuda) if a), flags
+
+
+@check
+def prompt_logprobs():
+    """More rows of logits than one pass over the head has."""
+    body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 4, "temperature": 0, "echo": True,
+            "logprobs": 2}
+    got = []
+    for device in CPU, CUDA:
+        with server.Server(MODEL_DIR, "--engine.prompt_logits", "40", "--engine.slots", "2",
+                           *device) as s:
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            c.request("POST", "/v1/completions", json.dumps(body),
+                      {"content-type": "application/json"})
+            got.append(json.loads(c.getresponse().read())["choices"][0])
+            c.close()
+    cpu, cuda = (g["logprobs"]["token_logprobs"] for g in got)
+    assert got[0]["text"] == got[1]["text"] and len(cpu) == len(cuda) > 40
+    assert all(abs(a - b) < 0.05 for a, b in zip(cpu[1:], cuda[1:])), (cpu, cuda)
+
+
+def decode_calls(*flags):
+    """The driver calls behind the first step but one, and those behind the first launch."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        with server.Server(MODEL_DIR, *CUDA, *flags, environment={"ZIGCUDA_FAKE_LOG": log}) as s:
+            begin = len(logged(log))
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            c.request("POST", "/v1/completions",
+                      json.dumps({"model": MODEL, "prompt": PROMPT, "max_tokens": 20,
+                                  "temperature": 0, "ignore_eos": True}),
+                      {"content-type": "application/json"})
+            assert c.getresponse().status == 200
+            c.close()
+            calls = logged(log)[begin:]
+    return [n for n in calls if n != "cuStreamQuery"]
+
+
+@check
+def two_calls_a_step():
+    calls = decode_calls("--server.wait", "spin")
+    steps = calls.count("cuLaunchCooperativeKernel")
+    copies = calls.count("cuMemcpyHtoDAsync_v2")
+    assert steps == 20, calls
+    assert copies == steps + 2, f"{copies} copies"  # and once sampling, once the page table
+    assert len(calls) == steps + copies, calls
+
+
+@check
+def three_calls_a_step_for_a_sleeper():
+    calls = decode_calls("--server.wait", "block")
+    assert calls.count("cuLaunchHostFunc") == 20 and len(calls) == 62, calls
+
+
+@check
+def nothing_is_taken_once_ready():
+    for wait in "spin", "block":
+        assert not [c for c in decode_calls("--server.wait", wait) if re.match(TAKES, c)]
+
+
+def pages(*flags, kib=2 << 20):
+    """KV pages of the plan on a card with so much memory; None: refused for lack of it."""
+    env = {**os.environ, "ZIGCUDA_FAKE": f"memory={kib}K"}
+    r = subprocess.run([*BINARY, "plan", "--model", MODEL_DIR, *CUDA, *flags], env=env,
+                       capture_output=True, timeout=60)
+    out, err = r.stdout.decode(), r.stderr.decode()
+    if r.returncode:
+        assert r.returncode == 5 and "cuda.memory_share" in err and "engine.kv" in err, err
+        return None
+    for row in ("device  packed weights", "device  KV cache", "pinned  GPU steps", "device  total"):
+        assert row in out, out
+    return int(re.search(r"KV cache.* (\d+) pages", out).group(1))
+
+
+@check
+def kv_cache_takes_what_is_left():
+    most = pages()
+    few, many = 1 << 10, 2 << 20
+    while many - few > 64:  # the least card that does
+        middle = (few + many) // 2
+        few, many = (few, middle) if pages(kib=middle) else (middle, many)
+    assert 0 < pages(kib=many) < most, (many, pages(kib=many), most)
+    assert pages("--cuda.memory_share", "50", kib=many) is None
+    assert pages("--engine.kv", "64KiB") < most
+    assert pages("--engine.kv", "4GiB") == most
+    assert pages("--engine.kv", "4GiB", kib=many) is None
+
+
+@check
+def f32_pages_are_refused():
+    _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", "f32", want=3)
+    assert "engine.kv_type" in err, err
+
+
+@check
+def integrated_gpu():
+    """It takes its memory in pieces."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        zigcuda("run", "--model", MODEL_DIR, "--raw", "--max-tokens", "2", *CUDA, "x", log=log,
+                fake="integrated=1,sm=87,largest=600M")
+        assert "cuMemAlloc_v2" in logged(log)
+
+
+@check
+def bench_rows():
+    out, _ = zigcuda("bench", "--model", MODEL_DIR, *CUDA, "--prompt", "20", "--batch", "1,3",
+                     "--depth", "16,100", "--generate", "3", "--repeat", "1", "--steps",
+                     "--profile", "--json")
+    report = json.loads(out)
+    assert [r["test"] for r in report["rows"]] == ["pp20"] + 4 * ["step"], out
+    assert all(r["read_gb_per_second"] > 0 for r in report["rows"][1:]), out
+    ops = {r["operation"]: r["times_a_step"] for r in report["profile"]}
+    layers = ops["attention"]
+    assert layers > 0 and ops["qkv"] == ops["down"] == layers and ops["head"] == 1, ops
+    assert report["device_bytes"] > 0
+
+
+def main():
+    failed = 0
+    for function in checks:
+        try:
+            function()
+            print("ok  ", function.__name__, flush=True)
+        except (AssertionError, subprocess.TimeoutExpired) as e:
+            failed += 1
+            print("FAIL", function.__name__ + ":", str(e)[:1500], flush=True)
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    sys.exit(failed != 0)
+
+
+main()

@@ -1,0 +1,285 @@
+"""The CUDA backend against a driver that runs on host memory (tests/fakecuda) and fails on demand:
+every driver call in turn, errors after which only a new process helps, steps that hang, the memory
+of boxes whose GPU shares it, and what is allocated once the server is ready.
+
+usage: gpu.py LIBCUDA MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
+"""
+import concurrent.futures
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import server
+
+LIBRARY, MODEL_DIR = os.path.abspath(sys.argv[1]), sys.argv[2]
+MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+GPU = ["--device.kind", "cuda", "--cuda.library", LIBRARY]
+RUN = ["--max-tokens", "4", "--seed", "1", "--json", "Hello"]
+ALLOCATES = re.compile(r"cu(MemAlloc|MemHostAlloc|MemHostRegister|ModuleLoad|StreamCreate|"
+                       r"EventCreate|GraphInstantiate)")
+FOLDER = tempfile.TemporaryDirectory()
+checks = []
+
+
+def check(function):
+    checks.append((function.__name__, function))
+    return function
+
+
+def environment(log=None, fail="", **fake):
+    text = ",".join(f"{k}={v}" for k, v in fake.items())
+    return {**os.environ, "ZIGCUDA_FAKE": text, "ZIGCUDA_FAKE_FAIL": fail,
+            "ZIGCUDA_FAKE_LOG": log or ""}
+
+
+def zigcuda(*args, env=None, want=0):
+    """Exit status, stdout, stderr; `want` None: any status."""
+    done = subprocess.run([*server.BINARY, *args, "--model", MODEL_DIR, *GPU], timeout=120,
+                          env=env or environment(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert want is None or done.returncode == want, f"{args}: {done.returncode}: {err[-600:]}"
+    assert "misuse" not in err, err[-600:]
+    return done.returncode, out, err
+
+
+def calls_of(log):
+    """[(name, result, remarks)] of a log of the fake."""
+    with open(log) as f:
+        return [(m[1], int(m[2]), m[3]) for m in
+                (re.match(r"\d+ (cu\w+) (\d+)(.*)", line) for line in f) if m]
+
+
+def log_path(name):
+    return os.path.join(FOLDER.name, name)
+
+
+class Gpu(server.Server):
+    def __init__(self, *flags, env, gpu=GPU):
+        before = dict(os.environ)
+        os.environ.update(env)
+        try:
+            super().__init__(MODEL_DIR, *gpu, *flags)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def ask(self, method, path, body=None, timeout=30):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            c.request(method, path, json.dumps(body) if body else None,
+                      {"content-type": "application/json"} if body else {})
+            r = c.getresponse()
+            return r.status, r.read().decode()
+        finally:
+            c.close()
+
+    def text_of(self, prompt="Hello", n=6):
+        status, body = self.ask("POST", "/v1/completions", wish(prompt, n))
+        assert status == 200, body
+        return json.loads(body)["choices"][0]["text"]
+
+
+def wish(prompt="Hello", n=6, **more):
+    return {"model": MODEL, "prompt": prompt, "max_tokens": n, "seed": 1, "temperature": 0,
+            "ignore_eos": True, **more}
+
+
+# --- one command -----------------------------------------------------------------------------
+
+@check
+def the_answer_is_there_and_the_rules_are_kept():
+    log = log_path("run")
+    zigcuda("run", *RUN, env=environment(log))
+    calls = calls_of(log)
+    assert all(r in (0, 600) for _, r, _ in calls), [c for c in calls if c[1] not in (0, 600)]
+    assert any(name == "cuLaunchCooperativeKernel" for name, _, _ in calls)
+
+
+def tokens_of(out):
+    return [line for line in out.splitlines() if '"token"' in line or '"text"' in line]
+
+
+@check
+def each_driver_call_fails_in_turn():
+    """The answer is right or there is an error that names the result, with its exit status."""
+    log = log_path("sweep")
+    _, right, _ = zigcuda("run", *RUN, env=environment(log))
+    assert tokens_of(right), right
+    count, tries = {}, []
+    for name, _, _ in calls_of(log):
+        count[name] = count.get(name, 0) + 1
+        if count[name] > 40 or (name.startswith("cuDevice") and count[name] > 3):
+            continue # more of the same
+        tries.append((name, count[name], 719, "CUDA_ERROR_LAUNCH_FAILED"))
+        if "Alloc" in name:
+            tries.append((name, count[name], 2, "CUDA_ERROR_OUT_OF_MEMORY"))
+
+    def one(what):
+        name, n, code, words = what
+        status, out, err = zigcuda("run", *RUN, "--cuda.wait", "0",
+                                   env=environment(fail=f"{name}:{n}:{code}"), want=None)
+        if status == 0:
+            assert tokens_of(out) == tokens_of(right), (what, out)
+            return 0
+        assert status == (5 if code == 2 else 6), (what, status, err[-600:])
+        assert words in err and err.count("zigcuda run: ") == 1, (what, err[-600:])
+        return 1
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        told = sum(pool.map(one, tries))
+    assert told > len(tries) / 2, (told, len(tries))
+
+
+@check
+def each_kernel_fails_in_turn():
+    log = log_path("kernels")
+    zigcuda("run", *RUN, env=environment(log))
+    n = sum(name.startswith("cuLaunch") and "Kernel" in name for name, _, _ in calls_of(log))
+    for i in range(1, n + 1):
+        status, _, err = zigcuda("run", *RUN, env=environment(fail=f"kernel:{i}:700"), want=None)
+        assert status == 6 and "CUDA_ERROR_ILLEGAL_ADDRESS" in err, (i, status, err[-600:])
+
+
+@check
+def a_hanging_step_ends_the_command():
+    start = time.monotonic()
+    _, _, err = zigcuda("run", *RUN, "--cuda.step_time", "1s",
+                        env=environment(fail="kernel:20:hang"), want=6)
+    assert "cuda.step_time" in err and time.monotonic() - start < 20, err[-600:]
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+@check
+def a_small_card_says_what_it_needs():
+    _, _, err = zigcuda("run", *RUN, env=environment(memory="8M"), want=5)
+    assert "MiB" in err and "engine." in err, err
+
+
+@check
+def an_integrated_gpu_takes_memory_of_the_box_in_pieces():
+    log = log_path("jetson")
+    jetson = {"integrated": 1, "memory": "8G", "sm": 87, "largest": "1G", "name": "Orin"}
+    zigcuda("run", *RUN, env=environment(log, **jetson))
+    sizes = [int(m.group(1)) for m in (re.match(r" (\d+) bytes at", text)
+                                       for name, _, text in calls_of(log)
+                                       if name == "cuMemAlloc_v2") if m]
+    assert sizes and max(sizes) <= 1 << 30, sizes
+    _, plan, _ = zigcuda("plan", env=environment(**jetson))
+    total = [line for line in plan.splitlines() if "can give" in line]
+    assert total and "device" in plan, plan
+
+
+@check
+def nothing_is_allocated_once_ready():
+    log = log_path("ready")
+    with Gpu(env=environment(log)) as s:
+        before = len(calls_of(log))
+        for i in range(4):
+            s.text_of("Hello " * i + "you", 5 + i)
+        after = calls_of(log)[before:]
+        assert any(name == "cuLaunchCooperativeKernel" for name, _, _ in after)
+        assert not [name for name, _, _ in after if ALLOCATES.match(name)], after
+        assert "misuse" not in s.text()
+
+
+# --- a lost device ---------------------------------------------------------------------------
+
+WELL = {}
+
+
+def well():
+    """What a server without trouble answers, and how many kernels it runs until it is ready."""
+    if not WELL:
+        log = log_path("well")
+        with Gpu(env=environment(log)) as s:
+            WELL["kernels"] = sum(name.startswith("cuLaunch") and "Kernel" in name
+                                  for name, _, _ in calls_of(log))
+            WELL["text"] = s.text_of()
+    return WELL
+
+
+def watch(s, seen, stop):
+    """As a load balancer does."""
+    while not stop.is_set():
+        try:
+            seen.append(s.ask("GET", "/ready")[0])
+        except (OSError, http.client.HTTPException) as e:  # who had accepted it is no more
+            seen.append(type(e).__name__)
+        time.sleep(0.01)
+
+
+def lose(code, flags, words, flag):
+    """A stream breaks off with an error, and then the same process serves again. What /ready said
+    meanwhile."""
+    fail = f"kernel:{well()['kernels'] + 10}:{code}:{flag}"
+    seen, stop = [], threading.Event()
+    with Gpu(*flags, env=environment(fail=fail, delay_us=2000)) as s:
+        watcher = threading.Thread(target=watch, args=(s, seen, stop))
+        watcher.start()
+        try:
+            status, body = s.ask("POST", "/v1/completions", wish(n=40, stream=True))
+            assert status == 200 and '"device_failed"' in body, body[-600:]
+            time.sleep(0.5)  # from here on peers wait in the listener
+            assert s.text_of() == well()["text"], "another answer"
+            time.sleep(0.1)
+        finally:
+            stop.set()
+            watcher.join()
+        text = s.text()
+        assert text.count("event=ready") == 2 and "event=restart" in text, text[-900:]
+        assert words in text and s.process.poll() is None, text[-900:]
+    assert seen[-1] == 200 and "ConnectionRefusedError" not in seen, seen
+    return seen
+
+
+def lost(code, *flags, words):
+    """/ready says 503 for a quarter of a second, which a busy box may sleep through."""
+    for i in range(3):
+        if 503 in lose(code, flags, words, log_path(f"lost-{code}-{i}")):
+            return
+    raise AssertionError("/ready never said 503")
+
+
+@check
+def a_lost_device_is_told_and_the_process_starts_again():
+    for code, name in ((700, "ILLEGAL_ADDRESS"), (719, "LAUNCH_FAILED")):
+        lost(code, words=f"CUDA_ERROR_{name}")
+
+
+@check
+def a_hanging_step_is_told_and_the_process_starts_again():
+    lost("hang", "--cuda.step_time", "500ms", words="cuda.step_time")
+
+
+@check
+def a_spinning_server_sees_it_too():
+    lost(716, "--server.wait", "spin", words="CUDA_ERROR_MISALIGNED_ADDRESS")
+
+
+@check
+def a_device_lost_for_good_ends_the_process():
+    """The second start fails, and says why; the service manager takes over."""
+    copy = log_path("libcuda.so.1")
+    shutil.copy(LIBRARY, copy)
+    s = Gpu(env=environment(fail=f"kernel:{well()['kernels'] + 5}:719"), gpu=[*GPU[:3], copy])
+    try:
+        os.remove(copy)
+        s.ask("POST", "/v1/completions", wish(n=40))
+        assert s.process.wait(20) == 6, s.text()[-600:]
+        assert copy in s.text().split("event=restart")[1], s.text()[-600:]
+    finally:
+        s.process.kill()
+        s.process.wait()
+        s.log.close()
+
+
+sys.exit(server.run(checks) != 0)

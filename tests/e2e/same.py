@@ -1,0 +1,90 @@
+"""The same request gives the same tokens and logprobs, whatever else happens: alone, in changing
+batches, with its prompt cut into other chunks, with and without prefix hits.
+
+usage: same.py MODEL_DIR [REQUESTS [FLAG...]]   (environment: ZIGCUDA, how to run the binary; FLAGs
+go to every server, such as --device.kind cuda)
+
+Every request is first answered by a server that runs one at a time without a prefix cache; then by
+servers with other step sizes, all at once in random order, and once more from their prefix caches.
+"""
+import concurrent.futures
+import http.client
+import json
+import os
+import random
+import sys
+
+import server
+
+MODEL_DIR = sys.argv[1]
+MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+FLAGS = sys.argv[3:]
+AT_ONCE = 64
+draw = random.Random(4)
+
+
+def request(i):
+    """A few shared beginnings, so that prefixes are found; every kind of sampling."""
+    words = [str(draw.randrange(3)) * 20, "".join(draw.choice("abc def ghi.") for _ in range(90))]
+    body = {"model": MODEL, "prompt": (words[0] + words[1])[:draw.randrange(1, 110)],
+            "max_tokens": draw.randrange(1, 24), "logprobs": draw.randrange(0, 4), "seed": i,
+            "temperature": draw.choice([0, 0, 0.7, 1.3]), "ignore_eos": True}
+    if draw.randrange(3) == 0:
+        body |= {"top_k": draw.randrange(1, 50), "top_p": draw.random(), "min_p": 0.01}
+    if draw.randrange(4) == 0:
+        body |= {"presence_penalty": 0.5, "frequency_penalty": 0.3, "repetition_penalty": 1.2}
+    return body
+
+
+def ask(port, body):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    c.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+    r = c.getresponse()
+    reply = json.loads(r.read())
+    c.close()
+    assert r.status == 200, reply
+    return reply["choices"]
+
+
+def answers(wishes, rounds, at_once, *flags):
+    """The answers of a server with these flags, in the order of wishes, once a round."""
+    got = []
+    with server.Server(MODEL_DIR, "--engine.queue", "4096", *FLAGS, *flags) as s:
+        for _ in range(rounds):
+            order = list(range(len(wishes)))
+            draw.shuffle(order)
+            with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+                replies = list(pool.map(lambda i: ask(s.port, wishes[i]), order))
+            got.append([r for _, r in sorted(zip(order, replies), key=lambda pair: pair[0])])
+    return got
+
+
+def main():
+    wishes = [request(i) for i in range(REQUESTS)]
+    alone = answers(wishes, 1, 1, "--engine.slots", "1", "--engine.prefix_cache", "false",
+                    "--engine.step_tokens", "512")[0]
+    ways = [("64 at once, steps of 512", 2, ["--engine.slots", "64",
+                                             "--engine.step_tokens", "512"]),
+            ("64 at once, steps of 80", 1, ["--engine.slots", "64", "--engine.step_tokens", "80",
+                                            "--engine.prefill_beside", "7"]),
+            ("7 at once, steps of 19", 1, ["--engine.slots", "7", "--engine.step_tokens", "19",
+                                           "--engine.prefix_cache", "false"])]
+    passed = failed = 0
+    for name, rounds, flags in ways:
+        for i, got in enumerate(answers(wishes, rounds, AT_ONCE, *flags)):
+            differ = [k for k in range(REQUESTS) if got[k] != alone[k]]
+            what = f"{name}, round {i + 1}: {REQUESTS - len(differ)} of {REQUESTS} the same"
+            print("FAIL" if differ else "ok  ", what)
+            if differ:
+                print("    first:", json.dumps(wishes[differ[0]]))
+                print("    alone:", json.dumps(alone[differ[0]])[:600])
+                print("    now:  ", json.dumps(got[differ[0]])[:600])
+            passed += not differ
+            failed += bool(differ)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

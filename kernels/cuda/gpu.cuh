@@ -16,7 +16,7 @@
 
 #define GPU __device__ __forceinline__
 /* Not inlined: a loop that counts gets its registers for itself. */
-#define GPU_CALL static __device__ __noinline__
+#define GPU_CALL __device__ __noinline__
 /* `blocks` of the kernel fit one multiprocessor at once: its registers are cut accordingly. */
 #define GPU_KERNEL(name, params, blocks)                              \
     extern "C" __global__ void __launch_bounds__(GPU_THREADS, blocks) \

@@ -71,7 +71,7 @@ static u32 row_floats(const struct shape *s)
 
 static double to_half(double v)
 {
-    return (double)(_Float16)(float)v;
+    return (double)(half_float)(float)v;
 }
 
 /* As OP_ROPE: norm, then rotation. */

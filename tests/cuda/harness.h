@@ -7,6 +7,12 @@
 
 #include "kernels/cuda/step.h"
 
+#ifdef __aarch64__
+typedef __fp16 half_float; /* g++ 12 has _Float16 on x86 only */
+#else
+typedef _Float16 half_float;
+#endif
+
 void gpu_open(int argc, char **argv); /* exits with a message when it cannot */
 bool gpu_is_real(void);
 void *gpu_take(size_t bytes); /* device memory, zeroed; lives until the end */

@@ -50,7 +50,7 @@ static float random_float(void) /* about normal */
 
 static u16 half_of(float v)
 {
-    _Float16 h = (_Float16)v;
+    half_float h = (half_float)v;
     u16 r;
     memcpy(&r, &h, 2);
     return r;
@@ -58,7 +58,7 @@ static u16 half_of(float v)
 
 static float float_of_half(u16 v)
 {
-    _Float16 h;
+    half_float h;
     memcpy(&h, &v, 2);
     return (float)h;
 }

@@ -84,12 +84,12 @@ static void test_embed(u32 vocab, u32 hidden, float scale)
 {
     u32 k = ROUND_UP(hidden, (u32)MATRIX_K_UNIT), n = ROUND_UP(vocab, 16u), stride = hidden + 3;
     vector<u16> packed((size_t)n * k);
-    vector<_Float16> plain((size_t)vocab * hidden);
+    vector<half_float> plain((size_t)vocab * hidden);
     vector<float> scales(n, 1);
     for (u32 j = 0; j < vocab; j++) {
         scales[j] = ldexpf(1, (int)(random_u32() % 20) - 10);
         for (u32 i = 0; i < hidden; i++) {
-            _Float16 v = plain[(size_t)j * hidden + i] = (_Float16)random_unit();
+            half_float v = plain[(size_t)j * hidden + i] = (half_float)random_unit();
             /* step.h: the a-fragment of a tile of 16 outputs and 16 inputs */
             u32 word = j % 16 / 8 + i % 16 / 8 * 2, lane = j % 8 * 4 + i % 8 / 2;
             size_t at = ((size_t)(j / 16) * (k / 16) + i / 16) * 256 + lane * 8 + word * 2 + i % 2;

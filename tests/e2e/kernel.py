@@ -330,7 +330,7 @@ def calls_made(n):
 
 @check
 def info_survives_every_failing_call():
-    for n in range(1, 120, STEP):
+    for n in range(1, 400, STEP):
         out, err = zigcuda("info", fake="devices=2", fail=f"any:{n}:999")
         assert "misuse" not in err and re.search(r"^gpu ", out, re.M), (n, out, err)
         if "CUDA_ERROR_UNKNOWN" not in out + err and "chosen by" in out and n > 80:

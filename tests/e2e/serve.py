@@ -463,7 +463,7 @@ def metrics_are_sound():
 def the_end_answers_what_was_asked():
     with server.Server(MODEL_DIR) as s:
         c, late = (socket.create_connection(("127.0.0.1", s.port), timeout=20) for _ in range(2))
-        c.sendall(post("/v1/completions", wish(max_tokens=200, ignore_eos=True)))
+        c.sendall(post("/v1/completions", wish(n=40, max_tokens=200, ignore_eos=True)))
         late.sendall(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n")
         until(lambda: metric("zigcuda_requests_running", s.port), "it does not begin")
         s.process.send_signal(signal.SIGTERM)

@@ -468,7 +468,7 @@ bool api_turn(struct api *api, bool wait)
 
 u64 api_next_ns(const struct api *api)
 {
-    u64 next = UINT64_MAX;
+    u64 next = engine_next_ns(api->g.engine);
     for (const struct job *j = api->first_job; j && api->g.heartbeat_ms; j = j->next)
         if (j->stream && !j->ws && j->caller.conn)
             next = MIN(next, j->sent_ns + api->g.heartbeat_ms * 1000000);

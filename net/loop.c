@@ -13,6 +13,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* ACCEPTS: from one listener in one turn. PAUSE_NS: after the kernel had no descriptor left. */
@@ -40,7 +41,8 @@ struct loop {
     u32 n_sources;
     void (*reload)(void *arg);
     void *reload_arg;
-    int epoll, signals;
+    int epoll, signals, timer;
+    u64 armed_ns; /* the timer fires then; UINT64_MAX: it is not armed */
     enum loop_state state;
     u64 drain_ns;    /* the drain ends then */
     u64 watchdog_ns; /* next message */
@@ -208,6 +210,22 @@ static void read_signals(void *arg)
     }
 }
 
+/* --- time ------------------------------------------------------------------------------------ */
+
+static void timer_fired(void *arg)
+{
+    struct loop *l = arg;
+    l->armed_ns = UINT64_MAX;
+}
+
+static void timer_arm(struct loop *l, u64 at_ns)
+{
+    struct timespec at = {(time_t)(at_ns / SECOND_NS), (long)(at_ns % SECOND_NS)};
+    struct itimerspec once = {.it_value = at};
+    ASSERT(timerfd_settime(l->timer, TFD_TIMER_ABSTIME, &once, NULL) == 0);
+    l->armed_ns = at_ns;
+}
+
 /* --- opening --------------------------------------------------------------------------------- */
 
 size_t loop_bytes(void)
@@ -243,6 +261,9 @@ static enum err open_kernel(struct loop *l, struct err_text *e)
     l->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (l->signals < 0 || !add_source(l, l->signals, 0, read_signals, l))
         return err_set_errno(e, ERR_SYSTEM, "no signalfd");
+    l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (l->timer < 0 || !add_source(l, l->timer, EPOLLET, timer_fired, l))
+        return err_set_errno(e, ERR_SYSTEM, "no timerfd");
     return listen_open(&l->listeners, &l->g.listen, e);
 }
 
@@ -253,9 +274,9 @@ enum err loop_open(struct arena *a, const struct loop_config *g, const struct cl
     if (!l)
         return arena_full(a, "the loop", e);
     loop_block_signals();
-    *l = (struct loop){.g = *g, .clock = *clock, .epoll = -1, .signals = -1};
+    *l = (struct loop){.g = *g, .clock = *clock, .epoll = -1, .signals = -1, .timer = -1};
     l->notify.fd = -1;
-    l->watchdog_ns = UINT64_MAX;
+    l->watchdog_ns = l->armed_ns = UINT64_MAX;
     enum err r = open_kernel(l, e);
     if (r != ERR_OK)
         loop_close(l);
@@ -306,16 +327,30 @@ enum err loop_start(struct loop *l, struct conns *c, struct err_text *e)
 
 /* --- turning --------------------------------------------------------------------------------- */
 
-/* Milliseconds until the nearest of all times, rounded up; -1: none. */
-static int wait_ms(const struct loop *l, u64 until_ns)
+/* The nearest of all times. */
+static u64 next_ns(const struct loop *l, u64 until_ns)
 {
-    u64 now = clock_now_ns(&l->clock), until = MIN(until_ns, conns_next_ns(l->conns));
-    until = MIN(until, l->watchdog_ns);
-    until = MIN(until, l->paused_ns ? l->paused_ns : UINT64_MAX);
-    until = MIN(until, l->state == LOOP_DRAIN ? l->drain_ns : UINT64_MAX);
-    if (l->g.spin || until <= now)
+    u64 next = MIN(MIN(until_ns, conns_next_ns(l->conns)), l->watchdog_ns);
+    if (l->paused_ns)
+        next = MIN(next, l->paused_ns);
+    if (l->state == LOOP_DRAIN)
+        next = conns_drained(l->conns) ? 0 : MIN(next, l->drain_ns);
+    return next;
+}
+
+/* The timeout of epoll_wait: none, or for ever, as the timer ends it. Most deadlines are put off
+ * again and again and never come (heartbeats, idle peers), so a timer that is too early stays:
+ * waking once for nothing and arming it then costs less than arming it at every change. */
+static int timeout(struct loop *l, u64 until_ns)
+{
+    if (l->g.spin)
         return 0;
-    return until == UINT64_MAX ? -1 : (int)MIN(CEIL_DIV(until - now, 1000000u), (u64)INT32_MAX);
+    u64 next = next_ns(l, until_ns);
+    if (next <= clock_now_ns(&l->clock))
+        return 0;
+    if (next < l->armed_ns)
+        timer_arm(l, next);
+    return -1;
 }
 
 static void dispatch(struct loop *l, const struct epoll_event *e)
@@ -353,7 +388,7 @@ static void keep_time(struct loop *l)
 
 enum loop_state loop_turn(struct loop *l, u64 until_ns)
 {
-    int n = epoll_wait(l->epoll, l->events, COUNTOF(l->events), wait_ms(l, until_ns));
+    int n = epoll_wait(l->epoll, l->events, COUNTOF(l->events), timeout(l, until_ns));
     ASSERT(n >= 0 || errno == EINTR);
     for (int i = 0; i < n; i++)
         dispatch(l, &l->events[i]);
@@ -366,11 +401,12 @@ void loop_close(struct loop *l)
 {
     listen_close(&l->listeners);
     notify_close(&l->notify);
-    if (l->signals >= 0)
-        close(l->signals);
-    if (l->epoll >= 0)
-        close(l->epoll);
-    l->signals = l->epoll = -1;
+    int *fds[] = {&l->signals, &l->timer, &l->epoll};
+    for (u32 i = 0; i < COUNTOF(fds); i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
 }
 
 void loop_keep(struct loop *l, char out[LISTEN_KEPT_BYTES])

@@ -2,6 +2,10 @@
  * listeners (net/listen), signals and any other descriptor with a callback, hands bytes to
  * connections, and keeps the service manager informed (net/notify). It calls; it decides nothing.
  *
+ * Time: who waits sleeps until a descriptor has something, or until the one timerfd fires, which is
+ * armed for the nearest deadline of all (an absolute time, to the nanosecond); where there is none
+ * it does not wake up. Who spins looks at the clock and never touches the timer.
+ *
  * Signals: SIGTERM and SIGINT drain (listeners close, what was asked is answered, then LOOP_END), a
  * second one ends at once; SIGHUP calls the reload function. They are blocked and read by signalfd,
  * so that no handler ever runs: loop_block_signals has to come before any thread is made.
@@ -34,7 +38,8 @@ struct loop;
 void loop_block_signals(void);
 size_t loop_bytes(void);
 
-/* Binds all listeners: from here on peers can connect, and wait. ERR_CONFIG, ERR_SYSTEM. */
+/* Binds all listeners: from here on peers can connect, and wait. The clock counts as
+ * CLOCK_MONOTONIC does: the timer goes by that. ERR_CONFIG, ERR_SYSTEM. */
 MUST enum err loop_open(struct arena *a, const struct loop_config *g, const struct clock *clock,
                         struct loop **out, struct err_text *e);
 
@@ -52,7 +57,7 @@ void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg);
 MUST enum err loop_start(struct loop *l, struct conns *c, struct err_text *e);
 
 /* One turn: waits until until_ns of the clock (0: not at all, UINT64_MAX: as long as nothing
- * happens), handles what came. After LOOP_END: loop_close. */
+ * happens), handles what came. It may come back early with nothing. After LOOP_END: loop_close. */
 enum loop_state loop_turn(struct loop *l, u64 until_ns);
 
 void loop_close(struct loop *l);

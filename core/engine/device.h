@@ -99,7 +99,8 @@ struct device_ops {
      * A lost device sets *err. */
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
-    /* A descriptor that becomes readable when a step has finished, for epoll (EPOLLET). */
+    /* An eventfd that is written when a step has finished: watch it for edges (EPOLLET), as nobody
+     * reads it. */
     int (*fd)(struct device *d);
     /* One line for `zigcuda info`: what computes, and why. */
     void (*describe)(struct device *d, char *out, size_t cap);
@@ -116,6 +117,8 @@ struct device {
     struct device_limits limits;
     u64 done_ns; /* when the newest finished step was finished, on CLOCK_MONOTONIC, set by poll; 0:
                     the backend does not know */
+    u64 look_ns; /* poll wants to be called by then though the descriptor says nothing, to see a
+                    step that fails or hangs; set by submit and poll; 0: it need not */
     u32 depth;   /* steps that may be in flight: 1, or 2 */
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */

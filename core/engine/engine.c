@@ -59,6 +59,7 @@ struct engine {
     u32 ordered, in_use, running;
     bool *slot_used; /* [slots] */
     u64 next_id;
+    u64 deadline_ns; /* no request has an earlier one; UINT64_MAX: none has one */
     bool failed;
     struct flight flights[FLIGHTS]; /* a ring */
     u32 first_flight, n_flights;
@@ -156,6 +157,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
     g->context = d->limits.context;
     g->pages_a_seq = pages_of(g->context);
     g->next_id = 1;
+    g->deadline_ns = UINT64_MAX;
     if (!lay_out(g, a))
         return arena_full(a, "engine", e);
     TRY(kv_open(&g->kv, a, d->limits.pages, c->prefix_cache, e));
@@ -280,6 +282,8 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
         s->stream = decode_start(g->tokenizer, !r->special_text);
     copy_stops(s, r, m);
     insert_in_order(g, s);
+    if (s->deadline_ns)
+        g->deadline_ns = MIN(g->deadline_ns, s->deadline_ns);
     *id = s->id;
     return ERR_OK;
 }
@@ -409,16 +413,19 @@ static void text_left(struct engine *g, struct seq *s, enum finish finish)
     deliver(g, s, NULL, (struct str){g->text, n}, finish);
 }
 
-/* Ends what was cancelled or is late, once no step in flight has a row of it; no further step gets
- * one. */
+/* Ends what was cancelled or is late, once no step in flight has a row of it (the end of that step
+ * comes back here); no further step gets one. */
 static void sweep(struct engine *g)
 {
     u64 now = 0;
+    g->deadline_ns = UINT64_MAX;
     for (u32 i = 0; i < g->ordered;) {
         struct seq *s = g->order[i];
         if (s->deadline_ns) {
             now = now ? now : clock_now_ns(&g->clock);
             s->late = now >= s->deadline_ns;
+            if (!s->late)
+                g->deadline_ns = MIN(g->deadline_ns, s->deadline_ns);
         }
         if ((s->cancelled || s->late) && !s->in_flight)
             text_left(g, s, s->cancelled ? FINISH_CANCELLED : FINISH_DEADLINE);
@@ -655,6 +662,12 @@ enum err engine_poll(struct engine *g, bool wait, struct err_text *e)
     }
     sweep(g);
     return ERR_OK;
+}
+
+u64 engine_next_ns(const struct engine *g)
+{
+    u64 look = g->n_flights && g->device->look_ns ? g->device->look_ns : UINT64_MAX;
+    return MIN(look, g->deadline_ns);
 }
 
 bool engine_idle(const struct engine *g)

@@ -231,18 +231,22 @@ static void cuda_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n
 static enum err cuda_submit(struct device *d, const struct step *s, struct err_text *e)
 {
     device_check_step(d, s);
-    return steps_submit(&cuda_of(d)->steps, s, e);
+    enum err r = steps_submit(&cuda_of(d)->steps, s, e);
+    d->look_ns = steps_look_ns(&cuda_of(d)->steps);
+    return r;
 }
 
 static int cuda_poll(struct device *d, bool wait, const struct step_result **out, u32 *n,
                      enum err *err, struct err_text *e)
 {
-    return steps_poll(&cuda_of(d)->steps, wait, out, n, err, e);
+    int r = steps_poll(&cuda_of(d)->steps, wait, out, n, err, e);
+    d->look_ns = steps_look_ns(&cuda_of(d)->steps);
+    return r;
 }
 
 static int cuda_fd(struct device *d)
 {
-    return cuda_of(d)->steps.fd;
+    return cuda_of(d)->steps.event;
 }
 
 static void cuda_describe(struct device *d, char *out, size_t cap)

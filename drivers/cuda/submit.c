@@ -2,9 +2,7 @@
 
 #include "drivers/cuda/profile.h"
 
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 enum {
@@ -64,19 +62,6 @@ size_t steps_host_bytes(const struct list *l)
     return l->limits.slots * (sizeof(struct steps_slot) + sizeof(struct step_result)) + 128;
 }
 
-static enum err open_descriptors(struct steps *s, struct err_text *e)
-{
-    struct epoll_event in = {.events = EPOLLIN};
-    s->event = eventfd(s->spin, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    s->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (s->event < 0 || s->timer < 0 || s->fd < 0 ||
-        epoll_ctl(s->fd, EPOLL_CTL_ADD, s->event, &in) != 0 ||
-        epoll_ctl(s->fd, EPOLL_CTL_ADD, s->timer, &in) != 0)
-        return err_set_errno(e, ERR_SYSTEM, "descriptors of the CUDA backend");
-    return ERR_OK;
-}
-
 enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
 {
     const struct list *l = s->list;
@@ -85,6 +70,9 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
     if (!s->slots || !s->results)
         return arena_full(host, "steps of the CUDA backend", e);
+    s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->event < 0)
+        return err_set_errno(e, ERR_SYSTEM, "no eventfd for the CUDA backend");
     CUDA_TRY(
         cuda_pinned_take(&s->pinned, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
         e, "take %zu KiB of pinned memory", bytes / KIB);
@@ -94,7 +82,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     for (u32 i = 0; i < STEPS_DEPTH; i++)
         CUDA_TRY(cuda_pinned_device(&s->entries[i].results_card, s->entries[i].results, 0), e,
                  "map pinned memory");
-    return open_descriptors(s, e);
+    return ERR_OK;
 }
 
 void steps_close(struct steps *s)
@@ -103,8 +91,6 @@ void steps_close(struct steps *s)
         return;
     (void)!cuda_pinned_free(s->pinned);
     close(s->event);
-    close(s->timer);
-    close(s->fd);
     s->pinned = NULL;
 }
 
@@ -116,7 +102,7 @@ static bool is_done(const struct steps *s, u32 serial)
     return (i32)(__atomic_load_n(s->done, __ATOMIC_ACQUIRE) - serial) >= 0;
 }
 
-/* Keeps the first error, wakes whoever sleeps on the descriptor, and tells it. */
+/* Keeps the first error, wakes whoever sleeps on the event, and tells it. */
 static enum err fail(struct steps *s, enum err code, const struct err_text *why, struct err_text *e)
 {
     static const u64 one = 1;
@@ -184,25 +170,10 @@ static void wake(void *arg)
 #endif
 }
 
-/* While steps run, somebody who sleeps has to come by now and then to see an error. */
-static void tick(struct steps *s, bool on)
+u64 steps_look_ns(const struct steps *s)
 {
-    struct timespec t = {0, on ? TICK_MS * 1000000l : 0};
-    if (s->spin || s->ticking == on)
-        return;
-    s->ticking = on;
-    timerfd_settime(s->timer, 0, &(struct itimerspec){t, t}, NULL);
-}
-
-/* Takes what made the descriptor readable. */
-static void drain(struct steps *s)
-{
-    u64 n;
-    if (s->spin)
-        return;
-    (void)!read(s->event, &n, sizeof n);
-    if (read(s->timer, &n, sizeof n) == sizeof n && s->submitted == s->finished)
-        tick(s, false);
+    u64 began = s->entries[(s->finished + 1) % STEPS_DEPTH].submitted_ns;
+    return MAX(began, s->asked_ns) + TICK_MS * 1000000ull;
 }
 
 /* --- slots --------------------------------------------------------------------------------- */
@@ -493,7 +464,6 @@ enum err steps_submit(struct steps *s, const struct step *step, struct err_text 
     enum err code = start(s, step, serial, &why);
     if (code != ERR_OK)
         return fail(s, code, &why, e);
-    tick(s, true);
     return ERR_OK;
 }
 
@@ -516,7 +486,6 @@ int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *
     *n = 0;
     *out = s->results;
     *err = s->failed.code;
-    drain(s);
     if (*err != ERR_OK) {
         fail(s, *err, &s->failed, e);
     } else if (wait) {

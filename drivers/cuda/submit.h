@@ -3,7 +3,7 @@
  * `step` computes everything, puts the sampled tokens into pinned memory and last the step's serial
  * into *done, where the host sees it. A slot's page table, sampling parameters and counts are sent
  * only when they changed. So a decode step costs the host two driver calls, and a third where the
- * caller sleeps: the driver then writes to an eventfd.
+ * caller sleeps: the driver then writes to the eventfd.
  *
  * Up to STEPS_DEPTH steps are in flight, in stream order; each owns an entry of the ring until it
  * is polled. An error of the card sticks: every later call tells it again. A step that takes longer
@@ -45,7 +45,7 @@ struct steps {
     const struct list *list;
     struct cuda_stream *stream;
     struct steps_kernel step, decode; /* decode: for steps of few tokens */
-    bool spin;                        /* nobody sleeps on the descriptor: it is always readable */
+    bool spin;                        /* nobody sleeps on the event: it is not written */
     u64 limit_ms;                     /* longest time of a step */
     struct clock clock;
     struct profile *profile; /* NULL, or where each operation is timed alone */
@@ -60,8 +60,7 @@ struct steps {
     struct step_result *results; /* [slots] of the step polled last */
     void *pinned;
     u32 submitted, finished; /* serials */
-    int fd, event, timer;
-    bool ticking;
+    int event;    /* eventfd: written when a step has finished */
     u64 asked_ns; /* when the stream was last asked for errors */
     struct err_text failed;
 };
@@ -78,6 +77,9 @@ void steps_close(struct steps *s);
 /* As in struct device_ops. Logits that a row wants are copied before steps_submit returns. */
 void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n);
 MUST enum err steps_submit(struct steps *s, const struct step *step, struct err_text *e);
+/* When steps_poll wants to look whether the oldest step in flight has failed or hangs. */
+u64 steps_look_ns(const struct steps *s);
+
 int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *n, enum err *err,
                struct err_text *e);
 

@@ -435,6 +435,33 @@ def spinning_needs_cores():
         assert metric("zigcuda_submit_seconds_count", s.port) == 3
 
 
+def switches(pid):
+    """How often threads of a process have gone to sleep since they began."""
+    folder, n = f"/proc/{pid}/task", 0
+    for task in os.listdir(folder):
+        with open(f"{folder}/{task}/status") as f:
+            n += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", f.read(), re.M).group(1))
+    return n
+
+
+@check
+def an_idle_server_sleeps():
+    """Its deadlines are far away: no thread of it wakes up, though a client is connected."""
+    with server.Server(MODEL_DIR) as s:
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=30)
+        c.request("POST", "/v1/completions", json.dumps(wish(stream=True)),
+                  {"content-type": "application/json"})
+        assert c.getresponse().read().endswith(b"data: [DONE]\n\n")
+        time.sleep(0.5)  # workers go to sleep
+        before = switches(s.process.pid)
+        time.sleep(2)
+        assert switches(s.process.pid) == before
+        c.request("GET", "/health")
+        assert c.getresponse().status == 200
+        assert switches(s.process.pid) > before
+        c.close()
+
+
 @check
 def metrics_are_sound():
     page = ask("GET", "/metrics")[2].decode()

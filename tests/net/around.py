@@ -232,4 +232,25 @@ def nothing_is_allocated():
     assert not left, left
 
 
+@test
+def the_timer_is_armed_seldom():
+    """Under strace: once for the deadlines of a peer, whatever he asks; who spins, never."""
+    if not shutil.which("strace") or EXEC:
+        print("skip the_timer_is_armed_seldom: no strace, or under qemu")
+        return
+    for spin in 0, 1:
+        trace = os.path.join(FOLDER.name, f"timer{spin}")
+        with Echo(prefix=["strace", "-D", "-o", trace, "-e", "trace=timerfd_settime"],
+                  spin=spin) as e:
+            s = e.connect()
+            for _ in range(100):
+                s.sendall(get())
+                with s.makefile("rb") as f:
+                    assert read_reply(f)[0] == 200
+            s.close()
+        until(lambda: "+++ exited" in read(trace))
+        armed = re.findall(r"^timerfd_settime\(.*", read(trace), re.M)
+        assert len(armed) <= (0 if spin else 3) and (armed or spin), armed
+
+
 run_all()

@@ -100,7 +100,7 @@ struct device_ops {
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
     /* An eventfd that is written when a step has finished: watch it for edges (EPOLLET), as nobody
-     * reads it. */
+     * reads it. -1: the backend was told that its user spins. */
     int (*fd)(struct device *d);
     /* One line for `zigcuda info`: what computes, and why. */
     void (*describe)(struct device *d, char *out, size_t cap);

@@ -5,9 +5,9 @@
 #include "core/model/chat.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -233,19 +233,35 @@ static enum err block_signals(int *fd, struct err_text *e)
     return *fd < 0 ? err_set_errno(e, ERR_SYSTEM, "signalfd") : ERR_OK;
 }
 
+/* Milliseconds until the engine is to be asked, rounded up; -1: when a descriptor says so. */
+static int wait_ms(const struct box *b, int device)
+{
+    u64 now = clock_now_ns(&b->clock), next = device < 0 ? now : engine_next_ns(b->engine);
+    if (next == UINT64_MAX)
+        return -1;
+    return next <= now ? 0 : (int)MIN(CEIL_DIV(next - now, 1000000u), (u64)INT32_MAX);
+}
+
 static enum err loop(int signals, struct err_text *e)
 {
     struct box *b = &run.box;
-    struct pollfd fds[2] = {{.fd = b->device->ops->fd(b->device), .events = POLLIN},
-                            {.fd = signals, .events = POLLIN}};
+    int device = b->device->ops->fd(b->device), epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event finished = {.events = EPOLLIN | EPOLLET, .data.fd = device},
+                       ends = {.events = EPOLLIN, .data.fd = signals}, got[2];
+    if (epoll < 0 || (device >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, device, &finished) != 0) ||
+        epoll_ctl(epoll, EPOLL_CTL_ADD, signals, &ends) != 0)
+        return err_set_errno(e, ERR_SYSTEM, "epoll");
     while (!engine_idle(b->engine)) {
+        bool end = false;
         engine_step(b->engine);
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
-            return err_set_errno(e, ERR_SYSTEM, "poll");
-        if (fds[1].revents)
+        int n = epoll_wait(epoll, got, COUNTOF(got), wait_ms(b, device));
+        for (int i = 0; i < n; i++)
+            end |= got[i].data.fd == signals;
+        if (end)
             engine_cancel(b->engine, run.id);
-        TRY(engine_poll(b->engine, fds[1].revents != 0, e));
+        TRY(engine_poll(b->engine, end, e));
     }
+    close(epoll);
     return ERR_OK;
 }
 

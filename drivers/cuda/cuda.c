@@ -246,7 +246,8 @@ static int cuda_poll(struct device *d, bool wait, const struct step_result **out
 
 static int cuda_fd(struct device *d)
 {
-    return cuda_of(d)->steps.event;
+    const struct steps *s = &cuda_of(d)->steps;
+    return s->spin ? -1 : s->event;
 }
 
 static void cuda_describe(struct device *d, char *out, size_t cap)

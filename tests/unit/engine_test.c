@@ -14,6 +14,7 @@ static struct fake {
         u32 n_results, delay;
     } flights[2];
     u32 submitted, polled, fail_at;
+    u64 now_ns;
 } fake;
 
 static u32 depth; /* of the device: every test runs with 1 and 2 */
@@ -86,7 +87,7 @@ static const struct device_ops fake_ops = {
 
 struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
-    u64 id;
+    u64 id, deadline_ns;
     enum finish finish;
 };
 
@@ -104,6 +105,12 @@ static void on_event(void *arg, const struct event *event)
     ended += event->finish != FINISH_NONE;
 }
 
+static u64 fake_now(void *arg)
+{
+    (void)arg;
+    return fake.now_ns;
+}
+
 static struct engine *fresh_engine(struct model *m)
 {
     struct engine *g = NULL;
@@ -116,7 +123,8 @@ static struct engine *fresh_engine(struct model *m)
         .model = m,
         .limits = {.slots = SLOTS, .pages = PAGES, .step_tokens = STEP, .context = CONTEXT},
         .depth = depth};
-    if (engine_open(&unit_arena, &fake.device, NULL, &c, clock_system(), on_event, NULL, &g, &e))
+    struct clock clock = {.now_ns = fake_now};
+    if (engine_open(&unit_arena, &fake.device, NULL, &c, clock, on_event, NULL, &g, &e))
         unit_failed(__FILE__, __LINE__, e.text);
     ended = 0;
     return g;
@@ -125,8 +133,11 @@ static struct engine *fresh_engine(struct model *m)
 static enum err submit(struct engine *g, struct wish *w)
 {
     struct err_text e = {0};
-    struct request r = {
-        .prompt = w->prompt, .n_prompt = w->n_prompt, .max_tokens = w->max_tokens, .user = w};
+    struct request r = {.prompt = w->prompt,
+                        .n_prompt = w->n_prompt,
+                        .max_tokens = w->max_tokens,
+                        .deadline_ns = w->deadline_ns,
+                        .user = w};
     return engine_submit(g, &r, &w->id, &e);
 }
 
@@ -251,6 +262,51 @@ void engine_long_prompts_do_not_stall(void)
 {
     for (depth = 1; depth <= 2; depth++)
         long_prompts_do_not_stall();
+}
+
+static enum err poll_at(struct engine *g, u64 now_ns)
+{
+    struct err_text e = {0};
+    fake.now_ns = now_ns;
+    return engine_poll(g, false, &e);
+}
+
+/* One that waits for a slot ends when its time is over, though a step is in flight; one that is in
+ * the step ends with it. The engine says when to come. */
+static void deadlines_are_kept(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish w[SLOTS + 2];
+    CHECK(engine_next_ns(g) == UINT64_MAX);
+    for (u32 i = 0; i < COUNTOF(w); i++) {
+        w[i] = (struct wish){.n_prompt = 5, .max_tokens = 50};
+        w[i].deadline_ns = i == 0 ? 700 : i >= SLOTS ? 900 - 100 * (i - SLOTS) : 0;
+        CHECK(submit(g, &w[i]) == ERR_OK);
+    }
+    CHECK(engine_next_ns(g) == 700 && engine_step(g));
+    fake.flights[0].delay = fake.flights[1].delay = 3;
+    CHECK(poll_at(g, 699) == ERR_OK && ended == 0 && engine_next_ns(g) == 700);
+    fake.device.look_ns = 650;
+    CHECK(engine_next_ns(g) == 650);
+    fake.device.look_ns = 0;
+    CHECK(poll_at(g, 700) == ERR_OK && ended == 0 && engine_next_ns(g) == 800);
+    CHECK(poll_at(g, 800) == ERR_OK && ended == 1 && engine_next_ns(g) == 900);
+    CHECK(w[SLOTS + 1].finish == FINISH_DEADLINE);
+    while (w[0].finish == FINISH_NONE)
+        CHECK(poll_at(g, 850) == ERR_OK);
+    CHECK(w[0].finish == FINISH_DEADLINE && engine_next_ns(g) == 900);
+    while (!engine_idle(g)) {
+        engine_step(g);
+        CHECK(poll_at(g, 850) == ERR_OK);
+    }
+    CHECK(engine_next_ns(g) == UINT64_MAX && same_as_alone(&w[SLOTS]));
+}
+
+void engine_deadlines_are_kept(void)
+{
+    for (depth = 1; depth <= 2; depth++)
+        deadlines_are_kept();
 }
 
 static void device_failure_ends_everybody(void)

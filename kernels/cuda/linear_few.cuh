@@ -108,19 +108,20 @@ GPU void few_fetch_unit(const struct few_stream *s, u32 unit)
         gpu_prefetch(data + at);
 }
 
-/* How many units ahead of their loads they are asked into L2. */
+/* How many units ahead of their loads they are asked into L2; 1 for a warp whose slice is empty. */
 GPU u32 few_distance(const struct few_stream *s)
 {
-    return MAX(FEW_FETCH_BYTES / MAX((s->to - s->from) * WEIGHT_CHUNK_BYTES, 1u), 1u);
+    u32 bytes = (s->to - s->from) * WEIGHT_CHUNK_BYTES;
+    return bytes ? MAX(FEW_FETCH_BYTES / bytes, 1u) : 1;
 }
 
 /* Asks the first weights of this warp into L2. */
 GPU void few_fetch(const struct op_linear *op)
 {
     struct few_stream s = few_stream_of(op, 0, few_run_of_parts(op, 0));
-    u32 distance = few_distance(&s);
-    for (u32 i = 0; i < distance; i++)
-        few_fetch_unit(&s, gpu_block() + i * gpu_blocks());
+    u32 end = MIN(few_distance(&s) * gpu_blocks(), s.units);
+    for (u32 unit = gpu_block(); unit < end; unit += gpu_blocks())
+        few_fetch_unit(&s, unit);
 }
 
 /* --- the loop ------------------------------------------------------------------------------ */

@@ -100,8 +100,9 @@ bool engine_step(struct engine *g);
  * sequence with FINISH_ERROR and is returned. */
 MUST enum err engine_poll(struct engine *g, bool wait, struct err_text *e);
 
-/* When engine_poll has something to do although the device's descriptor does not say so: a request's
- * deadline, or the device's own; on the engine's clock, UINT64_MAX: never. May be too early. */
+/* When engine_poll has something to do although the device's descriptor does not say so: a
+ * request's deadline, or the device's own; on the engine's clock, UINT64_MAX: never. May be too
+ * early. */
 u64 engine_next_ns(const struct engine *g);
 
 bool engine_idle(const struct engine *g); /* nothing waits or runs */

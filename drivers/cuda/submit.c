@@ -62,17 +62,27 @@ size_t steps_host_bytes(const struct list *l)
     return l->limits.slots * (sizeof(struct steps_slot) + sizeof(struct step_result)) + 128;
 }
 
+static enum err open_wake(struct steps *s, struct err_text *e)
+{
+    s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->event < 0)
+        return err_set_errno(e, ERR_SYSTEM, "no eventfd for the CUDA backend");
+    if (s->spin)
+        return ERR_OK;
+    CUDA_TRY(cuda_stream_open(&s->calls, CU_STREAM_NON_BLOCKING), e, "make a stream");
+    CUDA_TRY(cuda_event_open(&s->over, CU_EVENT_DISABLE_TIMING), e, "make an event");
+    return ERR_OK;
+}
+
 enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
 {
     const struct list *l = s->list;
     size_t bytes = steps_pinned_bytes(l);
+    s->event = -1;
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
     if (!s->slots || !s->results)
         return arena_full(host, "steps of the CUDA backend", e);
-    s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->event < 0)
-        return err_set_errno(e, ERR_SYSTEM, "no eventfd for the CUDA backend");
     CUDA_TRY(
         cuda_pinned_take(&s->pinned, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
         e, "take %zu KiB of pinned memory", bytes / KIB);
@@ -82,7 +92,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     for (u32 i = 0; i < STEPS_DEPTH; i++)
         CUDA_TRY(cuda_pinned_device(&s->entries[i].results_card, s->entries[i].results, 0), e,
                  "map pinned memory");
-    return ERR_OK;
+    return open_wake(s, e);
 }
 
 void steps_close(struct steps *s)
@@ -90,8 +100,13 @@ void steps_close(struct steps *s)
     if (!s->pinned)
         return;
     (void)!cuda_pinned_free(s->pinned);
-    close(s->event);
     s->pinned = NULL;
+    if (s->over)
+        (void)!cuda_event_close(s->over);
+    if (s->calls)
+        (void)!cuda_stream_close(s->calls);
+    if (s->event >= 0)
+        close(s->event);
 }
 
 /* --- errors and completion ----------------------------------------------------------------- */
@@ -168,6 +183,15 @@ static void wake(void *arg)
     register size_t n __asm__("x2") = sizeof one;
     __asm__ volatile("svc 0" : "+r"(fd) : "r"(number), "r"(p), "r"(n) : "memory");
 #endif
+}
+
+/* Has the driver call wake once the step is over that was submitted last. */
+static enum err ask_for_wake(struct steps *s, struct err_text *e)
+{
+    CUDA_TRY(cuda_event_record(s->over, s->stream), e, "mark the end of a step");
+    CUDA_TRY(cuda_stream_wait_event(s->calls, s->over, 0), e, "wait for the end of a step");
+    CUDA_TRY(cuda_call_host(s->calls, wake, s), e, "ask to be woken");
+    return ERR_OK;
 }
 
 u64 steps_look_ns(const struct steps *s)
@@ -447,9 +471,7 @@ static enum err start(struct steps *s, const struct step *step, u32 serial, stru
     }
     if (fetches)
         CUDA_TRY(cuda_stream_wait(s->stream), e, "compute a step");
-    if (!s->spin)
-        CUDA_TRY(cuda_call_host(s->stream, wake, s), e, "ask to be woken");
-    return ERR_OK;
+    return s->spin ? ERR_OK : ask_for_wake(s, e);
 }
 
 enum err steps_submit(struct steps *s, const struct step *step, struct err_text *e)

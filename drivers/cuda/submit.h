@@ -2,8 +2,9 @@
  * is written into pinned memory and fetched by the card in one copy; then one launch of the kernel
  * `step` computes everything, puts the sampled tokens into pinned memory and last the step's serial
  * into *done, where the host sees it. A slot's page table, sampling parameters and counts are sent
- * only when they changed. So a decode step costs the host two driver calls, and a third where the
- * caller sleeps: the driver then writes to the eventfd.
+ * only when they changed. So a decode step costs the host two driver calls, and three more where
+ * the caller sleeps: the driver then writes to an eventfd. It does so from a stream of its own, as
+ * in the steps' stream the next step would wait for it (an H200: 0.2 ms a step).
  *
  * Up to STEPS_DEPTH steps are in flight, in stream order; each owns an entry of the ring until it
  * is polled. An error of the card sticks: every later call tells it again. A step that takes longer
@@ -59,9 +60,11 @@ struct steps {
     u64 done_card;
     struct step_result *results; /* [slots] of the step polled last */
     void *pinned;
-    u32 submitted, finished; /* serials */
-    int event;    /* eventfd: written when a step has finished */
-    u64 asked_ns; /* when the stream was last asked for errors */
+    u32 submitted, finished;   /* serials */
+    int event;                 /* eventfd: written when a step has finished */
+    struct cuda_stream *calls; /* in which the driver writes to it; NULL when spinning */
+    struct cuda_event *over;   /* the end of the newest step */
+    u64 asked_ns;              /* when the stream was last asked for errors */
     struct err_text failed;
 };
 

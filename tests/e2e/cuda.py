@@ -111,9 +111,9 @@ def two_calls_a_step():
 
 
 @check
-def three_calls_a_step_for_a_sleeper():
+def five_calls_a_step_for_a_sleeper():
     calls = decode_calls("--server.wait", "block")
-    assert calls.count("cuLaunchHostFunc") == 20 and len(calls) == 62, calls
+    assert calls.count("cuLaunchHostFunc") == 20 and len(calls) == 102, calls
 
 
 @check

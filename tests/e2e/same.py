@@ -13,6 +13,8 @@ import json
 import os
 import random
 import sys
+import threading
+import time
 
 import server
 
@@ -22,6 +24,7 @@ REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
 FLAGS = sys.argv[3:]
 AT_ONCE = 64
 draw = random.Random(4)
+mine = threading.local()
 
 
 def request(i):
@@ -38,18 +41,21 @@ def request(i):
 
 
 def ask(port, body):
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-    c.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
-    r = c.getresponse()
+    """Over the thread's own connection, which ends with the thread."""
+    if not hasattr(mine, "connection"):
+        mine.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    mine.connection.request("POST", "/v1/completions", json.dumps(body),
+                            {"content-type": "application/json"})
+    r = mine.connection.getresponse()
     reply = json.loads(r.read())
-    c.close()
     assert r.status == 200, reply
-    return reply["choices"]
+    return reply
 
 
 def answers(wishes, rounds, at_once, *flags):
-    """The answers of a server with these flags, in the order of wishes, once a round."""
-    got = []
+    """The answers of a server with these flags, in the order of wishes, once a round; and how long
+    that took in seconds."""
+    got, begin = [], time.monotonic()
     with server.Server(MODEL_DIR, "--engine.queue", "4096", *FLAGS, *flags) as s:
         for _ in range(rounds):
             order = list(range(len(wishes)))
@@ -57,13 +63,21 @@ def answers(wishes, rounds, at_once, *flags):
             with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
                 replies = list(pool.map(lambda i: ask(s.port, wishes[i]), order))
             got.append([r for _, r in sorted(zip(order, replies), key=lambda pair: pair[0])])
-    return got
+    return got, time.monotonic() - begin
+
+
+def cached(replies):
+    """Share of the prompt tokens that came from the prefix cache."""
+    usage = [r["usage"] for r in replies]
+    return (sum(u["prompt_tokens_details"]["cached_tokens"] for u in usage) /
+            sum(u["prompt_tokens"] for u in usage))
 
 
 def main():
     wishes = [request(i) for i in range(REQUESTS)]
-    alone = answers(wishes, 1, 1, "--engine.slots", "1", "--engine.prefix_cache", "false",
-                    "--engine.step_tokens", "512")[0]
+    (alone,), seconds = answers(wishes, 1, 1, "--engine.slots", "1", "--engine.prefix_cache",
+                                "false", "--engine.step_tokens", "512")
+    print(f"{REQUESTS} requests alone: {seconds:.1f} s")
     ways = [("64 at once, steps of 512", 2, ["--engine.slots", "64",
                                              "--engine.step_tokens", "512"]),
             ("64 at once, steps of 80", 1, ["--engine.slots", "64", "--engine.step_tokens", "80",
@@ -72,16 +86,19 @@ def main():
                                            "--engine.prefix_cache", "false"])]
     passed = failed = 0
     for name, rounds, flags in ways:
-        for i, got in enumerate(answers(wishes, rounds, AT_ONCE, *flags)):
-            differ = [k for k in range(REQUESTS) if got[k] != alone[k]]
-            what = f"{name}, round {i + 1}: {REQUESTS - len(differ)} of {REQUESTS} the same"
-            print("FAIL" if differ else "ok  ", what)
+        replies, seconds = answers(wishes, rounds, AT_ONCE, *flags)
+        for i, got in enumerate(replies):
+            differ = [k for k in range(REQUESTS) if got[k]["choices"] != alone[k]["choices"]]
+            wrong = bool(differ) or (i > 0 and not cached(got))
+            what = (f"{name}, round {i + 1}: {REQUESTS - len(differ)} of {REQUESTS} the same, "
+                    f"{cached(got):.0%} of their prompts cached ({seconds:.1f} s)")
+            print("FAIL" if wrong else "ok  ", what)
             if differ:
                 print("    first:", json.dumps(wishes[differ[0]]))
-                print("    alone:", json.dumps(alone[differ[0]])[:600])
-                print("    now:  ", json.dumps(got[differ[0]])[:600])
-            passed += not differ
-            failed += bool(differ)
+                print("    alone:", json.dumps(alone[differ[0]]["choices"])[:600])
+                print("    now:  ", json.dumps(got[differ[0]]["choices"])[:600])
+            passed += not wrong
+            failed += wrong
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -11,8 +11,8 @@ static const double fine_edges[METRICS_EDGES] = {
     5e-5, 7e-5, 0.0001, 0.00015, 0.0002, 0.0003, 0.0005, 0.001, 0.01, 0.1};
 static const double count_edges[METRICS_EDGES] = {
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 192, 256, 512, 1024, 2048, 4096, 6144, 8192};
-static const int statuses[METRICS_STATUSES] = {200, 101, 204, 400, 401, 403, 404, 405,
-                                               408, 411, 413, 414, 415, 417, 426, 429,
+static const int statuses[METRICS_STATUSES] = {200, 101, 204, 304, 400, 401, 403, 404, 405, 408,
+                                               409, 411, 412, 413, 414, 415, 417, 421, 426, 429,
                                                431, 499, 500, 501, 503, 504, 505, 0};
 
 static void add(struct histogram *h, const double *edges, double x)

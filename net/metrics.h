@@ -7,7 +7,7 @@
 #include "core/engine/engine.h"
 #include "net/conn.h"
 
-enum { METRICS_EDGES = 20, METRICS_ROUTES = 24, METRICS_STATUSES = 24 };
+enum { METRICS_EDGES = 20, METRICS_ROUTES = 24, METRICS_STATUSES = 28 };
 
 struct histogram {
     u64 buckets[METRICS_EDGES + 1]; /* the last: above all edges */

@@ -7,7 +7,9 @@ import ssl
 import sys
 import tempfile
 
+import jsonschema
 import openai
+import openapi_spec_validator
 
 import server
 
@@ -359,6 +361,31 @@ def bias_and_stop_ids_work():
     r = complete([5, 6, 7], temperature=0, logit_bias={"9": 100}, stop_token_ids=[9])
     assert r.choices[0].finish_reason == "stop" and r.choices[0].text == ""
     assert r.usage.completion_tokens == 1
+
+
+@check
+def document_is_openapi_and_replies_fit():
+    """By validators that nobody here wrote."""
+    document = CLIENT._client.get(f"http://127.0.0.1:{PLAIN}/openapi.json").json()
+    errors = openapi_spec_validator.OpenAPIV31SpecValidator(document).iter_errors()
+    assert document["openapi"].startswith("3.1.") and not list(errors)
+    wrong = {k: document[k] for k in document if k != "info"}
+    assert list(openapi_spec_validator.OpenAPIV31SpecValidator(wrong).iter_errors())
+
+    def fits(value, schema):
+        schema = {**document, "$ref": f"#/components/schemas/{schema}"}
+        return jsonschema.Draft202012Validator(schema).is_valid(value)
+    asked = {"model": MODEL, "messages": HELLO, "max_tokens": 4, "logprobs": True,
+             "top_logprobs": 2, "n": 2, "stop": ["x"], "seed": 1, "top_k": 5}
+    reply = post("/v1/chat/completions", asked)
+    assert fits(asked, "ChatRequest") and fits(reply, "ChatReply") and not fits(asked, "ChatReply")
+    assert not fits({**asked, "n": "two"}, "ChatRequest")
+    asked = {"model": MODEL, "prompt": ["Hello", "you"], "max_tokens": 4, "logprobs": 2,
+             "echo": True}
+    reply = post("/v1/completions", asked)
+    assert fits(asked, "CompletionRequest") and fits(reply, "CompletionReply")
+    assert fits(post("/v1/completions", {"model": MODEL}), "Error") and not fits(reply, "Error")
+    assert fits(CLIENT._client.get(f"http://127.0.0.1:{PLAIN}/v1/models/{MODEL}").json(), "Model")
 
 
 @check

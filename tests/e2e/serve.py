@@ -435,6 +435,19 @@ def spinning_needs_cores():
         assert metric("zigcuda_submit_seconds_count", s.port) == 3
 
 
+@check
+def a_whole_reply_too_long_is_a_500():
+    many = {**talk(max_tokens=200), "n": 8, "ignore_eos": True, "logprobs": True,
+            "top_logprobs": 20}
+    with server.Server(MODEL_DIR, "--server.body_max", "64KiB", "--server.reply_memory",
+                       "8MiB") as s:
+        status, _, r = ask("POST", "/v1/chat/completions", many, port=s.port)
+        assert status == 500 and r["error"]["code"] == "reply_too_large", (status, str(r)[:300])
+        assert "server.body_max" in r["error"]["message"]
+        status, _, r = ask("POST", "/v1/chat/completions", {**many, "stream": True}, port=s.port)
+        assert status == 200 and r.endswith(b"data: [DONE]\n\n") and len(r) > 1 << 20, len(r)
+
+
 def switches(pid):
     """How often threads of a process have gone to sleep since they began."""
     folder, n = f"/proc/{pid}/task", 0

@@ -489,11 +489,23 @@ def metrics_are_sound():
         assert name in kinds or kinds.get(base) == "histogram", line
         assert line.rpartition(" ")[0] not in seen, line
         seen.add(line.rpartition(" ")[0])
-    for name in ("first_token", "request", "step", "host", "submit", "write"):
+    for name in ("queue", "first_token", "inter_token", "request", "step", "host", "submit",
+                 "write"):
         assert metric(f"zigcuda_{name}_seconds_count") > 0, f"{name} is never measured"
-    for name in ("vllm:num_requests_running", "vllm:kv_cache_usage_perc",
-                 "vllm:time_to_first_token_seconds", "vllm:e2e_request_latency_seconds"):
-        assert name in kinds, name
+    for name in ("steps_total", "prompt_tokens_total", "output_tokens_total", "prefix_hits_total",
+                 "finished_total", "http_requests_total", "cancelled_by_client_total",
+                 "batch_sequences_count", "batch_tokens_count", "connections_total"):
+        assert metric(f"zigcuda_{name}") > 0, f"{name} is never counted"
+    for name in ("requests_running", "requests_waiting", "kv_usage_ratio", "kv_pages",
+                 "slow_readers_dropped_total", "clients_gone_total"):
+        assert metric(f"zigcuda_{name}") >= 0
+    for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc",
+                 "prompt_tokens_total", "generation_tokens_total", "prefix_cache_queries_total",
+                 "prefix_cache_hits_total", "request_success_total", "iteration_tokens_total",
+                 "request_queue_time_seconds", "time_to_first_token_seconds",
+                 "inter_token_latency_seconds", "e2e_request_latency_seconds"):
+        assert f"vllm:{name}" in kinds, name
+    assert 'status="0"' not in page, "a status that no label has"
     buckets = [int(v) for v in re.findall(
         r'^zigcuda_first_token_seconds_bucket{le="[^"]+"} (\d+)$', page, re.M)]
     assert buckets == sorted(buckets) and buckets[-1] == metric("zigcuda_first_token_seconds_count")

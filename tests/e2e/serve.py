@@ -465,13 +465,16 @@ def an_idle_server_sleeps():
         c.request("POST", "/v1/completions", json.dumps(wish(stream=True)),
                   {"content-type": "application/json"})
         assert c.getresponse().read().endswith(b"data: [DONE]\n\n")
-        time.sleep(0.5)  # workers go to sleep
+        def woken(seconds):
+            before = switches(s.process.pid)
+            time.sleep(seconds)
+            return switches(s.process.pid) - before
+        until(lambda: woken(0.5) == 0, "the workers do not go to sleep")
+        assert woken(2) == 0
         before = switches(s.process.pid)
-        time.sleep(2)
-        assert switches(s.process.pid) == before
         c.request("GET", "/health")
         assert c.getresponse().status == 200
-        assert switches(s.process.pid) > before
+        until(lambda: switches(s.process.pid) > before, "nothing was counted")
         c.close()
 
 

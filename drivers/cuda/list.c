@@ -43,6 +43,14 @@ static u32 padded_group(const struct weight *w)
     return ROUND_UP(w->group, (u32)GROUP_UNIT);
 }
 
+/* Packed inputs to a scale in the packed form: larger groups have theirs repeated. */
+static u32 scale_group(const struct weight *w)
+{
+    if (w->scale_type == DTYPE_F32) /* rare: kernels take them with small groups only */
+        return GROUP_UNIT;
+    return whole_rows(w) || padded_group(w) % MATRIX_K_UNIT == 0 ? MATRIX_K_UNIT : GROUP_UNIT;
+}
+
 static bool has_order(const struct weight *w)
 {
     return !whole_rows(w) && (w->group_index || w->group % GROUP_UNIT);
@@ -69,8 +77,8 @@ static struct matrix shape(const struct weight *w)
     struct matrix m = {.n = w->n, .scale_type = w->scale_type};
     m.kind = w->kind == WEIGHT_PLAIN ? MATRIX_HALF : w->bits == 4 ? MATRIX_INT4 : MATRIX_INT8;
     m.k = ROUND_UP(has_order(w) ? w->groups * padded_group(w) : w->k, (u32)MATRIX_K_UNIT);
-    m.group = whole_rows(w) ? m.k : padded_group(w);
-    m.groups = CEIL_DIV(m.k, m.group); /* padding may be one more */
+    m.group = m.kind == MATRIX_HALF ? m.k : scale_group(w);
+    m.groups = m.k / m.group;
     m.slice = ROUND_UP(CEIL_DIV(m.k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
     if (m.kind == MATRIX_HALF)
         m.scale_type = DTYPE_F32;
@@ -109,6 +117,7 @@ static struct list_weight *list_weight(struct list *l, struct vram *s, const str
     l->n_weights++;
     *w = (struct list_weight){
         .from = from, .first = first, .n = n, .to = shape(from), .run = 16, .step = 16};
+    w->group = whole_rows(from) ? w->to.k : padded_group(from);
     if (!has_order(from))
         return w;
     w->makes_order = !before || !before->order || !same_order(from, before->from);
@@ -123,12 +132,45 @@ static struct list_weight *place(struct list *l, struct vram *s, const struct we
     return w;
 }
 
+/* Can a row of one and a row of the other stand in one matrix? */
+static bool same_form(const struct weight *a, const struct weight *b)
+{
+    struct matrix x = shape(a), y = shape(b);
+    return same_input(a, b) && x.kind == y.kind && x.scale_type == y.scale_type && x.k == y.k &&
+           x.group == y.group && !a->zeros == !b->zeros && !a->bias == !b->bias;
+}
+
 /* Can gate and up be one matrix, whose blocks of 16 outputs are 8 gates and their 8 ups? */
 static bool can_share(const struct weight *a, const struct weight *b)
 {
-    struct matrix x = shape(a), y = shape(b);
-    return same_input(a, b) && x.kind == y.kind && x.scale_type == y.scale_type && x.n == y.n &&
-           x.k == y.k && x.group == y.group && !a->zeros == !b->zeros && !a->bias == !b->bias;
+    return same_form(a, b) && a->n == b->n;
+}
+
+/* Weights below one another in one matrix where their forms agree, else each in its own. Returns
+ * the first. */
+static struct list_weight *place_rows(struct list *l, struct vram *s, const struct weight *from,
+                                      u32 n)
+{
+    struct list_weight *first = &l->weights[l->n_weights];
+    bool one = n > 1;
+    u32 rows = 0;
+    for (u32 i = 0; i < n; i++) {
+        one = one && same_form(&from[0], &from[i]) && (from[i].n % 16 == 0 || i + 1 == n);
+        rows += from[i].n;
+    }
+    for (u32 i = 0; i < n && !one; i++)
+        place(l, s, &from[i]);
+    for (u32 i = 0; i < n && one; i++) {
+        struct list_weight *w = list_weight(l, s, &from[i], 0, from[i].n);
+        if (i == 0) {
+            w->to.n = rows;
+            carve_matrix(s, &w->to, from->zeros, from->bias);
+        } else {
+            w->to = first->to;
+            w->below = w[-1].below + w[-1].n;
+        }
+    }
+    return first;
 }
 
 /* `up` is gate itself where one weight holds both, gates first. */
@@ -153,7 +195,7 @@ void list_order(const struct list_weight *w, u32 *order, u32 *counts)
         order[i] = ORDER_NONE;
     for (u32 k = 0; k < from->k; k++) {
         u32 g = from->group_index ? (u32)from->group_index[k] : k / from->group;
-        order[g * w->to.group + counts[g]++] = k;
+        order[g * w->group + counts[g]++] = k;
     }
 }
 
@@ -251,7 +293,7 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
                  {&b->attention_arrived, l->blocks},
                  {&b->linear_arrived, LINEAR_COUNTERS},
                  {&b->sample_arrived, 1},
-                 {&l->state.barrier, 2}};
+                 {&l->state.barrier, 1}};
     l->n_zeros = 0;
     for (u32 i = 0; i < COUNTOF(words); i++)
         l->n_zeros += words[i].n;
@@ -327,17 +369,12 @@ struct parts {
 static void place_layer(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
 {
     const struct model *m = l->model;
-    for (u32 i = 0; i < m->n_qkv; i++) {
-        struct list_weight *w = place(l, s, &from->qkv[i]);
-        to->qkv = i ? to->qkv : w;
-    }
+    to->qkv = place_rows(l, s, from->qkv, m->n_qkv);
     to->o = place(l, s, &from->o);
     if (shares(m, from)) {
         to->gate_up = place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
     } else {
-        to->gate_up = place(l, s, &from->gate_up[0]);
-        if (m->n_gate_up == 2)
-            place(l, s, &from->gate_up[1]);
+        to->gate_up = place_rows(l, s, from->gate_up, m->n_gate_up);
     }
     to->down = place(l, s, &from->down);
 }
@@ -389,10 +426,11 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     op->activation = l->model->activation;
     op->partial = b->linear_partial;
     op->arrived = b->linear_arrived;
-    for (u32 at = 0; op->parts < n; op->parts++) {
-        op->part[op->parts] = w[op->parts].to;
-        op->at[op->parts] = at;
-        at += w[op->parts].from->n;
+    for (u32 i = 0, at = 0; i < n; at += w[i++].from->n) {
+        if (w[i].below) /* another's matrix */
+            continue;
+        op->part[op->parts] = w[i].to;
+        op->at[op->parts++] = at;
     }
     return op;
 }

@@ -32,8 +32,9 @@ struct list_weight {
     u32 first, n;
     struct matrix to;
     u32 *order;        /* on the card; NULL: the inputs as they are */
-    bool makes_order;  /* the first that uses it */
-    u32 run, step, at; /* see struct gpu_pack */
+    bool makes_order; /* the first that uses it */
+    u32 below;        /* rows of the matrix above its own; not 0: it shares an earlier one's */
+    u32 run, step, at, group; /* see struct gpu_pack */
 };
 
 /* A norm's weights (with gemma's 1 added), or the frequencies of a rotation: f32 on the card. */

@@ -400,16 +400,18 @@ static struct description describe(struct steps *s, const struct step *step, u32
 
 /* --- submit -------------------------------------------------------------------------------- */
 
-/* One launch of operations [first, last). */
-static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_step, u32 first,
-                       u32 last, struct err_text *e)
+/* One launch of operations [first, last). ring_bytes: see struct gpu_run. */
+static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_step, u32 ring_bytes,
+                       u32 first, u32 last, struct err_text *e)
 {
     struct gpu_run run = {.ops = s->list->card_ops,
                           .step = (const struct gpu_step *)(uintptr_t)card_step,
                           .state = s->list->state,
                           .first = first,
                           .last = last,
-                          .shared_bytes = k->launch_bytes - STEP_SHARED_BYTES};
+                          .shared_bytes =
+                              k->launch_bytes - STEP_SHARED_BYTES - GPU_WARPS * ring_bytes,
+                          .ring_bytes = ring_bytes};
     CUDA_TRY(cuda_launch_cooperative(k->function, k->blocks, 1, 1, GPU_THREADS, 1, 1,
                                      k->launch_bytes, s->stream, (void *[]){&run}),
              e, "start a step");
@@ -420,15 +422,16 @@ static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_s
 static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head_only,
                            struct err_text *e)
 {
-    bool few = decode_fits(tokens, s->list->k_max, s->decode.launch_bytes - STEP_SHARED_BYTES);
-    const struct steps_kernel *k = few ? &s->decode : &s->step;
-    const struct list_stretch *ops = few ? &s->list->decode : &s->list->step;
+    u32 ring =
+        decode_ring_bytes(tokens, s->list->k_max, s->decode.launch_bytes - STEP_SHARED_BYTES);
+    const struct steps_kernel *k = ring ? &s->decode : &s->step;
+    const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
     if (!s->profile)
-        return launch(s, k, card_step, first, ops->last, e);
+        return launch(s, k, card_step, ring, first, ops->last, e);
     for (u32 i = first; i < ops->last; i++) {
         TRY(profile_begin(s->profile, s->stream, i, e));
-        TRY(launch(s, k, card_step, i, i + 1, e));
+        TRY(launch(s, k, card_step, ring, i, i + 1, e));
     }
     return profile_end(s->profile, s->stream, e);
 }

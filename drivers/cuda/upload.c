@@ -275,14 +275,15 @@ static enum err pack(struct upload *u, const struct list_weight *w, u32 first, u
                      struct err_text *e)
 {
     bool apart = output_bytes(w->from) != 0;
-    u32 to_first = first / w->run * w->step, to_n = CEIL_DIV(n, w->run) * w->step;
+    u32 to_first = w->below + first / w->run * w->step, to_n = CEIL_DIV(n, w->run) * w->step;
     struct gpu_pack p = {.from = apart ? outputs_of(w->from, w->first + first, n) : *w->from,
                          .to = rows_of(&w->to, to_first, MIN(to_n, w->to.n - to_first)),
                          .order = w->order,
                          .run = w->run,
                          .step = w->step,
                          .at = w->at,
-                         .stride = w->from->n};
+                         .stride = w->from->n,
+                         .group = w->group};
     struct piece piece = piece_of(&p.from, u->list->staging);
     if (!apart)
         take_columns(&p.from, w->first, n);

@@ -93,10 +93,11 @@ GPU u32 gpu_ballot(bool v)
 }
 
 /* Writes before it are seen by other thread blocks before writes after it; afterwards reads are not
- * answered from a stale L1. */
+ * answered from a stale L1. (PTX ISA: enough for messages; __threadfence, sequentially consistent,
+ * takes longer) */
 GPU void gpu_fence(void)
 {
-    __threadfence();
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 GPU void gpu_fence_system(void)
 {
@@ -363,25 +364,35 @@ GPU u32 gpu_max_xor(u32 v, u32 mask)
     return v > other ? v : other;
 }
 
-/* All thread blocks of a cooperative launch meet. `state` is two words of global memory, zero
- * before the first kernel that uses them. Its own writes before are seen by all after. */
-GPU void gpu_grid_sync(u32 *state)
+/* All thread blocks of a cooperative launch meet: each arrives, and may do something else before it
+ * waits. What any thread wrote before it arrived is seen by all that waited. `word` is global
+ * memory, zero before the first kernel that uses it. Each meeting adds 2^31 to it in all, so that
+ * its highest bit turns when the last has arrived. */
+GPU u32 gpu_grid_arrive(u32 *word)
 {
+    u32 before = 0;
     gpu_sync();
     if (gpu_thread() == 0) {
-        u32 turn = gpu_load_volatile(&state[1]);
         gpu_fence();
-        if (gpu_atomic_add(&state[0], 1) == gpu_blocks() - 1) {
-            gpu_store_volatile(&state[0], 0);
-            gpu_fence();
-            gpu_store_volatile(&state[1], turn + 1);
-        } else {
-            while (gpu_load_volatile(&state[1]) == turn)
-                gpu_pause();
-        }
+        before = gpu_atomic_add(word, gpu_block() ? 1 : 0x80000001u - gpu_blocks());
+    }
+    return before;
+}
+
+/* before: what gpu_grid_arrive returned. */
+GPU void gpu_grid_wait(u32 *word, u32 before)
+{
+    if (gpu_thread() == 0) {
+        while (!((gpu_load_volatile(word) ^ before) >> 31))
+            gpu_pause();
         gpu_fence();
     }
     gpu_sync();
+}
+
+GPU void gpu_grid_sync(u32 *word)
+{
+    gpu_grid_wait(word, gpu_grid_arrive(word));
 }
 
 #endif

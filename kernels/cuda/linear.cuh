@@ -16,8 +16,9 @@ GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
     return true;
 }
 
-/* OP_LINEAR */
-template <bool few> GPU void linear_run(const struct op_linear *op, const struct gpu_run *run)
+/* OP_LINEAR; primed: few_prime has been called for it. */
+template <bool few>
+GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, bool primed)
 {
     u32 tokens = run->step->n_tokens;
     if (op->clear_max && gpu_block() == gpu_blocks() - 1)
@@ -26,7 +27,7 @@ template <bool few> GPU void linear_run(const struct op_linear *op, const struct
     if (linear_rows(&op->in, run->step) == 0)
         return;
     if (few)
-        few_run(op, run);
+        few_run(op, run, primed);
     else
         many_run(op, run);
 }

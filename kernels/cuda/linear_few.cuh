@@ -1,449 +1,430 @@
 /* Linears of few tokens: the weights' way from memory is all that counts. A unit is 16 outputs by
- * all inputs, and blocks take units in turns; warp w has slice w of each unit. It reads its chunks
- * straight into registers, a batch ahead of the one it computes, also over the ends of units; and
- * asks for them into L2 some units earlier. Weights are the 16-row operand of the tensor core and
+ * all inputs, and thread blocks take units in turns; warp w has slice w of each unit. Its weights
+ * come in batches, each with the scales and zeros that belong to it, through a ring of slots in
+ * shared memory that the warp has for itself: asynchronous copies run ahead over the ends of units,
+ * and those of the next linear begin before the blocks meet (few_prime), so that memory goes on
+ * while they meet and prepare the input. Weights are the 16-row operand of the tensor core and
  * tokens the 8 columns.
  *
- * What a block reads first of the next linear is asked into L2 before the blocks meet (few_fetch):
- * memory goes on while they meet and prepare the input.
+ * Why a ring and not registers: what is on its way to registers occupies them, and a spill right
+ * behind a load waits for it.
  *
- * All that the loop uses lies in registers, by value: behind a pointer it would have to be read
- * anew after every store.
- *
- * Shared memory: fragments of the input, sums of the eight slices (twice, so that one barrier a
- * unit is enough), scales of the rows.
+ * Shared memory: the rows (linear_near.cuh), sums of the eight slices (twice, so that one barrier a
+ * unit is enough), and at the end of what the launch has the rings, which stay while other
+ * operations run.
  */
 #ifndef ZIGCUDA_LINEAR_FEW_CUH
 #define ZIGCUDA_LINEAR_FEW_CUH
 
+#include "kernels/cuda/linear_near.cuh"
 #include "kernels/cuda/linear_weight.cuh"
 
 enum {
-
     FEW_SUMS_STRIDE = 20, /* floats of a token's 16 outputs: free of bank conflicts */
     FEW_SUMS_FLOATS = FEW_TOKENS * FEW_SUMS_STRIDE,
-    FEW_FETCH_BYTES = 8 << 10, /* that a warp asks into L2 ahead of its loads */
-    LINE_BYTES = 128,
 };
 
-static_assert((2 * GPU_WARPS * FEW_SUMS_FLOATS + FEW_TOKENS * GPU_WARPS * 2) * sizeof(float) +
+/* The operation's input and sums in shared memory. */
+struct few_work {
+    u8 *fragments;   /* [rows][near_stride(k)] */
+    float *sums;     /* [2][GPU_WARPS][FEW_SUMS_FLOATS] */
+    float *measures; /* [FEW_TOKENS][GPU_WARPS][2] */
+    u32 *most;       /* [FEW_TOKENS] largest |y| of the block's outputs, as bits */
+    struct linear_scale *scales;
+};
+
+static_assert((2 * GPU_WARPS * FEW_SUMS_FLOATS + FEW_TOKENS * GPU_WARPS * 2 + FEW_TOKENS) *
+                          sizeof(float) +
                       FEW_TOKENS * sizeof(struct linear_scale) <=
                   DECODE_WORK_BYTES,
               "what is behind the fragments");
 
-GPU u32 few_units(const struct matrix *m)
+GPU struct few_work few_work_of(u32 rows, u32 k)
 {
-    return CEIL_DIV(m->n, 16u);
+    struct few_work w;
+    w.fragments = gpu_shared();
+    w.sums = (float *)(gpu_shared() + rows * near_stride(k));
+    w.measures = w.sums + 2 * GPU_WARPS * FEW_SUMS_FLOATS;
+    w.most = (u32 *)(w.measures + FEW_TOKENS * GPU_WARPS * 2);
+    w.scales = (struct linear_scale *)(w.most + FEW_TOKENS);
+    return w;
 }
 
-/* Up to three matrices of one form side by side, as the loop wants them. */
-struct few_stream {
-    const struct op_linear *op;  /* near */
-    u32 part, units;             /* the first one; of all */
-    u32 chunks, from, to;        /* of a row; of this warp's slice */
-    u32 groups, group;           /* of a row; how many times 32 inputs share a scale */
-    u32 first_group, first_left; /* at `from`: the group, and what remains of it */
-    u32 scale_type, scale_bytes;
+/* --- the ring ------------------------------------------------------------------------------ */
+
+/* How a loop is specialised: `fine` where groups are of 32. A slot holds a batch: its chunks, the
+ * scales of its groups, their zeros. */
+template <u32 kind_, bool fine_> struct few_form {
+    static constexpr u32 kind = kind_;
+    static constexpr bool fine = fine_;
+    static constexpr u32 inputs =
+        kind_ == MATRIX_HALF || (kind_ == MATRIX_INT8 && fine_) ? 64 : 128;
+    static constexpr u32 chunks = inputs / (64 >> kind_), bytes = chunks * WEIGHT_CHUNK_BYTES;
+    static constexpr u32 groups = kind_ == MATRIX_HALF ? 0 : fine_ ? inputs / 32 : 1;
+    static constexpr u32 slot_bytes = bytes + groups * 96;
+    static constexpr u32 slots = kind_ == MATRIX_INT4 && !fine_ ? 8 : 4; /* of a whole ring */
+    static constexpr u32 pieces = fine_ ? groups : 2, tiles = inputs / 16 / pieces; /* a piece's */
+    static_assert(slots * slot_bytes <= FEW_RING_BYTES, "the ring");
 };
 
-/* Parts [p, p + n) of the operation; they have one form. */
-GPU struct few_stream few_stream_of(const struct op_linear *op, u32 p, u32 n)
+/* Where this warp's copies come from and go to. Places in shared memory are offsets. */
+struct few_stream {
+    const u8 *data, *side; /* this lane's of the next batch; side: scales, zeros, or nothing */
+    u32 remain, left;      /* batches to copy: of all units, of this one */
+    u32 batches;           /* of a slice */
+    u32 jump, side_jump;   /* bytes from the end of a slice to that of the next unit */
+    u32 side_step;         /* bytes from batch to batch; 0: this lane copies no side */
+    u32 to, from, end;     /* this lane's chunks of the next batch; of the ring; its end */
+    bool whole;            /* the ring has all slots, not half of them */
+};
+
+/* Lanes that copy scales, 16 bytes each; as many as groups copy zeros. Only fine groups have scales
+ * of f32. */
+template <typename F> GPU u32 few_scale_lanes(const struct matrix *m)
 {
-    const struct matrix *m = &op->part[p];
+    return F::groups * (F::fine && m->scale_type == DTYPE_F32 ? 4 : 2);
+}
+
+template <typename F>
+GPU struct few_stream few_stream_of(const struct matrix *m, const struct gpu_run *run)
+{
     struct few_stream s;
-    u32 shift = 6 - m->kind; /* inputs of a chunk: 64, 32, 16 */
-    u32 from = MIN(gpu_warp() * m->slice, m->k), group = MAX(m->group / 32, 1u);
-    s.op = op;
-    s.part = p;
-    s.units = 0;
-    for (u32 i = 0; i < n; i++)
-        s.units += few_units(&op->part[p + i]);
-    s.chunks = m->k >> shift;
-    s.from = from >> shift;
-    s.to = MIN((gpu_warp() + 1) * m->slice, m->k) >> shift;
-    s.groups = m->groups;
-    s.group = group;
-    s.first_group = from / 32 / group;
-    s.first_left = group - from / 32 % group;
-    s.scale_type = m->scale_type;
-    s.scale_bytes = weight_scale_bytes(m);
+    const u32 bits = 4 << F::kind, unit_bytes = m->k * bits * 2, lane = gpu_lane();
+    u32 first = MIN(gpu_warp() * m->slice, m->k), units = CEIL_DIV(m->n, 16u), unit = gpu_block();
+    s.left = s.batches = (MIN(first + m->slice, m->k) - first) / F::inputs;
+    s.remain = unit < units ? CEIL_DIV(units - unit, gpu_blocks()) * s.batches : 0;
+    s.data = gpu_global(m->data) + (size_t)unit * unit_bytes + first * bits * 2 + lane * 16;
+    s.jump = gpu_blocks() * unit_bytes - s.batches * F::bytes;
+    s.whole = run->ring_bytes == FEW_RING_BYTES;
+    s.to = s.from = run->shared_bytes + gpu_warp() * run->ring_bytes + lane * 16;
+    s.end = s.from + (s.whole ? F::slots : F::slots / 2) * F::slot_bytes;
+    s.side = s.data;
+    s.side_step = s.side_jump = 0;
+    if (F::groups) {
+        u32 scale_lanes = few_scale_lanes<F>(m), zero_lanes = m->zeros ? F::groups : 0;
+        bool scale = lane < scale_lanes;
+        u32 step = (scale ? scale_lanes : zero_lanes) * 16, row = m->k / F::inputs * step;
+        const u8 *at =
+            scale ? (const u8 *)m->scales + lane * 16 : m->zeros + (lane - scale_lanes) * 16;
+        s.side_step = lane < scale_lanes + zero_lanes ? step : 0;
+        s.side = gpu_global(at) + (size_t)unit * row + first / F::inputs * step;
+        s.side_jump = gpu_blocks() * row - s.batches * step;
+    }
     return s;
 }
 
-GPU bool few_same_form(const struct matrix *a, const struct matrix *b)
+/* The slot behind. */
+template <typename F> GPU u32 few_behind(const struct few_stream *s, u32 slot)
 {
-    return a->kind == b->kind && a->k == b->k && a->slice == b->slice && a->group == b->group &&
-           a->scale_type == b->scale_type && !a->zeros == !b->zeros;
+    slot += F::slot_bytes;
+    return slot == s->end ? s->from : slot;
 }
 
-/* How many parts from p on have the form of p. */
-GPU u32 few_run_of_parts(const struct op_linear *op, u32 p)
+/* Starts copying the next batch, if there is one and it has not been before (`begun`). */
+template <typename F> GPU void few_copy(struct few_stream *s, bool begun = false)
 {
-    u32 n = 1;
-    while (p + n < op->parts && few_same_form(&op->part[p], &op->part[p + n]))
-        n++;
-    return n;
-}
-
-/* The part that has a unit; *unit becomes its number there. */
-GPU u32 few_part_of(const struct few_stream *s, u32 *unit)
-{
-    u32 part = s->part, units = few_units(&s->op->part[part]);
-    while (*unit >= units) {
-        *unit -= units;
-        units = few_units(&s->op->part[++part]);
+    if (s->remain && !begun) {
+        u8 *to = gpu_shared() + s->to;
+#pragma unroll
+        for (u32 c = 0; c < F::chunks; c++)
+            gpu_copy16(to + c * WEIGHT_CHUNK_BYTES, s->data + c * WEIGHT_CHUNK_BYTES);
+        if (F::groups && s->side_step)
+            gpu_copy16(to + F::bytes, s->side);
     }
-    return part;
+    if (!begun)
+        gpu_copy_commit();
+    s->to = few_behind<F>(s, s->to);
+    s->data += F::bytes;
+    s->side += s->side_step;
+    s->remain -= s->remain != 0;
+    if (--s->left == 0) {
+        s->left = s->batches;
+        s->data += s->jump;
+        s->side += s->side_jump;
+    }
 }
 
-/* Asks this warp's slice of a unit into L2. */
-GPU void few_fetch_unit(const struct few_stream *s, u32 unit)
+/* All slots but one; the stream is at its beginning. */
+template <typename F> GPU void few_fill(struct few_stream *s, bool begun)
 {
-    u32 bytes = (s->to - s->from) * WEIGHT_CHUNK_BYTES;
-    if (unit >= s->units)
-        return;
-    const u8 *data = s->op->part[few_part_of(s, &unit)].data;
-    data += ((size_t)unit * s->chunks + s->from) * WEIGHT_CHUNK_BYTES;
-    for (u32 at = gpu_lane() * LINE_BYTES; at < bytes; at += 32 * LINE_BYTES)
-        gpu_prefetch(data + at);
+    for (u32 i = (s->whole ? F::slots : F::slots / 2) - 1; i; i--)
+        few_copy<F>(s, begun);
 }
 
-/* How many units ahead of their loads they are asked into L2; 1 for a warp whose slice is empty. */
-GPU u32 few_distance(const struct few_stream *s)
+/* Waits for the oldest batch, of which all slots but one are on their way. */
+template <typename F> GPU void few_wait(bool whole)
 {
-    u32 bytes = (s->to - s->from) * WEIGHT_CHUNK_BYTES;
-    return bytes ? MAX(FEW_FETCH_BYTES / bytes, 1u) : 1;
+    if (whole)
+        gpu_copy_wait<F::slots - 2>();
+    else
+        gpu_copy_wait<F::slots / 2 - 2>();
+    gpu_warp_sync();
 }
 
-/* Asks the first weights of this warp into L2. */
-GPU void few_fetch(const struct op_linear *op)
-{
-    struct few_stream s = few_stream_of(op, 0, few_run_of_parts(op, 0));
-    u32 end = MIN(few_distance(&s) * gpu_blocks(), s.units);
-    for (u32 unit = gpu_block(); unit < end; unit += gpu_blocks())
-        few_fetch_unit(&s, unit);
-}
+/* --- products ------------------------------------------------------------------------------ */
 
-/* --- the loop ------------------------------------------------------------------------------ */
-
-/* How a loop is specialised. A batch is two chunks; a piece of it is what has one scale and is
- * summed apart (step.h): 64 inputs, or `fine`: 32. HALF has no scales. */
-template <u32 kind_, bool fine_> struct few_form {
-    static const u32 kind = kind_;
-    static const u32 inputs = 128 >> kind_;  /* of a batch */
-    static const u32 halves = fine_ ? 1 : 2; /* of 32 inputs, in a piece */
-    static const u32 pieces = kind_ == MATRIX_HALF ? 1 : inputs / 32 / halves;
+/* Scales and zeros of rows g and g + 8, as the loop finds them. */
+struct few_sides {
+    u32 type;              /* of scales */
+    bool zeros;            /* are there any? */
+    u32 scale_at, zero_at; /* from this lane's chunks of a slot to its words of the first group */
 };
 
-/* A batch on its way: chunks, and the scales and zeros of rows g and g + 8 of each piece. */
+template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
+{
+    struct few_sides s;
+    bool f32 = F::fine && m->scale_type == DTYPE_F32;
+    u32 at = F::bytes - gpu_lane() * 16, row = gpu_lane() / 4;
+    s.type = m->scale_type == DTYPE_F16 ? DTYPE_F16 : f32 ? DTYPE_F32 : DTYPE_BF16;
+    s.zeros = m->zeros != NULL;
+    s.scale_at = at + row * (f32 ? 8 : 4);
+    s.zero_at = at + few_scale_lanes<F>(m) * 16 + row * 2;
+    return s;
+}
+
+template <typename F>
+GPU struct weight_zero few_zero(const struct few_sides *s, const u8 *mine, u32 group)
+{
+    u32 both = weight_no_zeros<F::kind>();
+    if (s->zeros)
+        both = *(const u16 *)(mine + s->zero_at + group * 16);
+    return weight_zero_of<F::kind>(both);
+}
+
+template <typename F>
+GPU struct weight_scales few_scales(const struct few_sides *s, const u8 *mine, u32 group)
+{
+    const u8 *at = mine + s->scale_at;
+    if (F::fine && s->type == DTYPE_F32) {
+        uint2 two = *(const uint2 *)(at + group * 64);
+        return weight_scales_of(two.x, two.y, DTYPE_F32);
+    }
+    return weight_scales_of(*(const u32 *)(at + group * 32), 0, s->type);
+}
+
+/* The chunks of a batch, and this lane's fragments of its inputs. */
 template <typename F> struct few_batch {
-    uint4 chunk[2];
-    u32 low[F::pieces], high[F::pieces], zero[F::pieces];
+    uint4 chunk[F::chunks], x[F::inputs / 32];
 };
 
-/* Where the loads are. */
-struct few_place {
-    u32 unit, chunk, left;           /* left of the group, in 32 inputs */
-    const u8 *data, *scales, *zeros; /* of this lane */
-};
-
-GPU void few_enter(struct few_place *at, const struct few_stream *s)
-{
-    u32 unit = at->unit;
-    const struct matrix *m = &s->op->part[few_part_of(s, &unit)];
-    size_t group = (size_t)unit * s->groups + s->first_group;
-    at->chunk = s->from;
-    at->left = s->first_left;
-    at->data =
-        m->data + ((size_t)unit * s->chunks + s->from) * WEIGHT_CHUNK_BYTES + gpu_lane() * 16;
-    at->scales = (const u8 *)m->scales + (group * 16 + gpu_lane() / 4) * s->scale_bytes;
-    at->zeros = m->zeros ? m->zeros + group * 16 + gpu_lane() / 4 : NULL;
+/* mine: this lane's chunks of a slot. */
+template <typename F> GPU struct few_batch<F> few_batch_of(const u8 *mine, const u8 *x) {
+    struct few_batch<F> b;
+#pragma unroll
+    for (u32 c = 0; c < F::chunks; c++)
+        b.chunk[c] = *(const uint4 *)(mine + c * WEIGHT_CHUNK_BYTES);
+#pragma unroll
+    for (u32 i = 0; i < F::inputs / 32; i++)
+        b.x[i] = *(const uint4 *)(x + i * 64);
+    return b;
 }
 
-/* Zeros of two rows, as `zero` of a batch has them, where the file has none. */
-template <typename F> GPU u32 few_no_zero(void)
-{
-    return F::kind == MATRIX_INT4 ? 0x0808 : 0x8080;
-}
-
-/* Starts the loads of the batch at `at`, and moves on; slices are whole batches. */
+/* Tile `tile` (16 outputs x 16 inputs) of a batch onto sum. */
 template <typename F>
-GPU void few_load(struct few_batch<F> *b, struct few_place *at, const struct few_stream *s)
+GPU void few_tile(float sum[4], const struct few_batch<F> *b, u32 tile,
+                  const struct weight_zero *zero)
 {
-    if (at->unit >= s->units)
+    const u32 in_chunk = F::kind == MATRIX_HALF ? 1 : 4 >> F::kind; /* tiles */
+    uint4 c = b->chunk[tile / in_chunk], v = b->x[tile / 2];
+    u32 word[4] = {c.x, c.y, c.z, c.w}, a[4];
+    u32 fragment[2] = {tile % 2 ? v.z : v.x, tile % 2 ? v.w : v.y};
+    weight_fragment<F::kind>(a, word, tile % in_chunk, zero);
+    gpu_mma(sum, a, fragment);
+}
+
+/* A batch onto the sums of the slice. */
+template <typename F>
+GPU void few_compute(float p[4], const struct few_batch<F> *b, const u8 *mine,
+                     const struct few_sides *sides)
+{
+    if constexpr (F::kind == MATRIX_HALF) {
+#pragma unroll
+        for (u32 tile = 0; tile < F::chunks; tile++)
+            few_tile<F>(p, b, tile, NULL);
         return;
-    if (at->chunk < s->to) {
-        b->chunk[0] = gpu_load_weights(at->data);
-        b->chunk[1] = gpu_load_weights(at->data + WEIGHT_CHUNK_BYTES);
-        u32 width = s->scale_bytes;
-#pragma unroll
-        for (u32 i = 0; F::kind != MATRIX_HALF && i < F::pieces; i++) {
-            const u8 *scale = gpu_global(at->scales), *zero = gpu_global(at->zeros);
-            b->low[i] = width == 2 ? *(const u16 *)scale : *(const u32 *)scale;
-            b->high[i] = width == 2 ? *(const u16 *)(scale + 16) : *(const u32 *)(scale + 32);
-            b->zero[i] = at->zeros ? zero[0] | zero[8] << 8 : few_no_zero<F>();
-            at->left -= F::halves;
-            bool over = at->left == 0;
-            at->scales += over ? 16 * width : 0;
-            at->zeros += at->zeros && over ? 16 : 0;
-            at->left = over ? s->group : at->left;
-        }
     }
-    at->chunk += 2;
-    at->data += 2 * WEIGHT_CHUNK_BYTES;
-    if (at->chunk >= s->to) {
-        at->unit += gpu_blocks();
-        if (at->unit < s->units)
-            few_enter(at, s);
+    float sum[F::pieces][4] = {};
+    struct weight_zero zero[F::groups + 1]; /* the last is not used */
+    struct weight_scales scales[F::groups + 1];
+#pragma unroll
+    for (u32 g = 0; g < F::groups; g++) {
+        zero[g] = few_zero<F>(sides, mine, g);
+        scales[g] = few_scales<F>(sides, mine, g);
     }
-}
-
-GPU float few_scale(u32 raw, u32 type)
-{
-    if (type == DTYPE_F16)
-        return gpu_from_half((u16)raw);
-    return gpu_from_bits(type == DTYPE_BF16 ? raw << 16 : raw);
-}
-
-/* p += scale * the sum over piece i of a batch; x: this lane's fragments of the batch's inputs,
- * `stride` from 32 to the next. */
-template <typename F>
-GPU void few_piece(float p[4], const struct few_batch<F> *b, u32 i, const uint4 *x, u32 stride,
-                   u32 scale_type)
-{
-    float sum[4] = {0, 0, 0, 0};
-    struct weight_zero zero = weight_zero_of<F::kind>(b->zero[i] & 255, b->zero[i] >> 8);
 #pragma unroll
-    for (u32 h = 0; h < F::halves; h++) {
-        u32 at = i * F::halves + h, c = F::kind == MATRIX_INT4 ? at / 2 : at, a[4];
-        u32 word[4] = {b->chunk[c].x, b->chunk[c].y, b->chunk[c].z, b->chunk[c].w};
-        uint4 v = x[at * stride];
-        u32 fragment[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (u32 j = 0; j < 2; j++) {
-            weight_fragment<F::kind>(a, word, F::kind == MATRIX_INT4 ? at % 2 * 2 + j : j, &zero);
-            gpu_mma(sum, a, fragment + 2 * j);
-        }
-    }
-    float low = few_scale(b->low[i], scale_type), high = few_scale(b->high[i], scale_type);
-    p[0] = fmaf(low, sum[0], p[0]);
-    p[1] = fmaf(low, sum[1], p[1]);
-    p[2] = fmaf(high, sum[2], p[2]);
-    p[3] = fmaf(high, sum[3], p[3]);
-}
-
-template <typename F>
-GPU void few_compute(float p[4], const struct few_batch<F> *b, const uint4 *x, u32 stride,
-                     u32 scale_type)
-{
-    if constexpr (F::kind == MATRIX_HALF) { /* two tiles of 16 inputs */
-        uint4 v = x[0];
-        u32 fragment[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            u32 a[4] = {b->chunk[i].x, b->chunk[i].y, b->chunk[i].z, b->chunk[i].w};
-            gpu_mma(p, a, fragment + 2 * i);
-        }
-    } else {
+    for (u32 j = 0; j < F::tiles; j++) /* products that do not depend on one another */
 #pragma unroll
         for (u32 i = 0; i < F::pieces; i++)
-            few_piece(p, b, i, x, stride, scale_type);
-    }
+            few_tile<F>(sum[i], b, i * F::tiles + j, &zero[i * F::groups / F::pieces]);
+#pragma unroll
+    for (u32 i = 0; i < F::pieces; i++)
+        weight_add(p, sum[i], &scales[i * F::groups / F::pieces]);
 }
 
 /* --- outputs ------------------------------------------------------------------------------- */
 
-/* The output that this thread finishes in each unit: (row of the unit, token). For OUTPUT_GATE
- * rows 0..7, with the up row 8 below. */
-struct few_output {
-    bool mine;
-    u32 row, token;
-    float scale, most; /* of the token; largest |y| so far */
-};
-
-GPU struct few_output few_output_of(const struct op_linear *op, u32 rows,
-                                    const struct linear_scale *scales)
-{
-    u32 n = op->output == OUTPUT_GATE ? 8 : 16, thread = gpu_thread();
-    struct few_output o = {thread / n < rows, thread % n, thread / n, 0, 0};
-    if (o.mine)
-        o.scale = scales[o.token].scale;
-    return o;
-}
-
-/* What a unit's output needs besides the sums, loaded before them. */
-struct few_needs {
-    float *y;
-    bool real, biased;            /* is there such an output? */
-    float old, scale[2], bias[2]; /* y so far; of the matrix, rows n and n + 8 */
-};
-
-GPU struct few_needs few_needs_of(const struct op_linear *op, u32 p, u32 unit,
-                                  const struct few_output *o)
-{
-    const struct matrix *m = &op->part[p];
-    u32 n = unit * 16 + o->row, up = MIN(n + 8, m->n - 1);
-    struct few_needs needs = {NULL, o->mine && n < m->n, m->bias != NULL, 0, {1, 1}, {0, 0}};
-    if (!needs.real)
-        return needs;
-    u32 column = op->output == OUTPUT_GATE ? unit * 8 + o->row : n;
-    needs.y = gpu_global(op->y) + (size_t)o->token * op->y_stride + op->at[p] + column;
-    if (op->output == OUTPUT_ADD)
-        needs.old = *needs.y;
-    if (m->kind == MATRIX_HALF) {
-        needs.scale[0] = gpu_global((const float *)m->scales)[n];
-        needs.scale[1] = gpu_global((const float *)m->scales)[up];
-    }
-    if (m->bias) {
-        needs.bias[0] = gpu_global(m->bias)[n];
-        needs.bias[1] = gpu_global(m->bias)[up];
-    }
-    return needs;
-}
-
 /* Leaves a warp's sums of a unit for those who add them up. */
-GPU void few_leave(float *sums, const float p[4])
+GPU void few_leave(float *sums, const float p[4], u32 rows)
 {
-    float *to = sums + gpu_warp() * FEW_SUMS_FLOATS + gpu_lane() / 4;
     u32 token = gpu_lane() % 4 * 2;
-    to[token * FEW_SUMS_STRIDE] = p[0];
-    to[(token + 1) * FEW_SUMS_STRIDE] = p[1];
-    to[token * FEW_SUMS_STRIDE + 8] = p[2];
-    to[(token + 1) * FEW_SUMS_STRIDE + 8] = p[3];
+    float *to = sums + gpu_warp() * FEW_SUMS_FLOATS + token * FEW_SUMS_STRIDE + gpu_lane() / 4;
+    if (token < rows) {
+        to[0] = p[0];
+        to[8] = p[2];
+    }
+    if (token + 1 < rows) {
+        to[FEW_SUMS_STRIDE] = p[1];
+        to[FEW_SUMS_STRIDE + 8] = p[3];
+    }
 }
 
-GPU float few_add_up(const float *sums, u32 token, u32 row)
+GPU float few_add_up(const float *sums)
 {
     float v = 0;
 #pragma unroll
     for (u32 w = 0; w < GPU_WARPS; w++)
-        v += sums[w * FEW_SUMS_FLOATS + token * FEW_SUMS_STRIDE + row];
+        v += sums[w * FEW_SUMS_FLOATS];
     return v;
 }
 
-GPU float few_value(const struct few_needs *needs, u32 i, float sum, float scale)
+/* The output that this thread finishes of a unit: warps take turns. For OUTPUT_GATE rows 0..7, with
+ * the up row 8 below. */
+struct few_output {
+    float *y;
+    u32 row, token, n; /* n: of the matrix */
+};
+
+/* Has this thread an output in this turn? shift: 3 for OUTPUT_GATE, else 4. */
+GPU bool few_finishes(u32 turn, u32 rows, u32 shift)
 {
-    sum *= needs->scale[i];
-    return needs->biased ? fmaf(sum, scale, needs->bias[i]) : sum * scale;
+    return (gpu_thread() - turn * 32) % GPU_THREADS < rows << shift;
 }
 
-GPU void few_finish(u32 output, u32 activation, float softcap, const struct few_needs *needs,
-                    const float *sums, struct few_output *o)
+GPU struct few_output few_output_of(const struct op_linear *op, u32 p, u32 unit, u32 turn,
+                                    u32 shift)
 {
-    if (!needs->real)
+    struct few_output o;
+    u32 thread = (gpu_thread() - turn * 32) % GPU_THREADS;
+    o.row = thread & ((1u << shift) - 1);
+    o.token = thread >> shift;
+    o.n = unit * 16 + o.row;
+    o.y = gpu_global(op->y) + (size_t)o.token * op->y_stride + op->at[p] + (unit << shift) + o.row;
+    return o;
+}
+
+GPU float few_value(const struct matrix *m, u32 n, const float *sums, float scale)
+{
+    float sum = few_add_up(sums);
+    if (m->kind == MATRIX_HALF)
+        sum *= gpu_global((const float *)m->scales)[n];
+    return m->bias ? fmaf(sum, scale, gpu_global(m->bias)[n]) : sum * scale;
+}
+
+GPU void few_finish(const struct op_linear *op, u32 p, const struct few_work *work,
+                    const float *sums, const struct few_output *o, float old)
+{
+    if (o->n >= op->part[p].n)
         return;
-    float v = few_value(needs, 0, few_add_up(sums, o->token, o->row), o->scale);
-    if (output == OUTPUT_GATE) {
-        v = linear_activate(v, activation) *
-            few_value(needs, 1, few_add_up(sums, o->token, o->row + 8), o->scale);
-        o->most = fabsf(v) <= o->most ? o->most : fabsf(v); /* keeps NaN */
-    } else if (output == OUTPUT_ADD) {
-        v += needs->old;
+    const struct matrix *m = &op->part[p];
+    float scale = work->scales[o->token].scale;
+    sums += o->token * FEW_SUMS_STRIDE + o->row;
+    float v = few_value(m, o->n, sums, scale);
+    if (op->output == OUTPUT_GATE) {
+        v = linear_activate(v, op->activation) * few_value(m, o->n + 8, sums + 8, scale);
+        gpu_atomic_max(&work->most[o->token], gpu_bits(fabsf(v)));
+    } else if (op->output == OUTPUT_ADD) {
+        v += old;
     }
-    if (softcap > 0)
-        v = softcap * tanhf(v / softcap);
-    *needs->y = v;
-}
-
-/* The largest |y| of each token, of this block's units. Groups of 8 threads have a token. */
-GPU void few_most(const struct op_linear *op, const struct few_output *o)
-{
-    u32 most = gpu_bits(o->most);
-    for (u32 mask = 4; mask; mask /= 2)
-        most = gpu_max_xor(most, mask);
-    if (o->mine && o->row == 0 && most)
-        gpu_atomic_max(&op->row_max[o->token], most);
+    if (op->softcap > 0)
+        v = op->softcap * tanhf(v / op->softcap);
+    *o->y = v;
 }
 
 /* --- the operation ------------------------------------------------------------------------- */
 
-/* The operation's input in shared memory. */
-struct few_work {
-    uint4 *fragments; /* [k / 32][rows][4] */
-    float *sums;      /* [2][GPU_WARPS][FEW_SUMS_FLOATS] */
-    float *measures;  /* [FEW_TOKENS][GPU_WARPS][2] */
-    struct linear_scale *scales;
-};
-
-GPU struct few_work few_work_of(u32 rows, u32 k)
-{
-    struct few_work w;
-    w.fragments = (uint4 *)gpu_shared();
-    w.sums = (float *)(gpu_shared() + (size_t)rows * k * 2);
-    w.measures = w.sums + 2 * GPU_WARPS * FEW_SUMS_FLOATS;
-    w.scales = (struct linear_scale *)(w.measures + FEW_TOKENS * GPU_WARPS * 2);
-    return w;
-}
-
-/* Parts [p, p + n), of one form. */
+/* Part p of the operation. Its stream has begun when `begun`. */
 template <typename F>
-GPU_CALL void few_parts(const struct op_linear *op, u32 first, u32 n, u32 rows)
+GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct gpu_run *run,
+                  bool begun)
 {
-    struct few_work work = few_work_of(rows, op->in.k);
-    struct few_output output = few_output_of(op, rows, work.scales);
-    const uint4 *x = work.fragments + MIN(gpu_lane() / 4, rows - 1) * 4 + gpu_lane() % 4;
-    struct few_stream s = few_stream_of(op, first, n);
-    struct few_place at = {gpu_block(), 0, 0, NULL, NULL, NULL};
-    u32 distance = few_distance(&s) * gpu_blocks();
-    u32 how = op->output, activation = op->activation, which = 0;
-    float softcap = op->softcap;
-    struct few_batch<F> now, next;
-    if (at.unit >= s.units)
-        return;
-    few_enter(&at, &s);
-    few_load(&next, &at, &s);
-    for (u32 unit = gpu_block(); unit < s.units; unit += gpu_blocks()) {
-        u32 in_part = unit, part = few_part_of(&s, &in_part);
-        struct few_needs needs = few_needs_of(op, part, in_part, &output);
-        few_fetch_unit(&s, unit + distance);
-        const uint4 *inputs = x + s.from * (F::inputs / 2) / 32 * (rows * 4);
-        float p[4] = {0, 0, 0, 0};
-        u32 chunk = s.from;
-        do { /* once also for an empty slice: few_load counts it */
-            now = next;
-            few_load(&next, &at, &s);
-            if (chunk < s.to)
-                few_compute(p, &now, inputs, rows * 4, s.scale_type);
-            inputs += F::inputs / 32 * (rows * 4);
-            chunk += 2;
-        } while (chunk < s.to);
-        float *to = work.sums + which * GPU_WARPS * FEW_SUMS_FLOATS;
-        which ^= 1;
-        few_leave(to, p);
-        gpu_sync();
-        few_finish(how, activation, softcap, &needs, to, &output);
-    }
-    if (op->output == OUTPUT_GATE)
-        few_most(op, &output);
-    gpu_sync(); /* the next parts begin with the same sums */
-}
-
-GPU void few_parts_any(const struct op_linear *op, u32 p, u32 n, u32 rows)
-{
+    const struct few_work work = few_work_of(rows, op->in.k);
     const struct matrix *m = &op->part[p];
-    bool fine = m->group % 128 != 0;
-    if (m->kind == MATRIX_INT4 && !fine)
-        few_parts<few_form<MATRIX_INT4, false>>(op, p, n, rows);
-    else if (m->kind == MATRIX_INT4)
-        few_parts<few_form<MATRIX_INT4, true>>(op, p, n, rows);
-    else if (m->kind == MATRIX_INT8 && !fine)
-        few_parts<few_form<MATRIX_INT8, false>>(op, p, n, rows);
-    else if (m->kind == MATRIX_INT8)
-        few_parts<few_form<MATRIX_INT8, true>>(op, p, n, rows);
-    else
-        few_parts<few_form<MATRIX_HALF, false>>(op, p, n, rows);
+    const u32 units = CEIL_DIV(m->n, 16u), shift = op->output == OUTPUT_GATE ? 3 : 4;
+    const struct few_sides sides = few_sides_of<F>(m);
+    const u8 *x = work.fragments + MIN(gpu_lane() / 4, rows - 1) * near_stride(op->in.k) +
+                  gpu_lane() % 4 * 16 + MIN(gpu_warp() * m->slice, m->k) * 2;
+    struct few_stream s = few_stream_of<F>(m, run);
+    u32 slot = s.from;
+    float *sums = work.sums, *other = sums + GPU_WARPS * FEW_SUMS_FLOATS;
+    few_fill<F>(&s, begun);
+    for (u32 unit = gpu_block(), turn = 0; unit < units; unit += gpu_blocks(), turn++) {
+        float old = 0, sum[4] = {0, 0, 0, 0};
+        bool finishes = few_finishes(turn, rows, shift);
+        if (finishes && op->output == OUTPUT_ADD && unit * 16 + gpu_thread() % 16 < m->n)
+            old = *few_output_of(op, p, unit, turn, shift).y;
+        const u8 *in = x;
+        for (u32 left = s.batches; left; left--) {
+            const u8 *mine = gpu_shared() + slot;
+            few_wait<F>(s.whole);
+            struct few_batch<F> batch = few_batch_of<F>(mine, in);
+            few_copy<F>(&s);
+            few_compute<F>(sum, &batch, mine, &sides);
+            slot = few_behind<F>(&s, slot);
+            in += F::inputs * 2;
+        }
+        few_leave(sums, sum, rows);
+        gpu_sync();
+        if (finishes) {
+            struct few_output output = few_output_of(op, p, unit, turn, shift);
+            few_finish(op, p, &work, sums, &output, old);
+        }
+        float *swap = sums;
+        sums = other;
+        other = swap;
+    }
+    gpu_sync(); /* the next part begins with the same sums */
 }
 
-/* The operation, when decode_fits. */
-GPU void few_run(const struct op_linear *op, const struct gpu_run *run)
+/* Does f(a form) for the form of m. */
+#define FEW_WITH_FORM(m, f)                                 \
+    if ((m)->kind == MATRIX_INT4 && (m)->group == 128)      \
+        f(few_form<MATRIX_INT4, false>);                    \
+    else if ((m)->kind == MATRIX_INT4)                      \
+        f(few_form<MATRIX_INT4, true>);                     \
+    else if ((m)->kind == MATRIX_INT8 && (m)->group == 128) \
+        f(few_form<MATRIX_INT8, false>);                    \
+    else if ((m)->kind == MATRIX_INT8)                      \
+        f(few_form<MATRIX_INT8, true>);                     \
+    else                                                    \
+        f(few_form<MATRIX_HALF, false>);
+
+/* Starts copying the first weights of an operation, before its inputs are there. */
+GPU void few_prime(const struct op_linear *op, const struct gpu_run *run)
 {
-    u32 rows = linear_rows(&op->in, run->step);
+#define FEW_PRIME(...)                                                       \
+    do {                                                                     \
+        struct few_stream s = few_stream_of<__VA_ARGS__>(&op->part[0], run); \
+        few_fill<__VA_ARGS__>(&s, false);                                    \
+    } while (0)
+    FEW_WITH_FORM(&op->part[0], FEW_PRIME)
+}
+
+/* The operation. `primed`: few_prime has been called for it, and for no other since. */
+GPU void few_run(const struct op_linear *op, const struct gpu_run *run, bool primed)
+{
+    u32 rows = linear_rows(&op->in, run->step), thread = gpu_thread();
     struct few_work work = few_work_of(rows, op->in.k);
-    linear_prepare_few(&op->in, run->step, work.fragments, work.scales, work.measures);
-    for (u32 p = 0, n; p < op->parts; p += n) {
-        n = few_run_of_parts(op, p);
-        few_parts_any(op, p, n, rows);
+    if (!primed)
+        few_prime(op, run);
+    if (thread < FEW_TOKENS)
+        work.most[thread] = 0;
+    near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
+    for (u32 p = 0; p < op->parts; p++) {
+#define FEW_PART(...) few_part<__VA_ARGS__>(op, p, rows, run, p == 0)
+        FEW_WITH_FORM(&op->part[p], FEW_PART)
     }
+    if (op->output == OUTPUT_GATE && thread < rows && work.most[thread])
+        gpu_atomic_max(&op->row_max[thread], work.most[thread]);
 }
 
 #endif

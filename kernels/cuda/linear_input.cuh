@@ -67,16 +67,24 @@ GPU void linear_measure_part(const struct input *in, const float *x, u32 w, floa
     const float *norm = in->norm;
     u32 features = in->features;
     bool aligned = linear_aligned(in);
-#pragma unroll 4
-    for (u32 q = w * 32 + gpu_lane(); q < CEIL_DIV(features, 4u); q += GPU_THREADS) {
-        struct linear_quad a = linear_load_quad(x, q, features, aligned);
-        struct linear_quad n = linear_load_quad(norm, q, features, aligned);
+    const u32 quads = CEIL_DIV(features, 4u), AT_ONCE = 4; /* loads on their way */
+    for (u32 first = w * 32 + gpu_lane(); first < quads; first += AT_ONCE * GPU_THREADS) {
+        struct linear_quad a[AT_ONCE], n[AT_ONCE];
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            float v = fabsf(a.v[i] * n.v[i]);
-            squares = fmaf(a.v[i], a.v[i], squares);
-            top = v <= top ? top : v; /* keeps NaN */
+        for (u32 j = 0; j < AT_ONCE; j++) {
+            u32 q = first + j * GPU_THREADS;
+            bool whole = aligned && q < quads;
+            a[j] = linear_load_quad(x, q, features, whole);
+            n[j] = linear_load_quad(norm, q, features, whole);
         }
+#pragma unroll
+        for (u32 j = 0; j < AT_ONCE; j++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) { /* zeros behind the end change nothing */
+                float v = fabsf(a[j].v[i] * n[j].v[i]);
+                squares = fmaf(a[j].v[i], a[j].v[i], squares);
+                top = v <= top ? top : v; /* keeps NaN */
+            }
     }
     *sum = gpu_sum_warp(squares);
     for (u32 mask = 16; mask; mask /= 2) {
@@ -234,45 +242,6 @@ GPU_CALL void linear_prepare_rows(const struct input *op_in, const struct gpu_st
         linear_prepare_by_block(&in, s, (float *)gpu_shared());
     else
         linear_prepare_by_warp(&in, s);
-}
-
-/* At most FEW_TOKENS rows into shared memory, every block for itself: fragments [k / 32][rows][4 t]
- * and the scales of the rows. `work`: FEW_TOKENS * GPU_WARPS * 2 floats. Ends with a barrier. */
-GPU_CALL void linear_prepare_few(const struct input *in, const struct gpu_step *s, uint4 *fragments,
-                                 struct linear_scale *scales, float *work)
-{
-    u32 rows = linear_rows(in, s), w = gpu_warp(), thread = gpu_thread();
-    if (in->kind == INPUT_NORM) {
-        for (u32 row = 0; row < rows; row++) {
-            float sum, most;
-            linear_measure_part(in, linear_row(in, s, row), w, &sum, &most);
-            if (gpu_lane() == 0) {
-                work[(row * GPU_WARPS + w) * 2] = sum;
-                work[(row * GPU_WARPS + w) * 2 + 1] = most;
-            }
-        }
-        gpu_sync();
-    }
-    if (thread < rows) {
-        float sum = 0, most = 0;
-        if (in->kind == INPUT_ROWS)
-            most = gpu_from_bits(in->row_max[linear_token(in, s, thread)]);
-        for (u32 i = 0; i < GPU_WARPS && in->kind == INPUT_NORM; i++) {
-            float part = work[(thread * GPU_WARPS + i) * 2 + 1];
-            sum += work[(thread * GPU_WARPS + i) * 2];
-            most = part <= most ? most : part;
-        }
-        scales[thread] = linear_scale_of(in, sum, most);
-    }
-    gpu_sync();
-    for (u32 row = 0; row < rows; row++) {
-        const float *x = linear_row(in, s, row);
-        if (in->order)
-            linear_gather(in, x, scales[row], rows, row, fragments, thread, GPU_THREADS);
-        else
-            linear_place(in, x, scales[row], rows, row, fragments, thread, GPU_THREADS);
-    }
-    gpu_sync();
 }
 
 #endif

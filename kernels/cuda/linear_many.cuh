@@ -147,8 +147,7 @@ template <class shape> struct many_pipe {
     const u8 *weights, *inputs;  /* first of the copies, the others follow at these distances: */
     u32 weight_stride, input_stride, weights_n, inputs_n;
     const u8 *side;                             /* of group 0 */
-    u32 side_bytes, side_to, granule, granules; /* next granule, and granules of a stage */
-    u32 inverse;                                /* of struct weight_groups */
+    u32 side_bytes, side_to, group, groups; /* next group (of 64 inputs: its half), and of a stage */
     bool side_mine;
 };
 
@@ -164,16 +163,14 @@ template <class shape>
 GPU void many_aim_side(struct many_pipe<shape> *pipe, const struct matrix *m, u32 first_block,
                        u32 k)
 {
-    struct weight_groups groups = weight_groups_of(m);
-    bool fine = groups.granule == 32, zeros = gpu_lane() >= 16;
+    bool fine = m->group == 32, zeros = gpu_lane() >= 16;
     u32 block = first_block + gpu_warp(), span = zeros ? gpu_lane() - 16 : gpu_lane() / 4;
     u32 piece = zeros ? 0 : gpu_lane() % 4 * 16, bytes = 16 * weight_scale_bytes(m);
-    pipe->inverse = groups.inverse;
-    pipe->granule = fine ? k / 32 + span : k / MANY_K;
-    pipe->granules = fine ? MANY_SPANS : 1;
+    pipe->group = fine ? k / 32 + span : k / MANY_K;
+    pipe->groups = fine ? MANY_SPANS : 1;
     pipe->side_bytes = zeros ? 16 : bytes;
     pipe->side_to = (gpu_warp() * MANY_SPANS + span) * MANY_SIDE_BYTES + (zeros ? 64 : piece);
-    pipe->side_mine = block < CEIL_DIV(m->n, 16) && span < pipe->granules &&
+    pipe->side_mine = block < CEIL_DIV(m->n, 16) && span < pipe->groups &&
                       (zeros ? m->zeros != NULL : piece < bytes);
     pipe->side = (zeros ? m->zeros : (const u8 *)m->scales + piece) +
                  (size_t)block * m->groups * pipe->side_bytes;
@@ -229,12 +226,11 @@ GPU void many_copy(struct many_pipe<shape> *pipe, const struct op_linear *op,
         pipe->weights += shape::block_bytes;
         pipe->inputs += MANY_K * 16;
         if (shape::kind != MATRIX_HALF && pipe->side_mine) {
-            struct weight_groups groups = {0, pipe->inverse};
-            bool halves = MANY_K == 64 && pipe->granules == 1; /* of granules of 128 */
-            u32 group = weight_group(&groups, halves ? pipe->granule / 2 : pipe->granule);
+            bool halves = MANY_K == 64 && pipe->groups == 1;
+            u32 group = halves ? pipe->group / 2 : pipe->group;
             gpu_copy16(sides + pipe->side_to, pipe->side + (size_t)group * pipe->side_bytes);
         }
-        pipe->granule += pipe->granules;
+        pipe->group += pipe->groups;
         pipe->left--;
     }
     gpu_copy_commit();
@@ -331,18 +327,17 @@ GPU void many_products(const u32 a[shape::m][2][4], const u8 *inputs, bool first
  * soon as possible and its four products stand in a row, each waiting for the one before. */
 template <class shape>
 GPU void many_add_piece(struct many_sums<shape> *p, const struct many_sums<shape> *sum,
-                        const struct weight_reader *reader, const u8 *side, u32 none)
+                        u32 scale_type, const u8 *side, u32 none)
 {
     side += gpu_bits(sum->v[shape::m - 1][shape::n - 1][3]) & none;
 #pragma unroll
     for (u32 i = 0; i < shape::m; i++) {
-        const u8 *scales = side + i * MANY_SPANS * MANY_SIDE_BYTES + reader->at;
-        float low = weight_read(reader, scales), high = weight_read(reader, scales + reader->step);
+        const u32 *words = (const u32 *)(side + i * MANY_SPANS * MANY_SIDE_BYTES);
+        u32 at = gpu_lane() / 4 << (scale_type == DTYPE_F32);
+        struct weight_scales s = weight_scales_of(words[at], words[at + 1], scale_type);
 #pragma unroll
         for (u32 j = 0; j < shape::n; j++)
-#pragma unroll
-            for (u32 e = 0; e < 4; e++)
-                p->v[i][j][e] = fmaf(e < 2 ? low : high, sum->v[i][j][e], p->v[i][j][e]);
+            weight_add(p->v[i][j], sum->v[i][j], &s);
     }
 }
 
@@ -351,8 +346,7 @@ template <class shape, bool fine>
 GPU void many_stage(const struct matrix *m, const u8 *stage, struct many_sums<shape> *p)
 {
     const bool halves = shape::kind == MATRIX_HALF;
-    const struct weight_reader reader = weight_reader_of(m);
-    const u32 none = gpu_blocks() >> 31;
+    const u32 scale_type = m->scale_type, none = gpu_blocks() >> 31;
     const u8 *weights = stage + many_warp_block<shape>() * shape::block_bytes + gpu_lane() * 16;
     const u8 *inputs =
         stage + shape::weight_bytes + gpu_lane() * 16 + many_warp_octet<shape>() * (MANY_K * 16);
@@ -369,9 +363,12 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, struct many_sums<sh
         for (u32 i = 0; i < shape::m; i++) {
             const u8 *block =
                 weights + i * shape::block_bytes + k / 2 * (WEIGHT_CHUNK_BYTES << shape::kind);
-            if (!halves && (fine || k == 0))
-                zero[i] = weight_zeros_of<shape::kind>(
-                    &reader, side + 64 + i * MANY_SPANS * MANY_SIDE_BYTES);
+            if (!halves && (fine || k == 0)) {
+                const u8 *zeros = side + 64 + i * MANY_SPANS * MANY_SIDE_BYTES;
+                u32 both = ((const u16 *)zeros)[gpu_lane() / 4]; /* something, when there are none */
+                zero[i] =
+                    weight_zero_of<shape::kind>(m->zeros ? both : weight_no_zeros<shape::kind>());
+            }
             if (shape::kind == MATRIX_INT4 && k % 2 == 0) {
                 uint4 v = *(const uint4 *)block;
                 word[i][0] = v.x, word[i][1] = v.y, word[i][2] = v.z, word[i][3] = v.w;
@@ -381,7 +378,7 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, struct many_sums<sh
         many_products<shape>(a, inputs + k / 2 * 1024 + k % 2 * 512,
                              !halves && (fine || k % 2 == 0), halves ? p : &sum);
         if (!halves && (fine || k % 2 == 1))
-            many_add_piece<shape>(p, &sum, &reader, side, none);
+            many_add_piece<shape>(p, &sum, scale_type, side, none);
     }
 }
 
@@ -636,7 +633,7 @@ template <class shape>
 GPU void many_slice(const struct op_linear *op, const struct many_work *w, const struct matrix *m,
                     struct many_pipe<shape> *pipe, u32 left, struct many_sums<shape> *p)
 {
-    bool fine = shape::kind != MATRIX_HALF && m->group % 128 != 0;
+    bool fine = shape::kind != MATRIX_HALF && m->group == 32;
     while (left) {
         bool filled = pipe->ahead + 1 == pipe->stages;
         if (filled)

@@ -13,37 +13,17 @@ enum {
     LOP3_AND_OR = 0xea, /* a & b | c */
 };
 
-/* Where the groups of a matrix are: which one has the packed inputs from i * granule on. Pieces
- * (step.h) are of 64 inputs when the granule is 128, else of 32. */
-struct weight_groups {
-    u32 granule, inverse; /* inverse: 2^32 / granules of a group, rounded up; 0: one granule */
-};
-
-GPU struct weight_groups weight_groups_of(const struct matrix *m)
-{
-    struct weight_groups g = {m->group % 128 == 0 ? 128u : 32u, 0};
-    u32 granules = m->group / g.granule;
-    if (granules > 1)
-        g.inverse = ~0u / granules + 1;
-    return g;
-}
-
-/* The group of granule i. Exact while i and the granules of a group stay below 2^16: packed inputs
- * below 2^21. */
-GPU u32 weight_group(const struct weight_groups *g, u32 i)
-{
-    return g->inverse ? (u32)((u64)i * g->inverse >> 32) : i;
-}
-
 /* What the two rows of a lane (g and g + 8) subtract. INT4: row g as 1024 + zero; row g + 8, whose
  * nibbles are read 16 times too large, as -(64 + zero). INT8: both as 1024 + zero. */
 struct weight_zero {
     u32 low, high;
 };
 
-template <u32 kind> GPU struct weight_zero weight_zero_of(u32 low, u32 high)
+/* zeros: row g's in the low byte, row g + 8's in the next. */
+template <u32 kind> GPU struct weight_zero weight_zero_of(u32 zeros)
 {
     struct weight_zero z;
+    u32 low = zeros & 255, high = zeros >> 8;
     z.low = (0x6400 | low) * 0x10001;
     z.high = (kind == MATRIX_INT4 ? 0xd400 | high << 4 : 0x6400 | high) * 0x10001;
     return z;
@@ -78,68 +58,34 @@ GPU u32 weight_scale_bytes(const struct matrix *m)
     return m->scale_type == DTYPE_F32 ? 4 : 2;
 }
 
-/* Scales of rows g and g + 8 of a block of 16, and what to subtract. */
-struct weight_rows {
+/* Scales of rows g and g + 8. They lie side by side in memory: in one word, or in two of f32. */
+struct weight_scales {
     float low, high;
-    struct weight_zero zero;
 };
 
-/* How a lane reads those from shared memory: the same few instructions for every type. */
-struct weight_reader {
-    u32 at, step, shift; /* of the word with row g's scale; bytes to row g + 8; bits to drop */
-    bool f32, f16, zeros;
-    u32 row;
-};
-
-GPU struct weight_reader weight_reader_of(const struct matrix *m)
+GPU struct weight_scales weight_scales_of(u32 word, u32 second, u32 type)
 {
-    struct weight_reader r;
-    u32 size = weight_scale_bytes(m);
-    r.row = gpu_lane() / 4;
-    r.f32 = m->scale_type == DTYPE_F32;
-    r.f16 = m->scale_type == DTYPE_F16;
-    r.at = r.row * size & ~3u;
-    r.step = 8 * size;
-    r.shift = r.row * size % 4 * 8;
-    r.zeros = m->zeros != NULL;
-    return r;
+    struct weight_scales s;
+    float low = gpu_from_half((u16)word), high = gpu_from_half((u16)(word >> 16));
+    bool f32 = type == DTYPE_F32;
+    s.low = type == DTYPE_F16 ? low : gpu_from_bits(f32 ? word : word << 16);
+    s.high = type == DTYPE_F16 ? high : gpu_from_bits(f32 ? second : word & 0xffff0000u);
+    return s;
 }
 
-GPU float weight_read(const struct weight_reader *r, const u8 *word)
+/* Zeros of the rows where the file has none: side by side, as in memory. */
+template <u32 kind> GPU u32 weight_no_zeros(void)
 {
-    u32 bits = *(const u32 *)word, half = bits >> r->shift;
-    float f16 = gpu_from_half((u16)half), wide = gpu_from_bits(r->f32 ? bits : half << 16);
-    return r->f16 ? f16 : wide;
-}
-
-/* From 16 zeros, when there are. */
-template <u32 kind>
-GPU struct weight_zero weight_zeros_of(const struct weight_reader *r, const u8 *zeros)
-{
-    const u32 none = kind == MATRIX_INT4 ? 8 : 128;
-    u32 low = zeros[r->row], high = zeros[r->row + 8]; /* something, when there are none */
-    return weight_zero_of<kind>(r->zeros ? low : none, r->zeros ? high : none);
-}
-
-/* From 16 scales, and 16 zeros when there are. */
-template <u32 kind>
-GPU struct weight_rows weight_rows_of(const struct weight_reader *r, const u8 *scales,
-                                      const u8 *zeros)
-{
-    struct weight_rows rows;
-    rows.low = weight_read(r, scales + r->at);
-    rows.high = weight_read(r, scales + r->at + r->step);
-    rows.zero = weight_zeros_of<kind>(r, zeros);
-    return rows;
+    return kind == MATRIX_INT4 ? 0x0808 : 0x8080;
 }
 
 /* p += a piece's sum, scaled. */
-GPU void weight_add(float p[4], const float sum[4], const struct weight_rows *r)
+GPU void weight_add(float p[4], const float sum[4], const struct weight_scales *s)
 {
-    p[0] = fmaf(r->low, sum[0], p[0]);
-    p[1] = fmaf(r->low, sum[1], p[1]);
-    p[2] = fmaf(r->high, sum[2], p[2]);
-    p[3] = fmaf(r->high, sum[3], p[3]);
+    p[0] = fmaf(s->low, sum[0], p[0]);
+    p[1] = fmaf(s->low, sum[1], p[1]);
+    p[2] = fmaf(s->high, sum[2], p[2]);
+    p[3] = fmaf(s->high, sum[3], p[3]);
 }
 
 /* --- outputs ------------------------------------------------------------------------------- */

@@ -145,7 +145,8 @@ GPU void pack_scales(const struct gpu_pack *p, u32 block)
     const struct weight *w = &p->from;
     bool by_group = w->kind == WEIGHT_GPTQ || w->kind == WEIGHT_AWQ;
     for (u32 i = gpu_thread(); i < p->to.groups * 16; i += GPU_THREADS) {
-        u32 j = pack_output(p, block * 16 + i % 16), g = i / 16;
+        u32 row = i % 2 * 8 + i % 16 / 2, j = pack_output(p, block * 16 + row);
+        u32 g = i / 16 * p->to.group / p->group;
         size_t from = by_group ? (size_t)g * p->stride + j : (size_t)j * w->groups + g;
         size_t to = (size_t)block * p->to.groups * 16 + i;
         if (j == PACK_BEYOND)

@@ -12,7 +12,7 @@
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
  * The answer is the same in every block. */
-template <bool few> GPU bool run_op(const struct op *op, const struct gpu_run *run)
+template <bool few> GPU bool run_op(const struct op *op, const struct gpu_run *run, bool primed)
 {
     const struct gpu_step *s = run->step;
     switch (op->kind) {
@@ -22,7 +22,7 @@ template <bool few> GPU bool run_op(const struct op *op, const struct gpu_run *r
     case OP_PREPARE:
         return !few && linear_prepare(&op->linear.in, run);
     case OP_LINEAR:
-        linear_run<few>(&op->linear, run);
+        linear_run<few>(&op->linear, run, primed);
         return true;
     case OP_ADD_NORM:
         vector_add_norm(&op->add_norm, s);
@@ -50,11 +50,12 @@ GPU void copy_near(void *to, const void *from, u32 bytes)
 }
 
 /* Copies what the next operations read of the list while the current one runs: from global memory,
- * after the blocks met, each field would take its time. */
+ * after the blocks met, each field would take its time. While the blocks meet, the first weights
+ * that will be read are asked for. */
 template <bool few> GPU void run_ops(const struct gpu_run *p)
 {
-    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
-    bool meet = false;
+    struct step_shared *near =
+        (struct step_shared *)(gpu_shared() + p->shared_bytes + GPU_WARPS * p->ring_bytes);
     copy_near(&near->step, p->step, sizeof near->step);
     copy_near(&near->op[p->first % 2], &p->ops[p->first], sizeof(struct op));
     gpu_copy_commit();
@@ -64,27 +65,30 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         near->run.step = &near->step;
     }
     gpu_sync();
+    u32 primed = 0; /* the linear whose first weights are on their way */
     for (u32 i = p->first; i < p->last; i++) {
-        const struct op *op = &near->op[i % 2];
-        u32 ahead = op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
-        if (meet)
-            gpu_grid_sync(p->state.barrier);
-        if (i + 1 < p->last)
+        const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
+        bool more = i + 1 < p->last;
+        u32 ahead = few && op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
+        if (more)
             copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
-        if (few && ahead)
+        if (ahead)
             copy_near(&near->ahead, &p->ops[ahead], sizeof(struct op));
         gpu_copy_commit();
-        if (!few && op->kind == OP_PREPARE && i + 1 < p->last) {
-            gpu_copy_wait<0>();
-            gpu_sync();
-            if (near->op[(i + 1) % 2].kind == OP_LINEAR)
-                many_fetch(&near->op[(i + 1) % 2].linear, &near->run);
-        }
-        meet = run_op<few>(op, &near->run);
+        bool meet = run_op<few>(op, &near->run, few && primed == i) && more;
         gpu_copy_wait<0>();
-        gpu_sync();
-        if (few && ahead)
-            few_fetch(&near->ahead.linear);
+        if (!meet) {
+            gpu_sync();
+            continue;
+        }
+        u32 before = gpu_grid_arrive(p->state.barrier);
+        if (ahead) {
+            few_prime(&near->ahead.linear, &near->run);
+            primed = ahead;
+        }
+        if (!few && next->kind == OP_LINEAR && op->kind == OP_PREPARE)
+            many_fetch(&next->linear, &near->run);
+        gpu_grid_wait(p->state.barrier, before);
     }
 }
 

@@ -14,8 +14,7 @@
  *   linear     y[n] = x_scale * sum over slices s = 0..7 in order of P_s, plus bias, where
  *              P_s = sum over the pieces of slice s in order, fma(scale[n][group], A, P_s), and
  *              A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
- *              (q - zero) * x over a piece: 64 packed inputs where the group is a multiple of 128,
- *              else 32. Halves have no scales: P_s is the tensor core's sum over the slice.
+ *              (q - zero) * x over a piece: 64 packed inputs where the group is 128, else 32. Halves have no scales: P_s is the tensor core's sum over the slice.
  *   attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the scores
  *              of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l
  * and O = sum of weight * v, both as the tensor core adds them, page after page; then the splits in
@@ -60,15 +59,17 @@ enum matrix_kind { MATRIX_INT4, MATRIX_INT8, MATRIX_HALF };
  * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. */
 struct matrix {
     const u8 *data;
-    const void *scales; /* INT4, INT8: [n / 16][groups][16] of scale_type (f16, bf16 or f32);
+    const void *scales; /* INT4, INT8: [n / 16][groups][8][2] of scale_type (f16, bf16 or f32),
+                           rows g and g + 8 side by side;
                            HALF: f32 [n rounded up to 16], a power of two: w = scale * half */
-    const u8 *zeros;    /* [n / 16][groups][16]; NULL: 2^(bits - 1) everywhere */
+    const u8 *zeros;    /* [n / 16][groups][8][2]; NULL: 2^(bits - 1) everywhere */
     const float *bias;  /* [n] or NULL */
     u32 kind;           /* enum matrix_kind */
     u32 scale_type;     /* enum dtype */
     u32 n, k;           /* outputs; packed inputs, padded */
-    u32 group, groups;  /* packed inputs that share a scale: a multiple of 32, or k; k / group
-                           rounded  up, so that padding has scales too (0) */
+    u32 group, groups;  /* packed inputs to a scale: 128 where the file's groups are multiples of
+                           that (theirs are repeated), else and for f32 32; k / group.
+                           Padding's are 0 */
     u32 slice; /* packed inputs of a slice, a multiple of 128; the last may have fewer, or none */
 };
 
@@ -283,16 +284,24 @@ struct gpu_state {
     u32 *last;                     /* [slot] token sampled last */
     u16 *output_counts;            /* [slot][vocab] */
     u8 *prompt_seen;               /* [slot][vocab] */
-    u32 *barrier;                  /* two words */
+    u32 *barrier;                  /* a word: gpu_grid_arrive */
 };
 
-enum { DECODE_WORK_BYTES = 11 << 10 };
+enum {
+    DECODE_WORK_BYTES = 11 << 10,
+    FEW_ROW_PAD_BYTES = 64,
+    FEW_RING_BYTES = 8960, /* of a warp: weights on their way */
+};
 
-/* May the kernel `decode` run a step of so many tokens, when k_max is the largest input.k of its
- * linears? */
-static inline bool decode_fits(u32 tokens, u32 k_max, u32 shared_bytes)
+/* gpu_run.ring_bytes for a step of so many tokens by the kernel `decode`; 0: it does not fit.
+ * k_max: the largest input.k of its linears; shared_bytes: what is there for rings and all else. */
+static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 shared_bytes)
 {
-    return tokens <= FEW_TOKENS && (size_t)tokens * k_max * 2 + DECODE_WORK_BYTES <= shared_bytes;
+    size_t work = (size_t)tokens * (k_max * 2 + FEW_ROW_PAD_BYTES) + DECODE_WORK_BYTES;
+    for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / 2; bytes /= 2)
+        if (tokens <= FEW_TOKENS && work + GPU_WARPS * bytes <= shared_bytes)
+            return bytes;
+    return 0;
 }
 
 /* The parameter of the kernels `step` and `decode`: operations [first, last) of ops. */
@@ -302,7 +311,8 @@ struct gpu_run {
     struct gpu_state state;
     u32 first, last;
     u32 shared_bytes; /* of dynamic shared memory for operations, a multiple of 128; the launch has
-                         STEP_SHARED_BYTES more */
+                         the rings and STEP_SHARED_BYTES more */
+    u32 ring_bytes;   /* `decode`: of a warp */
 };
 
 /* Behind the shared memory of operations: copies that are near. */
@@ -330,6 +340,7 @@ struct gpu_pack {
     const u32 *order; /* [to.k] or NULL */
     u32 run, step, at;
     u32 stride; /* outputs side by side in the file (GPTQ, AWQ): from.n, or more: it is a part */
+    u32 group;  /* packed inputs of a group of the file: a multiple of to.group, or at least to.k */
 };
 
 /* The parameter of the kernel `read_all`: reads bytes, a multiple of 16, and does nothing else; the

@@ -29,18 +29,18 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {"8B qkv", 4096, 3, {4096, 1024, 1024}, INPUT_NORM, OUTPUT_STORE, MATRIX_INT4},
+    {"8B qkv", 4096, 1, {6144}, INPUT_NORM, OUTPUT_STORE, MATRIX_INT4},
     {"8B o", 4096, 1, {4096}, INPUT_ROWS, OUTPUT_ADD, MATRIX_INT4},
     {"8B gate+up", 4096, 1, {28672}, INPUT_NORM, OUTPUT_GATE, MATRIX_INT4},
     {"8B down", 14336, 1, {4096}, INPUT_ROWS, OUTPUT_ADD, MATRIX_INT4},
     {"8B head half", 4096, 1, {128256}, INPUT_NORM, OUTPUT_STORE, MATRIX_HALF},
     {"8B gate+up int8", 4096, 1, {28672}, INPUT_NORM, OUTPUT_GATE, MATRIX_INT8},
-    {"1B qkv", 2048, 3, {2048, 512, 512}, INPUT_NORM, OUTPUT_STORE, MATRIX_INT4},
+    {"1B qkv", 2048, 1, {3072}, INPUT_NORM, OUTPUT_STORE, MATRIX_INT4},
     {"1B o", 2048, 1, {2048}, INPUT_ROWS, OUTPUT_ADD, MATRIX_INT4},
     {"1B gate+up", 2048, 1, {16384}, INPUT_NORM, OUTPUT_GATE, MATRIX_INT4},
     {"1B down", 8192, 1, {2048}, INPUT_ROWS, OUTPUT_ADD, MATRIX_INT4},
     {"1B gate+up half", 2048, 1, {16384}, INPUT_NORM, OUTPUT_GATE, MATRIX_HALF},
-    {"4B qkv", 2560, 3, {4096, 1024, 1024}, INPUT_NORM, OUTPUT_STORE, MATRIX_INT4},
+    {"4B qkv", 2560, 1, {6144}, INPUT_NORM, OUTPUT_STORE, MATRIX_INT4},
     {"4B o", 4096, 1, {2560}, INPUT_ROWS, OUTPUT_ADD, MATRIX_INT4},
     {"4B gate+up", 2560, 1, {19456}, INPUT_NORM, OUTPUT_GATE, MATRIX_INT4},
     {"4B down", 9728, 1, {2560}, INPUT_ROWS, OUTPUT_ADD, MATRIX_INT4},
@@ -110,7 +110,8 @@ static void time_ops(struct bench *b, const char *name, u32 times)
     p.step = gpu_copy_of(&step, 1);
     p.state.barrier = (u32 *)gpu_take(8);
     p.last = b->n_ops;
-    u32 k_max = 0, whole = gpu_shared_bytes_max() - STEP_SHARED_BYTES;
+    u32 k_max = 0;
+    u32 whole = (gpu_shared_bytes_max() - (u32)STEP_SHARED_BYTES) & ~127u;
     u32 half = ((gpu_shared_bytes_max() + 1024) / 2 - 1024 - STEP_SHARED_BYTES) & ~127u;
     for (u32 i = 0; i < b->n_ops; i++)
         if (b->ops[i].kind == OP_LINEAR) {
@@ -120,10 +121,12 @@ static void time_ops(struct bench *b, const char *name, u32 times)
             k_max = MAX(k_max, b->ops[i].linear.in.k);
         }
     p.ops = gpu_copy_of(b->ops, b->n_ops);
-    bool few = decode_fits(b->tokens, k_max, half);
-    p.shared_bytes = few ? half : whole;
+    p.ring_bytes = decode_ring_bytes(b->tokens, k_max, half);
+    bool few = p.ring_bytes != 0;
+    u32 shared = few ? half : whole;
+    p.shared_bytes = shared - GPU_WARPS * p.ring_bytes;
     double us = (double)gpu_time_us(few ? "decode" : "step", gpu_multiprocessors() * (few ? 2 : 1),
-                                    p.shared_bytes + STEP_SHARED_BYTES, &p, sizeof p, 5) /
+                                    shared + STEP_SHARED_BYTES, &p, sizeof p, 5) /
                 times;
     double bytes = b->bytes / times, operations = b->operations / times;
     double floor_us = 1e6 * fmax(bytes / bytes_a_second, operations / operations_a_second);

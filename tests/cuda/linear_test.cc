@@ -278,8 +278,8 @@ static struct matrix make_matrix(const struct form *form, const struct order *o,
     m.kind = matrix_kind_of(form);
     m.n = n;
     m.k = o->k;
-    m.group = o->group;
-    m.groups = CEIL_DIV(o->k, o->group);
+    m.group = o->group % 128 || form->type == DTYPE_F32 ? 32 : 128;
+    m.groups = o->k / m.group;
     m.scale_type = form->type;
     m.slice = ROUND_UP(CEIL_DIV(o->k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
     size_t bytes = (size_t)blocks * 16 * o->k * (4 << m.kind) / 8, scales = blocks * 16 * m.groups;
@@ -290,9 +290,10 @@ static struct matrix make_matrix(const struct form *form, const struct order *o,
     return m;
 }
 
-static void pack(const struct file *f, const struct matrix *m, const u32 *order, u32 run, u32 at)
+static void pack(const struct file *f, const struct matrix *m, const struct order *o,
+                 const u32 *order, u32 run, u32 at)
 {
-    struct gpu_pack p = {f->w, *m, order, run, 16, at, f->w.n};
+    struct gpu_pack p = {f->w, *m, order, run, 16, at, f->w.n, o->group};
     gpu_launch("pack", 2, 256, &p, sizeof p);
 }
 
@@ -341,10 +342,10 @@ static void make_weights(const struct test *t, struct bench_op *b)
         bool gate = t->output == OUTPUT_GATE;
         b->file[i] = make_file(&t->form[i], t->n[i], t->features, o.group_of);
         l->part[i] = make_matrix(&t->form[i], &o, gate ? CEIL_DIV(t->n[i], 8u) * 16 : t->n[i]);
-        pack(b->file[i], &l->part[i], order, gate ? 8 : 16, 0);
+        pack(b->file[i], &l->part[i], &o, order, gate ? 8 : 16, 0);
         if (gate) {
             b->up = make_file(&t->form[i], t->n[i], t->features, o.group_of);
-            pack(b->up, &l->part[i], order, 8, 8);
+            pack(b->up, &l->part[i], &o, order, 8, 8);
         }
         l->at[i] = at;
         at += ROUND_UP(t->n[i], 8u);
@@ -428,9 +429,10 @@ static struct result run(struct bench_op *b, const struct way *way)
     p.step = gpu_copy_of(&step, 1);
     p.state.barrier = barrier;
     p.last = 2;
-    p.shared_bytes = way->shared_bytes + way->ring_bytes;
-    bool few = decode_fits(way->tokens, l->in.k, way->shared_bytes);
-    gpu_launch(few ? "decode" : "step", way->blocks, p.shared_bytes + STEP_SHARED_BYTES, &p,
+    u32 bytes = way->shared_bytes + way->ring_bytes;
+    p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, bytes);
+    p.shared_bytes = bytes - GPU_WARPS * p.ring_bytes;
+    gpu_launch(p.ring_bytes ? "decode" : "step", way->blocks, bytes + STEP_SHARED_BYTES, &p,
                sizeof p);
     r.y.resize(b->y_before.size());
     gpu_get(r.y.data(), l->y, r.y.size() * sizeof(float));

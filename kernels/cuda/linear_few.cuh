@@ -382,7 +382,8 @@ GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct gpu_
         sums = other;
         other = swap;
     }
-    gpu_sync(); /* the next part begins with the same sums */
+    if (p + 1 < op->parts || op->output == OUTPUT_GATE) /* others use the sums, the maxima */
+        gpu_sync();
 }
 
 /* Does f(a form) for the form of m. */

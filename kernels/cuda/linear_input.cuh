@@ -67,22 +67,31 @@ GPU void linear_measure_part(const struct input *in, const float *x, u32 w, floa
     const float *norm = in->norm;
     u32 features = in->features;
     bool aligned = linear_aligned(in);
-    const u32 quads = CEIL_DIV(features, 4u), AT_ONCE = 4; /* loads on their way */
+    const u32 quads = CEIL_DIV(features, 4u),
+              AT_ONCE = 4; /* loads on their way, no branch between */
     for (u32 first = w * 32 + gpu_lane(); first < quads; first += AT_ONCE * GPU_THREADS) {
         struct linear_quad a[AT_ONCE], n[AT_ONCE];
+        if (aligned) {
 #pragma unroll
-        for (u32 j = 0; j < AT_ONCE; j++) {
-            u32 q = first + j * GPU_THREADS;
-            bool whole = aligned && q < quads;
-            a[j] = linear_load_quad(x, q, features, whole);
-            n[j] = linear_load_quad(norm, q, features, whole);
+            for (u32 j = 0; j < AT_ONCE; j++) {
+                u32 q = MIN(first + j * GPU_THREADS, quads - 1);
+                a[j] = linear_load_quad(x, q, features, true);
+                n[j] = linear_load_quad(norm, q, features, true);
+            }
+        } else {
+#pragma unroll
+            for (u32 j = 0; j < AT_ONCE; j++) {
+                a[j] = linear_load_quad(x, first + j * GPU_THREADS, features, false);
+                n[j] = linear_load_quad(norm, first + j * GPU_THREADS, features, false);
+            }
         }
 #pragma unroll
         for (u32 j = 0; j < AT_ONCE; j++)
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) { /* zeros behind the end change nothing */
-                float v = fabsf(a[j].v[i] * n[j].v[i]);
-                squares = fmaf(a[j].v[i], a[j].v[i], squares);
+            for (u32 i = 0; i < 4; i++) {
+                float value = first + j * GPU_THREADS < quads ? a[j].v[i] : 0;
+                float v = fabsf(value * n[j].v[i]);
+                squares = fmaf(value, value, squares);
                 top = v <= top ? top : v; /* keeps NaN */
             }
     }

@@ -59,30 +59,57 @@ GPU void near_put(u32 *row, u32 q, const struct linear_quad *x, const struct lin
     to[4] = gpu_half2(v[2], v[3]);
 }
 
-/* A row in the order of its features. */
+/* An aligned row in the order of its features. Loads have no branch between them, so that many are
+ * on their way; what is not there is loaded from the row's end and not used. */
+template <bool normed>
 GPU void near_place(const struct input *in, const float *x, const struct linear_scale *scale,
                     u32 *row)
 {
     const struct linear_scale s = *scale;
-    const float *norm = in->norm;
-    bool normed = in->kind == INPUT_NORM, aligned = linear_aligned(in), int8 = in->int8;
-    u32 features = in->features, quads = in->k / 4, whole = features / 4;
-    const u32 AT_ONCE = 4;
+    const bool int8 = in->int8;
+    const float *from = gpu_global(x), *norm = gpu_global(in->norm);
+    const u32 quads = in->k / 4, whole = in->features / 4, AT_ONCE = normed ? 4 : 7;
     for (u32 q = gpu_thread(); q < quads; q += AT_ONCE * GPU_THREADS) {
-        struct linear_quad a[AT_ONCE], n[AT_ONCE];
+        float4 a[AT_ONCE], n[AT_ONCE];
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            u32 at = MIN(q + i * GPU_THREADS, whole - 1) * 4;
+            a[i] = *(const float4 *)(from + at);
+            if (normed)
+                n[i] = *(const float4 *)(norm + at);
+        }
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++) {
             u32 at = q + i * GPU_THREADS;
-            bool in_row = aligned && at < whole;
-            a[i] = linear_load_quad(x, at, features, in_row);
-            n[i] = a[i];
+            bool there = at < whole;
+            struct linear_quad v = {
+                {there ? a[i].x : 0, there ? a[i].y : 0, there ? a[i].z : 0, there ? a[i].w : 0}};
+            struct linear_quad w = v;
             if (normed)
-                n[i] = linear_load_quad(norm, at, features, in_row);
+                w = {{n[i].x, n[i].y, n[i].z, n[i].w}};
+            if (at < quads)
+                near_put(row, at, &v, &w, &s, normed, int8);
         }
-#pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++)
-            if (q + i * GPU_THREADS < quads)
-                near_put(row, q + i * GPU_THREADS, &a[i], &n[i], &s, normed, int8);
+    }
+}
+
+/* Any row in the order of its features. */
+GPU void near_place_any(const struct input *in, const float *x, const struct linear_scale *scale,
+                        u32 *row)
+{
+    const bool normed = in->kind == INPUT_NORM;
+    if (linear_aligned(in)) {
+        if (normed)
+            near_place<true>(in, x, scale, row);
+        else
+            near_place<false>(in, x, scale, row);
+        return;
+    }
+    for (u32 q = gpu_thread(); q < in->k / 4; q += GPU_THREADS) {
+        struct linear_quad a = linear_load_quad(x, q, in->features, false), n = a;
+        if (normed)
+            n = linear_load_quad(in->norm, q, in->features, false);
+        near_put(row, q, &a, &n, scale, normed, in->int8);
     }
 }
 
@@ -117,7 +144,7 @@ GPU_CALL void near_prepare(const struct input *op_in, const struct gpu_step *s, 
         if (in.order)
             near_gather(&in, x, &scale, (uint4 *)to);
         else
-            near_place(&in, x, &scale, (u32 *)to);
+            near_place_any(&in, x, &scale, (u32 *)to);
     }
     gpu_sync();
 }

@@ -195,6 +195,21 @@ GPU void gpu_copy16(void *to, const void *from, bool read = true)
 #endif
 }
 
+/* The same if `when`, without a branch. */
+GPU void gpu_copy16_if(bool when, void *to, const void *from)
+{
+#ifdef GPU_ASYNC_COPY
+    asm volatile(
+        "{.reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16;}" ::"r"(
+            (u32)__cvta_generic_to_shared(to)),
+        "l"(from), "r"((u32)when)
+        : "memory");
+#else
+    if (when)
+        *(uint4 *)to = *(const uint4 *)from;
+#endif
+}
+
 GPU void gpu_copy_commit(void)
 {
 #ifdef GPU_ASYNC_COPY

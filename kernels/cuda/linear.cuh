@@ -16,9 +16,10 @@ GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
     return true;
 }
 
-/* OP_LINEAR; primed: few_prime has been called for it. */
+/* OP_LINEAR; `few`: stream has begun with the operation when `begun`. */
 template <bool few>
-GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, bool primed)
+GPU void linear_run(const struct op_linear *op, const struct gpu_run *run,
+                    struct few_stream *stream, bool begun)
 {
     u32 tokens = run->step->n_tokens;
     if (op->clear_max && gpu_block() == gpu_blocks() - 1)
@@ -26,10 +27,13 @@ GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, bool 
             op->clear_max[i] = 0;
     if (linear_rows(&op->in, run->step) == 0)
         return;
-    if (few)
-        few_run(op, run, primed);
-    else
+    if (!few) {
         many_run(op, run);
+        return;
+    }
+    if (!begun)
+        few_begin_part(stream, op, 0, run);
+    few_run(op, run, stream);
 }
 
 #endif

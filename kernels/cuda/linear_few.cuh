@@ -2,7 +2,7 @@
  * all inputs, and thread blocks take units in turns; warp w has slice w of each unit. Its weights
  * come in batches, each with the scales and zeros that belong to it, through a ring of slots in
  * shared memory that the warp has for itself: asynchronous copies run ahead over the ends of units,
- * and those of the next linear begin before the blocks meet (few_prime), so that memory goes on
+ * and those of the next linear begin before the blocks meet, so that memory goes on
  * while they meet and prepare the input. Weights are the 16-row operand of the tensor core and
  * tokens the 8 columns.
  *
@@ -67,7 +67,7 @@ template <u32 kind_, bool fine_> struct few_form {
     static_assert(slots * slot_bytes <= FEW_RING_BYTES, "the ring");
 };
 
-/* Where this warp's copies come from and go to. Places in shared memory are offsets. */
+/* Where this warp's copies of a part come from and go to. Places in shared memory are offsets. */
 struct few_stream {
     const u8 *data, *side; /* this lane's of the next batch; side: scales, zeros, or nothing */
     u32 remain, left;      /* batches to copy: of all units, of this one */
@@ -120,23 +120,21 @@ template <typename F> GPU u32 few_behind(const struct few_stream *s, u32 slot)
     return slot == s->end ? s->from : slot;
 }
 
-/* Starts copying the next batch, if there is one and it has not been before (`begun`). */
-template <typename F> GPU void few_copy(struct few_stream *s, bool begun = false)
+/* Starts copying the next batch, if there is one. */
+template <typename F> GPU void few_copy(struct few_stream *s)
 {
-    if (s->remain && !begun) {
-        u8 *to = gpu_shared() + s->to;
+    u8 *to = gpu_shared() + s->to;
+    bool some = s->remain != 0;
 #pragma unroll
-        for (u32 c = 0; c < F::chunks; c++)
-            gpu_copy16(to + c * WEIGHT_CHUNK_BYTES, s->data + c * WEIGHT_CHUNK_BYTES);
-        if (F::groups && s->side_step)
-            gpu_copy16(to + F::bytes, s->side);
-    }
-    if (!begun)
-        gpu_copy_commit();
+    for (u32 c = 0; c < F::chunks; c++)
+        gpu_copy16_if(some, to + c * WEIGHT_CHUNK_BYTES, s->data + c * WEIGHT_CHUNK_BYTES);
+    if (F::groups)
+        gpu_copy16_if(some && s->side_step, to + F::bytes, s->side);
+    gpu_copy_commit();
     s->to = few_behind<F>(s, s->to);
     s->data += F::bytes;
     s->side += s->side_step;
-    s->remain -= s->remain != 0;
+    s->remain -= some;
     if (--s->left == 0) {
         s->left = s->batches;
         s->data += s->jump;
@@ -144,11 +142,25 @@ template <typename F> GPU void few_copy(struct few_stream *s, bool begun = false
     }
 }
 
-/* All slots but one; the stream is at its beginning. */
-template <typename F> GPU void few_fill(struct few_stream *s, bool begun)
+/* Zeros of all slots, where the file has none. */
+template <typename F> GPU void few_fill_zeros(const struct few_stream *s, const struct matrix *m)
 {
+    const u32 zeros = weight_no_zeros<F::kind>() * 0x10001;
+    uint4 v = {zeros, zeros, zeros, zeros};
+    u32 lane = gpu_lane() - few_scale_lanes<F>(m);
+    for (u32 to = s->from; to != s->end && lane < F::groups; to += F::slot_bytes)
+        *(uint4 *)(gpu_shared() + to + F::bytes) = v;
+}
+
+/* The stream, and copies to all slots but one. */
+template <typename F>
+GPU void few_begin(struct few_stream *s, const struct matrix *m, const struct gpu_run *run)
+{
+    *s = few_stream_of<F>(m, run);
+    if (F::groups && !m->zeros)
+        few_fill_zeros<F>(s, m);
     for (u32 i = (s->whole ? F::slots : F::slots / 2) - 1; i; i--)
-        few_copy<F>(s, begun);
+        few_copy<F>(s);
 }
 
 /* Waits for the oldest batch, of which all slots but one are on their way. */
@@ -166,7 +178,6 @@ template <typename F> GPU void few_wait(bool whole)
 /* Scales and zeros of rows g and g + 8, as the loop finds them. */
 struct few_sides {
     u32 type;              /* of scales */
-    bool zeros;            /* are there any? */
     u32 scale_at, zero_at; /* from this lane's chunks of a slot to its words of the first group */
 };
 
@@ -176,7 +187,6 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
     bool f32 = F::fine && m->scale_type == DTYPE_F32;
     u32 at = F::bytes - gpu_lane() * 16, row = gpu_lane() / 4;
     s.type = m->scale_type == DTYPE_F16 ? DTYPE_F16 : f32 ? DTYPE_F32 : DTYPE_BF16;
-    s.zeros = m->zeros != NULL;
     s.scale_at = at + row * (f32 ? 8 : 4);
     s.zero_at = at + few_scale_lanes<F>(m) * 16 + row * 2;
     return s;
@@ -185,10 +195,7 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
 template <typename F>
 GPU struct weight_zero few_zero(const struct few_sides *s, const u8 *mine, u32 group)
 {
-    u32 both = weight_no_zeros<F::kind>();
-    if (s->zeros)
-        both = *(const u16 *)(mine + s->zero_at + group * 16);
-    return weight_zero_of<F::kind>(both);
+    return weight_zero_of<F::kind>(*(const u16 *)(mine + s->zero_at + group * 16));
 }
 
 template <typename F>
@@ -342,10 +349,9 @@ GPU void few_finish(const struct op_linear *op, u32 p, const struct few_work *wo
 
 /* --- the operation ------------------------------------------------------------------------- */
 
-/* Part p of the operation. Its stream has begun when `begun`. */
+/* Part p of the operation, whose stream has begun. */
 template <typename F>
-GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct gpu_run *run,
-                  bool begun)
+GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct few_stream *begun)
 {
     const struct few_work work = few_work_of(rows, op->in.k);
     const struct matrix *m = &op->part[p];
@@ -353,10 +359,9 @@ GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct gpu_
     const struct few_sides sides = few_sides_of<F>(m);
     const u8 *x = work.fragments + MIN(gpu_lane() / 4, rows - 1) * near_stride(op->in.k) +
                   gpu_lane() % 4 * 16 + MIN(gpu_warp() * m->slice, m->k) * 2;
-    struct few_stream s = few_stream_of<F>(m, run);
+    struct few_stream s = *begun;
     u32 slot = s.from;
     float *sums = work.sums, *other = sums + GPU_WARPS * FEW_SUMS_FLOATS;
-    few_fill<F>(&s, begun);
     for (u32 unit = gpu_block(), turn = 0; unit < units; unit += gpu_blocks(), turn++) {
         float old = 0, sum[4] = {0, 0, 0, 0};
         bool finishes = few_finishes(turn, rows, shift);
@@ -399,29 +404,24 @@ GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct gpu_
     else                                                    \
         f(few_form<MATRIX_HALF, false>);
 
-/* Starts copying the first weights of an operation, before its inputs are there. */
-GPU void few_prime(const struct op_linear *op, const struct gpu_run *run)
-{
-#define FEW_PRIME(...)                                                       \
-    do {                                                                     \
-        struct few_stream s = few_stream_of<__VA_ARGS__>(&op->part[0], run); \
-        few_fill<__VA_ARGS__>(&s, false);                                    \
-    } while (0)
-    FEW_WITH_FORM(&op->part[0], FEW_PRIME)
-}
+/* Begins the stream of a part. */
+GPU void few_begin_part(struct few_stream *s, const struct op_linear *op, u32 p,
+                        const struct gpu_run *run){
+#define FEW_BEGIN(...) few_begin<__VA_ARGS__>(s, &op->part[p], run)
+    FEW_WITH_FORM(&op->part[p], FEW_BEGIN)}
 
-/* The operation. `primed`: few_prime has been called for it, and for no other since. */
-GPU void few_run(const struct op_linear *op, const struct gpu_run *run, bool primed)
+/* The operation. `stream` has begun with its first part. */
+GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct few_stream *stream)
 {
     u32 rows = linear_rows(&op->in, run->step), thread = gpu_thread();
     struct few_work work = few_work_of(rows, op->in.k);
-    if (!primed)
-        few_prime(op, run);
     if (thread < FEW_TOKENS)
         work.most[thread] = 0;
     near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
     for (u32 p = 0; p < op->parts; p++) {
-#define FEW_PART(...) few_part<__VA_ARGS__>(op, p, rows, run, p == 0)
+        if (p)
+            few_begin_part(stream, op, p, run);
+#define FEW_PART(...) few_part<__VA_ARGS__>(op, p, rows, stream)
         FEW_WITH_FORM(&op->part[p], FEW_PART)
     }
     if (op->output == OUTPUT_GATE && thread < rows && work.most[thread])

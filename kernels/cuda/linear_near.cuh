@@ -59,28 +59,49 @@ GPU void near_put(u32 *row, u32 q, const struct linear_quad *x, const struct lin
     to[4] = gpu_half2(v[2], v[3]);
 }
 
-/* An aligned row in the order of its features. Loads have no branch between them, so that many are
- * on their way; what is not there is loaded from the row's end and not used. */
-template <bool normed>
-GPU void near_place(const struct input *in, const float *x, const struct linear_scale *scale,
-                    u32 *row)
+/* How a row becomes halves. */
+struct near_how {
+    const struct gpu_step *step;
+    u32 row;
+    const float *measures;
+    struct linear_scale *scales; /* of all rows; with one row not there yet */
+    bool one;
+};
+
+GPU struct linear_scale near_how_of(const struct input *in, const struct near_how *how)
 {
-    const struct linear_scale s = *scale;
+    if (!how->one)
+        return how->scales[how->row];
+    struct linear_scale s = near_scale(in, how->step, 0, how->measures);
+    if (gpu_thread() == 0)
+        how->scales[0] = s;
+    return s;
+}
+
+/* An aligned row in the order of its features. Loads have no branch between them, and the scale
+ * comes after, so that many are on their way; what is not there is loaded from the row's end and
+ * not used. */
+template <bool normed>
+GPU void near_place(const struct input *in, const float *x, const struct near_how *how, u32 *row)
+{
+    struct linear_scale s = {1, 1, 1};
     const bool int8 = in->int8;
     const float *from = gpu_global(x), *norm = gpu_global(in->norm);
     const u32 quads = in->k / 4, whole = in->features / 4, AT_ONCE = normed ? 4 : 7;
-    for (u32 q = gpu_thread(); q < quads; q += AT_ONCE * GPU_THREADS) {
+    for (u32 first = 0; first < quads; first += AT_ONCE * GPU_THREADS) {
         float4 a[AT_ONCE], n[AT_ONCE];
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++) {
-            u32 at = MIN(q + i * GPU_THREADS, whole - 1) * 4;
+            u32 at = MIN(first + gpu_thread() + i * GPU_THREADS, whole - 1) * 4;
             a[i] = *(const float4 *)(from + at);
             if (normed)
                 n[i] = *(const float4 *)(norm + at);
         }
+        if (first == 0)
+            s = near_how_of(in, how);
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++) {
-            u32 at = q + i * GPU_THREADS;
+            u32 at = first + gpu_thread() + i * GPU_THREADS;
             bool there = at < whole;
             struct linear_quad v = {
                 {there ? a[i].x : 0, there ? a[i].y : 0, there ? a[i].z : 0, there ? a[i].w : 0}};
@@ -94,31 +115,32 @@ GPU void near_place(const struct input *in, const float *x, const struct linear_
 }
 
 /* Any row in the order of its features. */
-GPU void near_place_any(const struct input *in, const float *x, const struct linear_scale *scale,
+GPU void near_place_any(const struct input *in, const float *x, const struct near_how *how,
                         u32 *row)
 {
     const bool normed = in->kind == INPUT_NORM;
     if (linear_aligned(in)) {
         if (normed)
-            near_place<true>(in, x, scale, row);
+            near_place<true>(in, x, how, row);
         else
-            near_place<false>(in, x, scale, row);
+            near_place<false>(in, x, how, row);
         return;
     }
+    struct linear_scale s = near_how_of(in, how);
     for (u32 q = gpu_thread(); q < in->k / 4; q += GPU_THREADS) {
         struct linear_quad a = linear_load_quad(x, q, in->features, false), n = a;
         if (normed)
             n = linear_load_quad(in->norm, q, in->features, false);
-        near_put(row, q, &a, &n, scale, normed, in->int8);
+        near_put(row, q, &a, &n, &s, normed, in->int8);
     }
 }
 
 /* In another order. */
-GPU void near_gather(const struct input *in, const float *x, const struct linear_scale *scale,
-                     uint4 *row)
+GPU void near_gather(const struct input *in, const float *x, const struct near_how *how, uint4 *row)
 {
+    struct linear_scale s = near_how_of(in, how);
     for (u32 i = gpu_thread(); i < in->k / 8; i += GPU_THREADS)
-        row[i] = linear_fragment(in, x, scale, i);
+        row[i] = linear_fragment(in, x, &s, i);
 }
 
 /* At most FEW_TOKENS rows. `scales`: of each; `measures`: work space of FEW_TOKENS * GPU_WARPS * 2
@@ -138,13 +160,11 @@ GPU_CALL void near_prepare(const struct input *op_in, const struct gpu_step *s, 
     for (u32 row = 0; row < rows; row++) {
         const float *x = linear_row(&in, s, row);
         u8 *to = fragments + row * near_stride(in.k);
-        struct linear_scale scale = rows > 1 ? scales[row] : near_scale(&in, s, row, measures);
-        if (rows == 1 && gpu_thread() == 0)
-            scales[0] = scale;
+        struct near_how how = {s, row, measures, scales, rows == 1};
         if (in.order)
-            near_gather(&in, x, &scale, (uint4 *)to);
+            near_gather(&in, x, &how, (uint4 *)to);
         else
-            near_place_any(&in, x, &scale, (u32 *)to);
+            near_place_any(&in, x, &how, (u32 *)to);
     }
     gpu_sync();
 }

@@ -12,7 +12,9 @@
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
  * The answer is the same in every block. */
-template <bool few> GPU bool run_op(const struct op *op, const struct gpu_run *run, bool primed)
+template <bool few>
+GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_stream *stream,
+                bool begun)
 {
     const struct gpu_step *s = run->step;
     switch (op->kind) {
@@ -22,7 +24,7 @@ template <bool few> GPU bool run_op(const struct op *op, const struct gpu_run *r
     case OP_PREPARE:
         return !few && linear_prepare(&op->linear.in, run);
     case OP_LINEAR:
-        linear_run<few>(&op->linear, run, primed);
+        linear_run<few>(&op->linear, run, stream, begun);
         return true;
     case OP_ADD_NORM:
         vector_add_norm(&op->add_norm, s);
@@ -65,7 +67,8 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         near->run.step = &near->step;
     }
     gpu_sync();
-    u32 primed = 0; /* the linear whose first weights are on their way */
+    struct few_stream stream = {};
+    u32 begun = 0; /* the linear whose first weights are on their way */
     for (u32 i = p->first; i < p->last; i++) {
         const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
         bool more = i + 1 < p->last;
@@ -75,7 +78,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         if (ahead)
             copy_near(&near->ahead, &p->ops[ahead], sizeof(struct op));
         gpu_copy_commit();
-        bool meet = run_op<few>(op, &near->run, few && primed == i) && more;
+        bool meet = run_op<few>(op, &near->run, &stream, begun == i) && more;
         gpu_copy_wait<0>();
         if (!meet) {
             gpu_sync();
@@ -83,8 +86,8 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         }
         u32 before = gpu_grid_arrive(p->state.barrier);
         if (ahead) {
-            few_prime(&near->ahead.linear, &near->run);
-            primed = ahead;
+            few_begin_part(&stream, &near->ahead.linear, 0, &near->run);
+            begun = ahead;
         }
         if (!few && next->kind == OP_LINEAR && op->kind == OP_PREPARE)
             many_fetch(&next->linear, &near->run);

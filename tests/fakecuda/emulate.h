@@ -234,6 +234,11 @@ void gpu_load_tiles_transposed(u32 r[4], const void *row);
 /* Copies happen as late as they may, in the gpu_copy_wait that waits for them: what is read too
  * early shows. */
 void gpu_copy16(void *to, const void *from, bool read = true);
+GPU void gpu_copy16_if(bool when, void *to, const void *from)
+{
+    if (when)
+        gpu_copy16(to, from);
+}
 void gpu_copy_commit(void);
 template <int n> GPU void gpu_copy_wait(void)
 {

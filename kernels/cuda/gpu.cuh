@@ -349,6 +349,166 @@ GPU u64 gpu_clock_ns(void)
     return t;
 }
 
+/* --- Hopper: groups of four warps ---------------------------------------------------------------
+ * Only where GPU_GROUPS is defined (compute_90a). */
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define GPU_GROUPS 1
+#endif
+
+/* Orders this thread's ordinary reads and writes, and what they have seen, with bulk copies. */
+GPU void gpu_fence_bulk(void)
+{
+#ifdef GPU_GROUPS
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+
+#ifdef GPU_GROUPS
+
+/* v, which all lanes of the warp have alike, in a register of the warp: addresses and descriptors
+ * that copies and products take from it are then ready. */
+GPU u32 gpu_scalar(u32 v)
+{
+    return __reduce_min_sync(~0u, v);
+}
+
+GPU u32 gpu_shared_address(const void *p)
+{
+    return (u32)__cvta_generic_to_shared(p);
+}
+
+/* A barrier in shared memory (PTX ISA, mbarrier): a phase of it ends when `count` have arrived
+ * and bulk copies have come. gpu_barrier_wait waits until phase 0, 2, .. (parity 0) or 1, 3, .. (1)
+ * has ended. */
+GPU void gpu_barrier_init(u64 *b, u32 count)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(gpu_shared_address(b)), "r"(count)
+                 : "memory");
+}
+
+GPU void gpu_barrier_end(u64 *b) /* its memory may hold something else from now on */
+{
+    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(gpu_shared_address(b)) : "memory");
+}
+
+GPU void gpu_barrier_arrive(u64 *b)
+{
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(gpu_shared_address(b)) : "memory");
+}
+
+/* Arrives when this thread's gpu_copy16 so far are there. */
+GPU void gpu_barrier_arrive_copied(u64 *b)
+{
+    asm volatile(
+        "cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(gpu_shared_address(b))
+        : "memory");
+}
+
+/* One warp together: copies bytes, a multiple of 16, from global to shared memory, both aligned to
+ * 16, in the background; the phase of b does not end before they are there. A lane of the warp must
+ * still be to arrive. */
+GPU void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b)
+{
+    asm volatile("{.reg .pred one;\n"
+                 "elect.sync _|one, 0xffffffff;\n"
+                 "@one mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%3], %2;\n"
+                 "@one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];}" ::"r"(gpu_shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(gpu_shared_address(b))
+                 : "memory");
+}
+
+GPU void gpu_barrier_wait(u64 *b, u32 parity)
+{
+    asm volatile("{.reg .pred done;\n"
+                 "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@!done bra again;}" ::"r"(gpu_shared_address(b)),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* Products of a group of four warps, 0..3 or 4..7 (PTX ISA, wgmma.m64nNk16): c += a b, where a and
+ * c of each warp are as gpu_mma has them, c for N / 8 times 8 tokens, and b are tiles of 8 tokens x
+ * 8 inputs in shared memory, 128 bytes each: those of the next inputs follow, those of the next
+ * tokens are `stride` bytes apart. `add` false: c = a b. They run in the background: c and a must
+ * not be touched until they are waited for. */
+GPU u32 gpu_group_tiles(const void *tiles) /* what gpu_group_mma wants to know of them */
+{
+    return 128 / 16 << 16 | gpu_shared_address(tiles) / 16;
+}
+
+/* The tiles `bytes` further on. */
+GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
+{
+    return tiles + bytes / 16;
+}
+
+#define GPU_C4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define GPU_C8(i) GPU_C4(i), GPU_C4(i + 4)
+#define GPU_C16(i) GPU_C8(i), GPU_C8(i + 8)
+#define GPU_C32(i) GPU_C16(i), GPU_C16(i + 16)
+#define GPU_R8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define GPU_R16 GPU_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define GPU_R32                                                                       \
+    GPU_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+            "%30, %31"
+#define GPU_GROUP_MMA(tokens, registers, results, a0, a1, a2, a3, b0, b1, p)              \
+    asm volatile("{.reg .pred p;\n.reg .b64 b;\n"                                        \
+                 "setp.ne.b32 p, " p ", 0;\nmov.b64 b, {" b0 ", " b1 "};\n"              \
+                 "wgmma.mma_async.sync.aligned.m64n" tokens "k16.f32.f16.f16 "           \
+                 "{" registers "}, {" a0 ", " a1 ", " a2 ", " a3 "}, b, p, 1, 1, 0;}"    \
+                 : results                                                               \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(tiles),               \
+                   "n"(stride / 16), "n"(add))
+
+template <u32 tokens, u32 stride, bool add>
+GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
+{
+    static_assert(tokens == 32 || tokens == 64, "");
+    if constexpr (tokens == 32)
+        GPU_GROUP_MMA("32", GPU_R16, GPU_C16(0), "%16", "%17", "%18", "%19", "%20", "%21", "%22");
+    else
+        GPU_GROUP_MMA("64", GPU_R32, GPU_C32(0), "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+}
+
+/* Before a batch of products, whose a-fragments have been made by other instructions. */
+template <u32 n> GPU void gpu_group_begin(u32 a[n][4])
+{
+    static_assert(n == 2 || n == 4, "");
+    if constexpr (n == 4)
+        asm volatile("wgmma.fence.sync.aligned;"
+                     : "+r"(a[0][0]), "+r"(a[0][1]), "+r"(a[0][2]), "+r"(a[0][3]), "+r"(a[1][0]),
+                       "+r"(a[1][1]), "+r"(a[1][2]), "+r"(a[1][3]), "+r"(a[2][0]), "+r"(a[2][1]),
+                       "+r"(a[2][2]), "+r"(a[2][3]), "+r"(a[3][0]), "+r"(a[3][1]), "+r"(a[3][2]),
+                       "+r"(a[3][3])::"memory");
+    else
+        asm volatile("wgmma.fence.sync.aligned;"
+                     : "+r"(a[0][0]), "+r"(a[0][1]), "+r"(a[0][2]), "+r"(a[0][3]), "+r"(a[1][0]),
+                       "+r"(a[1][1]), "+r"(a[1][2]), "+r"(a[1][3])::"memory");
+}
+
+/* Closes a batch of products. */
+GPU void gpu_group_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until at most n batches are under way, and c, of `tokens`, may be read. */
+template <int n> GPU void gpu_group_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
+}
+template <int n, u32 tokens> GPU void gpu_group_wait(float *c)
+{
+    if constexpr (tokens == 32)
+        asm volatile("wgmma.wait_group.sync.aligned %16;" : GPU_C16(0) : "n"(n) : "memory");
+    else
+        asm volatile("wgmma.wait_group.sync.aligned %32;" : GPU_C32(0) : "n"(n) : "memory");
+}
+
+#endif
+
 #else
 #include "tests/fakecuda/emulate.h"
 #endif

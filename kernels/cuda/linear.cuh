@@ -1,11 +1,13 @@
-/* y = W x, in two ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input
- * each block prepares for itself, and linear_many.cuh, for which OP_PREPARE prepares it.
+/* y = W x, in ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input each
+ * block prepares for itself; linear_wide.cuh on Hopper and linear_many.cuh elsewhere, for which
+ * OP_PREPARE prepares it.
  */
 #ifndef ZIGCUDA_LINEAR_CUH
 #define ZIGCUDA_LINEAR_CUH
 
 #include "kernels/cuda/linear_few.cuh"
 #include "kernels/cuda/linear_many.cuh"
+#include "kernels/cuda/linear_wide.cuh"
 
 /* OP_PREPARE: false when there is nothing to do. */
 GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
@@ -14,6 +16,32 @@ GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
         return false;
     linear_prepare_rows(in, run->step);
     return true;
+}
+
+/* linear_wide.cuh where that can be, and it alone is compiled; on the emulator, both are. */
+#if defined(GPU_GROUPS) && defined(__CUDA_ARCH__)
+#define LINEAR_WIDE(run) true
+#elif defined(GPU_GROUPS)
+#define LINEAR_WIDE(run) (gpu_has_groups() && wide_fits<32>((run)->shared_bytes))
+#endif
+
+/* Asks the first weights of a linear into L2, some operations before it. */
+GPU void linear_fetch(const struct op_linear *op, const struct gpu_run *run)
+{
+#ifdef LINEAR_WIDE
+    if (LINEAR_WIDE(run))
+        return wide_fetch(op, run);
+#endif
+    many_fetch(op, run);
+}
+
+GPU void linear_run_prepared(const struct op_linear *op, const struct gpu_run *run)
+{
+#ifdef LINEAR_WIDE
+    if (LINEAR_WIDE(run))
+        return wide_run(op, run);
+#endif
+    many_run(op, run);
 }
 
 /* OP_LINEAR; `few`: stream has begun with the operation when `begun`. */
@@ -28,7 +56,7 @@ GPU void linear_run(const struct op_linear *op, const struct gpu_run *run,
     if (linear_rows(&op->in, run->step) == 0)
         return;
     if (!few) {
-        many_run(op, run);
+        linear_run_prepared(op, run);
         return;
     }
     if (!begun)

@@ -1,6 +1,7 @@
 /* The rows that enter a linear, as tensor cores want them: normed where a norm stands before the
  * linear, in packed order, rounded to half after a scaling by a power of two of the row's own (or,
- * for W8A8, to integers), and laid out as b-fragments (step.h, struct input.prepared).
+ * for W8A8, to integers), and laid out as step.h says: struct input.prepared for many tokens; for
+ * few, in each block's shared memory, as b-fragments (gpu_mma).
  *
  * A row's sum of squares is that of eight parts in order; part w has the features i with i / 128 %
  * 8 = w, four neighbours a lane at a time, summed by 32 lanes and then in a tree. Whoever computes
@@ -148,52 +149,82 @@ GPU uint4 linear_fragment(const struct input *in, const float *x, const struct l
     return v;
 }
 
-/* `thread` of `threads` puts its share of a row into fragments [k / 32][rows][4 t], in packed
- * order. */
-GPU void linear_gather(const struct input *in, const float *x, struct linear_scale scale, u32 rows,
-                       u32 row, uint4 *fragments, u32 thread, u32 threads)
+/* Packed inputs 8 i .. 8 i + 7 of a row, without an order. `whole`: rows are aligned. */
+GPU void linear_load_eight(float v[8], const float *x, u32 i, u32 features, bool whole)
 {
-    for (u32 i = thread; i < in->k / 8; i += threads)
-        fragments[(i / 4 * rows + row) * 4 + i % 4] = linear_fragment(in, x, &scale, i);
-}
-
-/* The same without an order: four features at a time, which are two words of neighbouring t. */
-GPU void linear_place(const struct input *in, const float *x, struct linear_scale scale, u32 rows,
-                      u32 row, uint4 *fragments, u32 thread, u32 threads)
-{
-    const float *norm = in->kind == INPUT_NORM ? in->norm : NULL;
-    u32 features = in->features, quads = in->k / 4, whole = features / 4, int8 = in->int8;
-    bool aligned = linear_aligned(in);
-    u32 *words = (u32 *)fragments;
-#pragma unroll 4
-    for (u32 q = thread; q < quads; q += threads) {
-        struct linear_quad a = linear_load_quad(x, q, features, aligned && q < whole);
-        struct linear_quad n = {{1, 1, 1, 1}};
-        if (norm)
-            n = linear_load_quad(norm, q, features, aligned && q < whole);
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            float v = norm ? a.v[i] * n.v[i] * scale.inverse : a.v[i];
-            v *= scale.factor;
-            a.v[i] = int8 ? rintf(v) : v;
-        }
-        u32 *to = words + ((q / 8 * rows + row) * 4 + q % 2 * 2) * 4 + q % 8 / 2;
-        to[0] = gpu_half2(a.v[0], a.v[1]);
-        to[4] = gpu_half2(a.v[2], a.v[3]);
+    for (u32 h = 0; h < 2; h++) {
+        u32 q = 2 * i + h;
+        struct linear_quad quad = linear_load_quad(x, q, features, whole && q < features / 4);
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            v[4 * h + e] = quad.v[e];
     }
 }
 
-/* A row of OP_PREPARE, by a block or by a warp. */
+GPU uint4 linear_round_eight(const float v[8])
+{
+    uint4 word = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3]), gpu_half2(v[4], v[5]),
+                  gpu_half2(v[6], v[7])};
+    return word;
+}
+
+/* A row of OP_PREPARE, by a block or by a warp, 16 bytes at a time: those of packed inputs 8 i go to
+ * to + 128 i. With an order: */
+GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale, u8 *to,
+                           u32 thread, u32 threads)
+{
+#pragma unroll 1
+    for (u32 i = thread; i < in->k / 8; i += threads) {
+        float v[8];
+#pragma unroll
+        for (u32 e = 0; e < 8; e++)
+            v[e] = linear_value(in, x, &scale, 8 * i + e);
+        *(uint4 *)(to + (size_t)i * 128) = linear_round_eight(v);
+    }
+}
+
+/* Without: all loads of a turn stand before its stores, which the compiler would not know. */
+GPU void linear_place_row(const struct input *in, const float *x, struct linear_scale scale, u8 *to,
+                          u32 thread, u32 threads)
+{
+    enum { AHEAD = 4 };
+    const float *norm = in->kind == INPUT_NORM ? in->norm : NULL;
+    u32 features = in->features, eights = in->k / 8, int8 = in->int8;
+    bool aligned = linear_aligned(in);
+#pragma unroll 1
+    for (u32 first = thread; first < eights; first += AHEAD * threads) {
+        float v[AHEAD][8], n[AHEAD][8];
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++)
+            linear_load_eight(v[a], x, first + a * threads, features, aligned);
+#pragma unroll
+        for (u32 a = 0; a < AHEAD && norm; a++)
+            linear_load_eight(n[a], norm, first + a * threads, features, aligned);
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+            u32 i = first + a * threads;
+#pragma unroll
+            for (u32 e = 0; e < 8; e++) {
+                float u = (norm ? v[a][e] * n[a][e] * scale.inverse : v[a][e]) * scale.factor;
+                v[a][e] = int8 ? rintf(u) : u;
+            }
+            if (i < eights)
+                *(uint4 *)(to + (size_t)i * 128) = linear_round_eight(v[a]);
+        }
+    }
+}
+
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
                             u32 row, u32 thread, u32 threads)
 {
-    uint4 *to = (uint4 *)in->prepared + (size_t)(row / 8) * (in->k / 32) * 32;
+    u8 *to = (u8 *)in->prepared + (size_t)(row / 8) * in->k * 16 + row % 8 * 16;
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
-        linear_gather(in, x, scale, 8, row % 8, to, thread, threads);
+        linear_gather_row(in, x, scale, to, thread, threads);
     else
-        linear_place(in, x, scale, 8, row % 8, to, thread, threads);
+        linear_place_row(in, x, scale, to, thread, threads);
 }
 
 /* Rows by blocks: each warp measures its part. */
@@ -251,6 +282,7 @@ GPU_CALL void linear_prepare_rows(const struct input *op_in, const struct gpu_st
         linear_prepare_by_block(&in, s, (float *)gpu_shared());
     else
         linear_prepare_by_warp(&in, s);
+    gpu_fence_bulk();
 }
 
 #endif

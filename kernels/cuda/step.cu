@@ -70,9 +70,9 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     struct few_stream stream = {};
     u32 begun = 0; /* the linear whose first weights are on their way */
     for (u32 i = p->first; i < p->last; i++) {
-        const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
+        const struct op *op = &near->op[i % 2];
         bool more = i + 1 < p->last;
-        u32 ahead = few && op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
+        u32 ahead = op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
         if (more)
             copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
         if (ahead)
@@ -85,12 +85,12 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             continue;
         }
         u32 before = gpu_grid_arrive(p->state.barrier);
-        if (ahead) {
+        if (ahead && few) {
             few_begin_part(&stream, &near->ahead.linear, 0, &near->run);
             begun = ahead;
+        } else if (ahead) {
+            linear_fetch(&near->ahead.linear, &near->run);
         }
-        if (!few && next->kind == OP_LINEAR && op->kind == OP_PREPARE)
-            many_fetch(&next->linear, &near->run);
         gpu_grid_wait(p->state.barrier, before);
     }
 }

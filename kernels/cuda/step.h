@@ -89,8 +89,8 @@ struct input {
     const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike */
     const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
     /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / 8
-     * rounded up][k / 32][8 tokens][4 t][16 bytes]; 16 bytes are the inputs 2t, 2t+1, 2t+8, 2t+9,
-     * 2t+16, 2t+17, 2t+24, 2t+25 of the 32, b-fragments (gpu_mma) of two tiles. Aligned to 16. */
+     * rounded up][k / 8][8 tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
+     * ldmatrix and wgmma read from shared memory. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;

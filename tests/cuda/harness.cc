@@ -63,6 +63,12 @@ bool gpu_is_real(void)
     return library;
 }
 
+bool gpu_choose_groups(bool groups)
+{
+    emulate_groups = groups;
+    return !library;
+}
+
 void *gpu_take(size_t bytes)
 {
     bytes = ROUND_UP(bytes + 1, (size_t)256);

@@ -15,6 +15,8 @@ typedef _Float16 half_float;
 
 void gpu_open(int argc, char **argv); /* exits with a message when it cannot */
 bool gpu_is_real(void);
+bool gpu_choose_groups(bool); /* on the emulator: run as on a GPU whose warps multiply in groups of
+                                 four, as it does at first, or as on others. False on a GPU */
 void *gpu_take(size_t bytes); /* device memory, zeroed; lives until the end */
 void gpu_put(void *to, const void *from, size_t bytes);
 void gpu_get(void *to, const void *from, size_t bytes);

@@ -405,6 +405,7 @@ struct result {
 struct way { /* of running it */
     u32 tokens, blocks, shared_bytes, ring_bytes;
     u32 wanted; /* 0: all tokens; else one row, of token wanted - 1 */
+    bool alone = false; /* as on a GPU whose warps multiply alone */
 };
 
 static struct result run(struct bench_op *b, const struct way *way)
@@ -542,9 +543,10 @@ static void compare(const struct test *t, const struct bench_op *b, const struct
         u32 n = way->wanted && i == 0 ? t->n[0] : b->columns;
         if (memcmp(&r->y[(size_t)i * b->columns], want, way->wanted ? n * sizeof(float) : row) == 0)
             continue;
-        snprintf(text, sizeof text, "%u tokens, %u blocks, %u + %u KiB, wanted %u: row %u differs",
-                 way->tokens, way->blocks, way->shared_bytes >> 10, way->ring_bytes >> 10,
-                 way->wanted, i);
+        snprintf(text, sizeof text,
+                 "%u tokens, %u blocks, %u + %u KiB, wanted %u%s: row %u differs", way->tokens,
+                 way->blocks, way->shared_bytes >> 10, way->ring_bytes >> 10, way->wanted,
+                 way->alone ? ", warps alone" : "", i);
         verdict(false, t->name, text);
         return;
     }
@@ -562,6 +564,7 @@ static const struct way ways[] = {
     {17, 2, 64 << 10, 33 << 10, 0},   {33, 5, 64 << 10, 33 << 10, 0},
     {64, 1, 64 << 10, 33 << 10, 0},   {65, 7, 64 << 10, 33 << 10, 0},
     {128, 4, 146 << 10, 78 << 10, 0}, {12, 3, 64 << 10, 33 << 10, 12},
+    {40, 21, 64 << 10, 33 << 10, 0},  {70, 13, 146 << 10, 78 << 10, 0},
 };
 
 static void run_test(const struct test *t)
@@ -577,10 +580,15 @@ static void run_test(const struct test *t)
     }
     verdict(!wrong, t->name, wrong ? wrong : "");
     bool ok = worst <= (t->form[0].w8a8 && t->input == INPUT_NORM ? 3e-3 : 5e-4);
-    for (u32 i = 1; i < COUNTOF(ways); i++) {
-        struct result r = run(&b, &ways[i]);
-        compare(t, &b, &base, &r, &ways[i]);
+    for (u32 i = 0; i < 2 * COUNTOF(ways); i++) {
+        struct way way = ways[i / 2];
+        way.alone = i % 2;
+        if (i == 0 || (!gpu_choose_groups(!way.alone) && way.alone))
+            continue;
+        struct result r = run(&b, &way);
+        compare(t, &b, &base, &r, &way);
     }
+    gpu_choose_groups(true);
     printf("%-28s error %.2e of |w||x|\n", t->name, worst);
     fflush(stdout);
     verdict(ok, t->name, "error");
@@ -731,6 +739,33 @@ static const struct test tests[] = {
      0,
      3},
     {"bf16 gate", 256, 1, {136}, {PLAIN(DTYPE_BF16)}, INPUT_NORM, OUTPUT_GATE, ACT_SILU, 0},
+    {"awq g32 gate of two tiles",
+     640,
+     1,
+     {296},
+     {{WEIGHT_AWQ, 4, 32, true, false, false, false, true, DTYPE_BF16, 0}},
+     INPUT_NORM,
+     OUTPUT_GATE,
+     ACT_SILU,
+     0},
+    {"packed8 g128 two tiles",
+     1290,
+     1,
+     {271},
+     {{WEIGHT_PACKED, 8, 128, true, false, true, false, false, DTYPE_F16, 0}},
+     INPUT_ROWS,
+     OUTPUT_ADD,
+     0,
+     0},
+    {"three parts of two tiles",
+     1408,
+     3,
+     {266, 390, 24},
+     {GPTQ4(128), PLAIN(DTYPE_F16), GPTQ4(128)},
+     INPUT_NORM,
+     OUTPUT_STORE,
+     0,
+     0},
     {"three parts of one kind",
      512,
      3,

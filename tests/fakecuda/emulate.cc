@@ -18,9 +18,10 @@ enum {
     PAGE_BYTES = 4096,
     IDLE_MAX = 1000, /* rounds in which nothing happens but looking */
     COPIES = 1024,   /* of one thread, not yet waited for */
+    LATE = 8192,     /* what happens when a barrier of the block is waited for */
 };
 
-enum gathering { SYNC, SYNC_ANY, EXCHANGE, MULTIPLY, LOAD_TILES, LOAD_TILES_TRANSPOSED };
+enum gathering { SYNC, SYNC_ANY, EXCHANGE, MULTIPLY, LOAD_TILES, LOAD_TILES_TRANSPOSED, GROUP };
 
 struct meeting { /* of n fibers, again and again */
     u32 n, here, turn;
@@ -32,6 +33,7 @@ struct lane { /* what it brings to a gathering */
     const u32 *a, *b;
     u32 *r;
     const u8 *row;
+    u32 stride, tokens;
 };
 
 struct warp {
@@ -48,8 +50,24 @@ struct copy {
     u32 group;
 };
 
+struct barrier { /* a word of shared memory */
+    u16 phase, count, pending;
+    u16 bulk; /* copies that have not come */
+};
+static_assert(sizeof(struct barrier) == 8, "gpu_barrier_init");
+
+struct late {
+    struct barrier *barrier;
+    struct running *of; /* arrives when this one has made so many copies; or NULL: a bulk copy */
+    u32 copies, bytes;
+    void *to;
+    const void *from;
+};
+
 struct block {
     struct meeting meeting;
+    struct late *late; /* [LATE] */
+    u32 n_late;
     bool any[2]; /* what the threads of this meeting said, and of the last */
     u8 *shared;
     u32 shared_bytes;
@@ -83,9 +101,12 @@ static struct { /* what is kept */
     u8 *stacks, *shared;
     struct running *running;
     struct copy *copies;
+    struct late *late;
     struct block *block;
     struct warp *warp;
 } pool;
+
+bool emulate_groups = true;
 
 emulated::emulated(const char *name, void (*entry)(const void *), size_t params_bytes,
                    const u32 *sizes)
@@ -244,17 +265,133 @@ void gpu_copy_commit(void)
     running_now()->groups++;
 }
 
+static void copy_next(struct running *me)
+{
+    const struct copy *c = &me->copies[me->copies_done++ % COPIES];
+    if (c->from)
+        memcpy(c->to, c->from, 16);
+    else
+        memset(c->to, 0, 16);
+}
+
 void fiber_copy_wait(u32 n)
 {
     struct running *me = running_now();
-    for (; me->copies_done != me->copies_made; me->copies_done++) {
-        const struct copy *c = &me->copies[me->copies_done % COPIES];
-        if (c->group + n >= me->groups)
-            break;
-        if (c->from)
-            memcpy(c->to, c->from, 16);
-        else
-            memset(c->to, 0, 16);
+    while (me->copies_done != me->copies_made &&
+           me->copies[me->copies_done % COPIES].group + n < me->groups)
+        copy_next(me);
+}
+
+/* --- barriers ------------------------------------------------------------------------------ */
+
+static struct barrier *barrier_at(u64 *word)
+{
+    const struct block *b = running_now()->block;
+    u8 *at = (u8 *)word;
+    emulate_check(at >= b->shared && at + 8 <= b->shared + b->shared_bytes && (uintptr_t)at % 8 == 0,
+                  "a barrier is not in shared memory");
+    return (struct barrier *)word;
+}
+
+void gpu_barrier_init(u64 *word, u32 count)
+{
+    struct barrier *b = barrier_at(word);
+    emulate_check(count > 0 && count <= 0xffff, "a barrier of too many, or none");
+    *b = {0, (u16)count, (u16)count, 0};
+}
+
+void gpu_barrier_end(u64 *word)
+{
+    struct barrier *b = barrier_at(word);
+    const struct block *block = running_now()->block;
+    emulate_check(b->pending == b->count, "a barrier ends where some have arrived");
+    for (u32 i = 0; i < block->n_late; i++)
+        emulate_check(block->late[i].barrier != b, "a barrier ends that has copies under way");
+    memset(word, 0xff, 8);
+}
+
+static void end_phase_if_over(struct barrier *b)
+{
+    if (b->pending || b->bulk)
+        return;
+    b->phase ^= 1;
+    b->pending = b->count;
+}
+
+static void arrive(struct barrier *b)
+{
+    emulate_check(b->pending > 0, "more arrive at a barrier than it counts");
+    b->pending--;
+    end_phase_if_over(b);
+}
+
+void gpu_barrier_arrive(u64 *word)
+{
+    arrive(barrier_at(word));
+}
+
+static void put_late(struct late late)
+{
+    struct block *b = running_now()->block;
+    emulate_check(b->n_late < LATE, "too much happens before a barrier is waited for");
+    b->late[b->n_late++] = late;
+}
+
+void gpu_barrier_arrive_copied(u64 *word)
+{
+    struct running *me = running_now();
+    put_late({barrier_at(word), me, me->copies_made, 0, NULL, NULL});
+}
+
+void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *word)
+{
+    struct barrier *b = barrier_at(word);
+    fiber_sync_warp();
+    if (gpu_lane())
+        return;
+    emulate_check(bytes > 0 && bytes % 16 == 0, "gpu_copy_bulk of no multiple of 16");
+    emulate_check((uintptr_t)from % 16 == 0, "gpu_copy_bulk from no multiple of 16");
+    emulate_shared(to);
+    emulate_shared((u8 *)to + bytes - 16);
+    emulate_check(b->pending > 0, "gpu_copy_bulk for a phase that has ended");
+    b->bulk++;
+    put_late({b, NULL, 0, bytes, to, from});
+}
+
+static void happen(const struct late *late)
+{
+    struct barrier *b = late->barrier;
+    if (late->of) {
+        while ((i32)(late->copies - late->of->copies_done) > 0)
+            copy_next(late->of);
+        arrive(b);
+    } else {
+        memcpy(late->to, late->from, late->bytes);
+        b->bulk--;
+        end_phase_if_over(b);
+    }
+}
+
+/* All that is late for a barrier happens, in an order of its own: the last first. */
+static void hurry(struct block *block, const struct barrier *b)
+{
+    u32 kept = 0;
+    for (u32 i = block->n_late; i-- > 0;)
+        if (block->late[i].barrier == b)
+            happen(&block->late[i]);
+    for (u32 i = 0; i < block->n_late; i++)
+        if (block->late[i].barrier != b)
+            block->late[kept++] = block->late[i];
+    block->n_late = kept;
+}
+
+void gpu_barrier_wait(u64 *word, u32 parity)
+{
+    struct barrier *b = barrier_at(word);
+    while (b->phase == parity) {
+        hurry(running_now()->block, b);
+        if (b->phase == parity)
+            fiber_pause();
     }
 }
 
@@ -303,6 +440,7 @@ static void reserve(u32 blocks, u32 threads, u32 shared_bytes)
         size_t stride = pool.shared_bytes + PAGE_BYTES;
         pool.shared = take(pool.blocks * stride);
         pool.block = (struct block *)take(pool.blocks * sizeof *pool.block);
+        pool.late = (struct late *)take((size_t)pool.blocks * LATE * sizeof *pool.late);
         for (u32 i = 0; i < pool.blocks; i++)
             guard(pool.shared + (i + 1) * stride - PAGE_BYTES);
     }
@@ -316,6 +454,7 @@ static void set_block(struct block *b, u32 i, u32 threads, u32 shared_bytes)
     b->meeting.n = threads;
     b->shared = end - ROUND_UP(shared_bytes, 128);
     b->shared_bytes = shared_bytes;
+    b->late = pool.late + (size_t)i * LATE;
     memset(b->shared, 0xff, shared_bytes);
 }
 
@@ -374,7 +513,8 @@ static void run_warp(struct warp *w, u32 *n, u32 *n_new)
 static void stuck(u32 n_warps)
 {
     static const char *const names[] = {"gpu_sync", "gpu_sync_any",   "a warp's exchange",
-                                        "gpu_mma",  "gpu_load_tiles", "gpu_load_tiles_transposed"};
+                                        "gpu_mma",  "gpu_load_tiles", "gpu_load_tiles_transposed",
+                                        "gpu_group_mma"};
     const struct running *last = NULL;
     for (u32 w = 0; w < n_warps; w++)
         for (u32 i = 0; i < pool.warp[w].lanes; i++) {
@@ -490,6 +630,37 @@ void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
     if (!meet(&w->meeting, MULTIPLY))
         return;
     multiply(w->brought);
+    part(&w->meeting);
+}
+
+/* As gpu_mma for each 8 tokens, with their b-fragments from shared memory. */
+static void multiply_group(const struct lane *lanes)
+{
+    struct lane of[32];
+    u32 b[32][2];
+    for (u32 j = 0; j < lanes->tokens / 8; j++) {
+        for (u32 i = 0; i < 32; i++) {
+            const u8 *tiles = lanes->row + (size_t)j * lanes->stride;
+            for (u32 k = 0; k < 2; k++)
+                memcpy(&b[i][k], tiles + k * 128 + i * 4, 4);
+            of[i] = lanes[i];
+            of[i].b = b[i];
+            of[i].c += 4 * j;
+        }
+        multiply(of);
+    }
+}
+
+void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens)
+{
+    struct warp *w = fiber_now->warp;
+    struct lane *mine = &w->brought[fiber_now->thread & 31];
+    emulate_shared(tiles);
+    emulate_shared(tiles + (tokens / 8 - 1) * (size_t)stride + 240);
+    *mine = {c, a, NULL, NULL, tiles, stride, tokens};
+    if (!meet(&w->meeting, GROUP))
+        return;
+    multiply_group(w->brought);
     part(&w->meeting);
 }
 

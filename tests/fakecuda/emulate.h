@@ -245,6 +245,57 @@ template <int n> GPU void gpu_copy_wait(void)
     fiber_copy_wait(n);
 }
 
+/* Groups of warps: a warp's products are done when they are asked for. Bulk copies, and
+ * arrivals after copies with these, happen in the gpu_barrier_wait that waits for their barrier. */
+#define GPU_GROUPS 1
+extern bool emulate_groups; /* pretend that there are none: for tests of the other way */
+GPU bool gpu_has_groups(void)
+{
+    return emulate_groups;
+}
+GPU void gpu_fence_bulk(void)
+{
+}
+GPU u32 gpu_scalar(u32 v)
+{
+    return gpu_uniform(v);
+}
+void gpu_barrier_init(u64 *b, u32 count);
+void gpu_barrier_end(u64 *b);
+void gpu_barrier_arrive(u64 *b);
+void gpu_barrier_arrive_copied(u64 *b);
+void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b);
+void gpu_barrier_wait(u64 *b, u32 parity);
+
+GPU u32 gpu_group_tiles(const void *tiles)
+{
+    return (u32)((const u8 *)tiles - gpu_shared());
+}
+GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
+{
+    return tiles + bytes;
+}
+void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens);
+template <u32 tokens, u32 stride, bool add>
+GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
+{
+    for (u32 i = 0; !add && i < tokens / 2; i++)
+        c[i] = 0;
+    emulate_group_mma(c, a, gpu_shared() + tiles, stride, tokens);
+}
+template <u32 n> GPU void gpu_group_begin(u32[n][4])
+{
+}
+GPU void gpu_group_commit(void)
+{
+}
+template <int n> GPU void gpu_group_wait(void)
+{
+}
+template <int n, u32 tokens> GPU void gpu_group_wait(float *)
+{
+}
+
 GPU uint4 gpu_load_weights(const void *p)
 {
     uint4 v;

@@ -1,0 +1,279 @@
+/* Sums of a tile of outputs by tokens, as linear_many.cuh and linear_wide.cuh have them in
+ * registers: between slices, on their way to another block, and as outputs. `shape` says how: m
+ * tiles of 16 outputs by n of 8 tokens a warp, in the places that gpu_mma says; `across` warps side
+ * by side along the tokens; `apart` blocks of 16 outputs from a warp's tile to its next, 1 or, where
+ * four warps multiply as one, 4; floats of all threads; `head` bytes of shared memory in front of
+ * parked sums.
+ */
+#ifndef ZIGCUDA_LINEAR_TILE_CUH
+#define ZIGCUDA_LINEAR_TILE_CUH
+
+#include "kernels/cuda/linear_weight.cuh"
+
+/* Slices [slice, slice_end) of a tile. */
+struct tile_item {
+    u32 part, tile;   /* tile: of all parts */
+    u32 block, token; /* first block of 16 outputs of the part, first token */
+    u32 slice, slice_end;
+};
+
+/* The packed inputs where a slice begins. */
+GPU u32 tile_slice_at(const struct matrix *m, u32 slice)
+{
+    return MIN(slice * m->slice, m->k);
+}
+
+/* What a thread sums: of its warp's outputs and tokens, in the places that gpu_mma says. */
+template <class shape> struct tile_sums {
+    float v[shape::m][shape::n][4];
+};
+
+template <class shape> GPU void tile_clear(struct tile_sums<shape> *s)
+{
+#pragma unroll
+    for (u32 i = 0; i < shape::m; i++)
+#pragma unroll
+        for (u32 j = 0; j < shape::n; j++)
+#pragma unroll
+            for (u32 e = 0; e < 4; e++)
+                s->v[i][j][e] = 0;
+}
+
+/* First block of 16 outputs, and of 8 tokens, of this warp in a tile. */
+template <class shape> GPU u32 tile_warp_block(void)
+{
+    return shape::apart == 1 ? gpu_warp() / shape::across * shape::m
+                             : gpu_warp() / 4 * 4 * shape::m + gpu_warp() % 4;
+}
+template <class shape> GPU u32 tile_warp_octet(void)
+{
+    return gpu_warp() % shape::across * shape::n;
+}
+
+/* Outputs from tile 0 to row i % 2 * 8 of tile i / 2 of this lane. */
+template <class shape> GPU constexpr u32 tile_row(u32 i)
+{
+    return i / 2 * 16 * shape::apart + i % 2 * 8;
+}
+
+/* --- outputs ------------------------------------------------------------------------------- */
+
+/* Sums to values: scaled, with their bias. A missing bias is -0, which changes nothing. */
+template <class shape>
+GPU void tile_scale(struct tile_sums<shape> *s, const struct matrix *m, const float *token_scale,
+                    u32 rows, u32 n, u32 token)
+{
+    float factor[shape::m][2], bias[shape::m][2], scale[shape::n][2];
+#pragma unroll
+    for (u32 i = 0; i < shape::m * 2; i++) {
+        u32 row = MIN(n + tile_row<shape>(i), m->n - 1);
+        factor[i / 2][i % 2] = shape::kind == MATRIX_HALF ? ((const float *)m->scales)[row] : 1;
+        bias[i / 2][i % 2] = m->bias ? m->bias[row] : -0.0f;
+    }
+#pragma unroll
+    for (u32 j = 0; j < shape::n * 2; j++)
+        scale[j / 2][j % 2] = token_scale[MIN(token + j / 2 * 8 + j % 2, rows - 1)];
+#pragma unroll
+    for (u32 i = 0; i < shape::m; i++)
+#pragma unroll
+        for (u32 j = 0; j < shape::n; j++)
+#pragma unroll
+            for (u32 e = 0; e < 4; e++)
+                s->v[i][j][e] =
+                    fmaf(s->v[i][j][e] * factor[i][e / 2], scale[j][e % 2], bias[i][e / 2]);
+}
+
+/* Gates and softcaps, in a loop over what stands in front, since their code is long: after as many
+ * turns as there are places all stand where they stood. Registers have no index. */
+template <class shape>
+GPU void tile_bend(struct tile_sums<shape> *s, bool gate, u32 activation, float softcap)
+{
+    const u32 count = shape::m * shape::n;
+#pragma unroll 1
+    for (u32 turn = 0; turn < count; turn++) {
+        float v[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            v[e] = s->v[0][0][e];
+#pragma unroll 1
+        for (u32 e = 0; e < (gate ? 2 : 4); e++) {
+            float bent =
+                gate ? linear_activate(v[0], activation) * v[2] : softcap * tanhf(v[0] / softcap);
+            float next[4] = {v[1], v[2], v[3], bent};
+#pragma unroll
+            for (u32 i = 0; i < 4; i++)
+                v[i] = next[i];
+        }
+#pragma unroll
+        for (u32 i = 0; i + 1 < count; i++)
+#pragma unroll
+            for (u32 e = 0; e < 4; e++)
+                s->v[i / shape::n][i % shape::n][e] =
+                    s->v[(i + 1) / shape::n][(i + 1) % shape::n][e];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) /* two turns of a gate leave its values in places 2 and 3 */
+            s->v[shape::m - 1][shape::n - 1][e] = gate ? v[(e + 2) % 4] : v[e];
+    }
+}
+
+/* Gates with silu, all of them side by side. Values are in places 0 and 1. */
+template <class shape> GPU void tile_silu(struct tile_sums<shape> *s)
+{
+#pragma unroll
+    for (u32 i = 0; i < shape::m; i++)
+#pragma unroll
+        for (u32 j = 0; j < shape::n; j++)
+#pragma unroll
+            for (u32 e = 0; e < 2; e++)
+                s->v[i][j][e] = linear_activate(s->v[i][j][e], ACT_SILU) * s->v[i][j][e + 2];
+}
+
+/* n: this lane's first row, of the part; token: its first token; y: of both. What y has is loaded
+ * for many places at once. */
+template <class shape>
+GPU void tile_put(const struct tile_sums<shape> *s, float *y, u32 stride, bool add, u32 columns,
+                  u32 n, u32 tokens)
+{
+    constexpr u32 many = shape::n > 8 ? 8 : shape::n, count = shape::m * 4;
+#pragma unroll
+    for (u32 first = 0; first < shape::n; first += many) {
+        float old[many][count] = {};
+#pragma unroll
+        for (u32 i = 0; i < many * count && add; i++) {
+            u32 row = tile_row<shape>(i % count / 2), token = (first + i / count) * 8 + i % 2;
+            if (token < tokens && n + row < columns)
+                old[i / count][i % count] = y[(size_t)token * stride + row];
+        }
+#pragma unroll
+        for (u32 i = 0; i < many * count; i++) {
+            u32 row = tile_row<shape>(i % count / 2), token = (first + i / count) * 8 + i % 2;
+            float v = s->v[i % count / 4][first + i / count][i % 4];
+            if (token < tokens && n + row < columns)
+                y[(size_t)token * stride + row] = add ? v + old[i / count][i % count] : v;
+        }
+    }
+}
+
+/* The same for gates: 8 columns a block of 16 outputs, and the largest magnitude of each token. */
+template <class shape>
+GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, u32 *row_max,
+                        u32 blocks, u32 tokens)
+{
+#pragma unroll
+    for (u32 j = 0; j < shape::n; j++)
+#pragma unroll
+        for (u32 e = 0; e < 2; e++) {
+            u32 token = j * 8 + e, most = 0;
+#pragma unroll
+            for (u32 i = 0; i < shape::m; i++) {
+                float v = s->v[i][j][e];
+                if (token < tokens && i * shape::apart < blocks) {
+                    y[(size_t)token * stride + i * shape::apart * 8] = v;
+                    most = MAX(most, gpu_bits(fabsf(v)));
+                }
+            }
+            for (u32 mask = 4; mask < 32; mask *= 2)
+                most = gpu_max_xor(most, mask);
+            if (gpu_lane() < 4 && most)
+                gpu_atomic_max(&row_max[token], most);
+        }
+}
+
+/* Puts out a warp's tiles: from `block` of 16 outputs of a part, and this lane's first token, on. */
+template <class shape>
+GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
+                    struct tile_sums<shape> *s)
+{
+    struct matrix m = op->part[part];
+    bool gate = op->output == OUTPUT_GATE;
+    u32 row = gpu_lane() / 4, all = CEIL_DIV(m.n, 16);
+    u32 blocks = all - MIN(block, all), tokens = rows - MIN(token, rows);
+    tile_scale<shape>(s, &m, op->in.prepared_scale, rows, block * 16 + row, token);
+    if (gate && op->activation == ACT_SILU)
+        tile_silu<shape>(s);
+    else if (gate || op->softcap > 0)
+        tile_bend<shape>(s, gate, op->activation, op->softcap);
+    float *y = op->y + (size_t)token * op->y_stride + op->at[part] + row;
+    if (gate)
+        tile_put_gates<shape>(s, y + block * 8, op->y_stride, op->row_max + token, blocks, tokens);
+    else
+        tile_put<shape>(s, y + block * 16, op->y_stride, op->output == OUTPUT_ADD, m.n,
+                        block * 16 + row, tokens);
+}
+
+/* The same for the tile of an item. */
+template <class shape>
+GPU void tile_store_item(const struct op_linear *op, const struct tile_item it, u32 rows,
+                         struct tile_sums<shape> *s)
+{
+    tile_store<shape>(op, it.part, it.block + tile_warp_block<shape>(),
+                      it.token + tile_warp_octet<shape>() * 8 + gpu_lane() % 4 * 2, rows, s);
+}
+
+/* --- sums of slices that several blocks made ----------------------------------------------- */
+
+GPU float4 *tile_partial(const struct op_linear *op, u32 tile, u32 slice, u32 floats)
+{
+    return (float4 *)(op->partial + ((size_t)tile * MATRIX_SLICES + slice) * floats) + gpu_thread();
+}
+
+template <class shape>
+GPU void tile_leave(const struct op_linear *op, u32 tile, u32 slice,
+                    const struct tile_sums<shape> *p)
+{
+    float4 *to = tile_partial(op, tile, slice, shape::floats);
+#pragma unroll
+    for (u32 i = 0; i < shape::m; i++)
+#pragma unroll
+        for (u32 j = 0; j < shape::n; j++) {
+            const float *v = p->v[i][j];
+            float4 four = {v[0], v[1], v[2], v[3]};
+            to[(i * shape::n + j) * GPU_THREADS] = four;
+        }
+}
+
+/* --- sums of slices that one block made ---------------------------------------------------- */
+
+template <class shape>
+GPU void tile_add(struct tile_sums<shape> *total, const struct tile_sums<shape> *p)
+{
+#pragma unroll
+    for (u32 i = 0; i < shape::m; i++)
+#pragma unroll
+        for (u32 j = 0; j < shape::n; j++)
+#pragma unroll
+            for (u32 e = 0; e < 4; e++)
+                total->v[i][j][e] += p->v[i][j][e];
+}
+
+/* The thread's place in shared memory for sums that are parked: those of a warp's tile i. */
+template <class shape> GPU float4 *tile_parked(u32 i)
+{
+    return (float4 *)(gpu_shared() + shape::head) + i * GPU_THREADS + gpu_thread();
+}
+
+/* The same addition with parked sums; `first`: they are none yet. */
+template <class shape> GPU void tile_park(const struct tile_sums<shape> *p, bool first)
+{
+#pragma unroll
+    for (u32 i = 0; i < shape::m * shape::n; i++) {
+        const float *v = p->v[i / shape::n][i % shape::n];
+        float4 four = {0, 0, 0, 0};
+        if (!first)
+            four = *tile_parked<shape>(i);
+        float4 sum = {four.x + v[0], four.y + v[1], four.z + v[2], four.w + v[3]};
+        *tile_parked<shape>(i) = sum;
+    }
+}
+
+template <class shape> GPU void tile_unpark(struct tile_sums<shape> *p)
+{
+#pragma unroll
+    for (u32 i = 0; i < shape::m * shape::n; i++) {
+        float *v = p->v[i / shape::n][i % shape::n];
+        float4 four = *tile_parked<shape>(i);
+        v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+    }
+}
+
+#endif

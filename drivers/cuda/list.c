@@ -234,6 +234,7 @@ struct buffers {
     float *attention_partial, *linear_partial;
     u32 partial_rows;
     u32 *attention_max, *h_max, *attention_arrived, *linear_arrived, *sample_arrived;
+    u32 *sample_work;
     u16 *prepared;
     float *prepared_scale;
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
@@ -287,8 +288,10 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
 {
     u32 tokens = l->limits.step_tokens;
     const struct {
-        u32 **to, n;
-    } words[] = {{&b->attention_max, tokens},
+        u32 **to;
+        size_t n;
+    } words[] = {{&b->sample_work, l->limits.slots * sizeof(struct sample_work) / sizeof(u32)},
+                 {&b->attention_max, tokens},
                  {&b->h_max, tokens},
                  {&b->attention_arrived, l->blocks},
                  {&b->linear_arrived, LINEAR_COUNTERS},
@@ -351,7 +354,8 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
     op->logits = l->logits;
     op->stride = l->logits_stride;
     op->vocab = l->model->vocab;
-    op->z = carve(s, slots * vocab * sizeof *op->z);
+    op->z = carve_rows(s, l->limits.slots, l->logits_stride);
+    op->list = carve(s, slots * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
     l->state.output_counts = carve(s, slots * vocab * sizeof *l->state.output_counts);
     l->state.prompt_seen = carve(s, slots * vocab * sizeof *l->state.prompt_seen);
 }
@@ -644,6 +648,7 @@ void list_build(struct list *l, struct vram *s)
     ends_piece(l, s, LIST_ACTIVATIONS);
     carve_sampling(l, s, &sample);
     sample.arrived = b.sample_arrived;
+    sample.work = (struct sample_work *)(void *)b.sample_work;
     ends_piece(l, s, LIST_SAMPLING);
     carve_kv(l, s, parts);
     ends_piece(l, s, LIST_KV);

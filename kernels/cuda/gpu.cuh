@@ -116,6 +116,10 @@ GPU void gpu_atomic_add64(u64 *p, u64 v)
 {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
 }
+GPU void gpu_atomic_max64(u64 *p, u64 v)
+{
+    atomicMax((unsigned long long *)p, (unsigned long long)v);
+}
 GPU u32 gpu_load_volatile(const u32 *p)
 {
     return *(const volatile u32 *)p;
@@ -252,6 +256,11 @@ template <u32 table> GPU u32 gpu_lop3(u32 a, u32 b, u32 c)
 GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
 {
     return __byte_perm(a, b, select);
+}
+
+GPU u32 gpu_leading_zeros(u32 v) /* 32 of 0 */
+{
+    return (u32)__clz((int)v);
 }
 
 /* Two halves in a word, low first. Round to nearest even; too large becomes infinite. */

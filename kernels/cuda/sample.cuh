@@ -1,10 +1,18 @@
 /* OP_SAMPLE: the next token of every wanted row, with core/engine/sample.h's semantics: that file's
  * C is the reference, and its order of operations is followed here.
  *
- * One block a row. Sums of probabilities are integers, in units of 2^-40 of the largest one: the
- * order of adding them changes nothing, and for a million tokens the error stays below 10^-6 of the
- * sum. Sets are cut by radix selection over (key, id), not by sorting: the cut is the place where
- * the kept mass first reaches its target. A token that was dropped is NaN in z.
+ * The rows' tokens lie side by side and every block takes a stretch of them. What blocks leave for
+ * each other in struct sample_work are largest keys and sums of integers (of probabilities in units
+ * of 2^-40 of the largest one: for a million tokens the error stays below 10^-6 of the sum), so
+ * that neither the order nor the number of blocks changes a bit. Up to three passes:
+ *   scores  The processed logits, their largest or, with the noise, the best. That is all for a row
+ *           that is greedy or has nothing but a temperature and penalties.
+ *   counts  For rows that are cut, or that want logprobs: how many tokens, and of what weight, lie
+ *           in each bucket of distance to the largest.
+ *   choice  From the buckets follows what is surely kept, and drawn from at once; what a cut may
+ *           hit, and is listed, a few tokens mostly; and what is dropped.
+ * The block that is last with a row cuts the list (sample_select.cuh), draws, and puts the result
+ * out. That is quick as long as the list fits into shared memory.
  *
  * Against the reference the token can differ only where two scores, or a sum and its target, are
  * within rounding of each other: the noise is computed in f32 here, within 2 units in the last
@@ -13,282 +21,203 @@
 #ifndef ZIGCUDA_SAMPLE_CUH
 #define ZIGCUDA_SAMPLE_CUH
 
-#include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/sample_select.cuh"
 
-enum { SELECT_BUCKETS = 256, SELECT_ID_BITS = 24 };
+GPU u32 sample_first(const struct gpu_sampling *s, u32 n)
+{
+    if (s->temperature < 1e-5f)
+        return CUT_NONE;
+    if (s->top_k && s->top_k < n)
+        return CUT_TOP_K;
+    return s->typical_p < 1 ? CUT_TYPICAL
+           : s->top_p < 1   ? CUT_TOP_P
+           : s->min_p > 0   ? CUT_MIN_P
+                            : CUT_NONE;
+}
 
-struct sample_shared {
-    u64 mass[SELECT_BUCKETS];
-    u32 count[SELECT_BUCKETS];
-    float value[GPU_WARPS];
-    u32 index[GPU_WARPS];
-    u64 total;
-    u64 cut_prefix, cut_above;
-    u32 cut_count;
-    u32 n_top;
-    float top[LIMIT_LOGPROBS];
-    u32 top_id[LIMIT_LOGPROBS];
+GPU struct sample_row sample_row(const struct op_sample *op, const struct gpu_run *run, u32 i)
+{
+    const struct gpu_want *want = &run->step->wants[i];
+    const struct gpu_row *row = &run->step->rows[want->row];
+    const struct gpu_sampling *s = &run->state.sampling[row->slot];
+    size_t slot = (size_t)row->slot * op->vocab;
+    bool greedy = s->temperature < 1e-5f;
+    struct sample_row r;
+    r.s = s;
+    r.work = &op->work[want->result];
+    r.out = &run->step->results[want->result];
+    r.logits = op->logits + (size_t)i * op->stride;
+    r.z = op->z + (size_t)row->slot * op->stride;
+    r.list = op->list + (size_t)row->slot * SAMPLE_SIDES * op->stride;
+    r.stride = op->stride;
+    r.counts = run->state.output_counts + slot;
+    r.prompt = run->state.prompt_seen + slot;
+    r.t = greedy ? 1 : s->temperature;
+    r.n = op->vocab;
+    r.slot = row->slot;
+    r.outputs = row->outputs;
+    r.position = row->pos + row->n - 1;
+    r.cut = sample_first(s, r.n);
+    r.seed[0] = s->seed[0];
+    r.seed[1] = s->seed[1];
+    r.noise = r.cut == CUT_NONE && !greedy;
+    r.logprobs = s->logprobs;
+    r.deep = r.cut != CUT_NONE || r.logprobs;
+    r.masked = r.outputs < s->min_tokens && s->n_stop;
+    r.biased = s->n_bias;
+    r.penalised =
+        s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    return r;
+}
+
+enum { SAMPLE_UNIT = 2 * GPU_THREADS };
+
+/* f(row, from, to) for this block's part of the rows that want a token; a part begins at a multiple
+ * of SAMPLE_UNIT. The row is in shared memory from one pass to the next. */
+template <typename F>
+GPU void sample_parts(const struct op_sample *op, const struct gpu_run *run, F f)
+{
+    struct sample_shared *sh = sample_shared();
+    u32 units = CEIL_DIV(op->vocab, (u32)SAMPLE_UNIT), all = units * run->step->n_wants;
+    u32 most = CEIL_DIV(all, gpu_blocks()), u = gpu_block() * most, end = MIN(u + most, all);
+    while (u < end) {
+        u32 want = u / units, first = u % units, n = MIN(units - first, end - u);
+        u += n;
+        if (run->step->wants[want].result == ~0u)
+            continue;
+        if (sh->row_of != want + 1) {
+            gpu_sync();
+            if (gpu_thread() == 0) {
+                sh->row = sample_row(op, run, want);
+                sh->row_of = want + 1;
+            }
+            gpu_sync();
+        }
+        f(&sh->row, first * SAMPLE_UNIT, MIN((first + n) * SAMPLE_UNIT, op->vocab));
+    }
+}
+
+/* f(i, map(i, values[i])) for a thread's share of [from, to). Reads `pairs` pairs of them, and what
+ * map reads, before f does anything. */
+template <u32 pairs, typename M, typename F>
+GPU void sample_each(const float *values, u32 from, u32 to, M map, F f)
+{
+    for (u32 at = from + 2 * gpu_thread(); at < to; at += pairs * SAMPLE_UNIT) {
+        float2 v[pairs];
+#pragma unroll
+        for (u32 k = 0; k < pairs; k++) {
+            u32 i = at + k * SAMPLE_UNIT;
+            v[k] = i < to ? gpu_load<float2>(values + i) : float2{0, 0};
+        }
+#pragma unroll
+        for (u32 k = 0; k < pairs; k++) {
+            u32 i = at + k * SAMPLE_UNIT;
+            v[k].x = i < to ? map(i, v[k].x) : 0;
+            v[k].y = i + 1 < to ? map(i + 1, v[k].y) : 0;
+        }
+#pragma unroll
+        for (u32 k = 0; k < pairs; k++) {
+            u32 i = at + k * SAMPLE_UNIT;
+            if (i < to)
+                f(i, v[k].x);
+            if (i + 1 < to)
+                f(i + 1, v[k].y);
+        }
+    }
+}
+
+/* What one side of a row's work is about: processed logits, divided by the temperature. */
+struct sample_values {
+    const float *from;
+    float t;
 };
 
-GPU struct sample_shared *sample_shared(void)
+GPU struct sample_values sample_values(const struct sample_row *r, u32 side)
 {
-    return (struct sample_shared *)gpu_shared();
+    bool processed = r->masked || r->biased || r->penalised;
+    if (side == SAMPLE_LOGPROBS)
+        return {r->logits, 1};
+    return {processed ? r->z : r->logits, r->t};
 }
 
-/* Unsigned integers in the order of floats; never 0 for a number. */
-GPU u32 sample_ordered(float v)
+GPU float sample_value(struct sample_values values, float v)
 {
-    u32 bits = gpu_bits(v);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
+    return values.t == 1 ? v : v / values.t;
 }
 
-/* Larger values first, among equals the lower id; 0 for a token that was dropped. */
-GPU u64 sample_key(float v, u32 id)
+/* f(i, value) for a thread's share of [from, to). */
+template <u32 pairs, typename F>
+GPU void sample_each_value(const struct sample_row *r, u32 side, u32 from, u32 to, F f)
 {
-    return v == v ? (u64)sample_ordered(v) << SELECT_ID_BITS | ((1u << SELECT_ID_BITS) - 1 - id)
-                  : 0;
+    struct sample_values values = sample_values(r, side);
+    sample_each<pairs>(values.from, from, to,
+                       [=](u32, float v) { return sample_value(values, v); }, f);
 }
 
-GPU u64 sample_mass(float probability)
+/* A row's result, if it wants one, is out. One thread. */
+GPU void sample_done(const struct op_sample *op, const struct gpu_step *s)
 {
-    return (u64)(probability * 0x1p40f);
-}
-
-/* The largest value and its lowest index; index 0 when there is none above -infinity. */
-GPU float sample_argmax(const float *z, u32 n, u32 *index)
-{
-    struct sample_shared *sh = sample_shared();
-    float best = -INFINITY;
-    u32 at = 0;
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS)
-        if (z[i] > best) {
-            best = z[i];
-            at = i;
-        }
-    for (u32 mask = 16; mask; mask /= 2) {
-        float v = gpu_shuffle_xor(best, mask);
-        u32 i = gpu_shuffle_xor(at, mask);
-        if (v > best || (v == best && i < at)) {
-            best = v;
-            at = i;
-        }
-    }
-    gpu_sync();
-    if (gpu_lane() == 0) {
-        sh->value[gpu_warp()] = best;
-        sh->index[gpu_warp()] = at;
-    }
-    gpu_sync();
-    for (u32 w = 0; w < GPU_WARPS; w++) {
-        float v = sh->value[w];
-        u32 i = sh->index[w];
-        if (v > best || (v == best && i < at)) {
-            best = v;
-            at = i;
-        }
-    }
-    *index = best > -INFINITY ? at : 0;
-    return best;
-}
-
-/* Sum of f(i) over the row, the same in all threads. */
-template <typename F> GPU u64 sample_total(u32 n, F f)
-{
-    struct sample_shared *sh = sample_shared();
-    u64 mine = 0;
-    gpu_sync();
-    if (gpu_thread() == 0)
-        sh->total = 0;
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS)
-        mine += f(i);
-    gpu_sync();
-    gpu_atomic_add64(&sh->total, mine);
-    gpu_sync();
-    return sh->total;
-}
-
-/* Finds the bucket, from the highest down, where the mass reaches the target. One warp. */
-GPU void sample_find_bucket(u64 prefix, u64 target)
-{
-    struct sample_shared *sh = sample_shared();
-    enum { EACH = SELECT_BUCKETS / 32 };
-    u64 sum = 0;
-    u32 top = SELECT_BUCKETS - 1 - gpu_lane() * EACH;
-    for (u32 i = 0; i < EACH; i++)
-        sum += sh->mass[top - i];
-    u64 above = sh->cut_above;
-    for (u32 lane = 0; lane < 32; lane++) { /* the same walk in every lane */
-        u64 part = (u64)gpu_shuffle((u32)(sum >> 32), lane) << 32 | gpu_shuffle((u32)sum, lane);
-        if (above + part < target) {
-            above += part;
-            continue;
-        }
-        if (gpu_lane() != lane)
+    gpu_fence_system();
+    if (s->n_wants > 1) {
+        if (gpu_atomic_add(op->arrived, 1) != s->n_wants - 1)
             return;
-        u32 b = top;
-        for (; above + sh->mass[b] < target; b--)
-            above += sh->mass[b];
-        sh->cut_prefix = prefix << 8 | b;
-        sh->cut_above = above;
-        sh->cut_count = sh->count[b];
-        return;
+        *op->arrived = 0;
+        gpu_fence_system();
     }
-    if (gpu_lane() == 0) /* never reached: everything stays */
-        sh->cut_count = 0;
+    gpu_store_volatile(s->done, s->serial);
 }
 
-/* The least key to keep, so that the fewest tokens, largest key first, have at least `target`
- * together; 1 when all of them have less. key(i): 0, or as sample_key; mass(i) of those. */
-template <typename K, typename M> GPU u64 sample_cut(u32 n, u64 target, K key, M mass)
+/* The part [from, to) of a row is done. True, in all threads, for the block that is last: then what
+ * others did for the row can be read. */
+GPU bool sample_arrive(const struct sample_row *r, u32 from, u32 to)
 {
-    struct sample_shared *sh = sample_shared();
-    u64 prefix = 0;
+    bool last = false;
     gpu_sync();
-    if (gpu_thread() == 0)
-        sh->cut_above = 0;
-    for (int shift = 48; shift >= 0; shift -= 8) {
-        for (u32 b = gpu_thread(); b < SELECT_BUCKETS; b += GPU_THREADS)
-            sh->mass[b] = sh->count[b] = 0;
-        gpu_sync();
-        for (u32 i = gpu_thread(); i < n; i += GPU_THREADS) {
-            u64 k = key(i);
-            if (k == 0 || k >> shift >> 8 != prefix)
-                continue;
-            u32 b = (u32)(k >> shift) & 255;
-            gpu_atomic_add64(&sh->mass[b], mass(i));
-            gpu_atomic_add(&sh->count[b], 1);
-        }
-        gpu_sync();
-        if (gpu_warp() == 0)
-            sample_find_bucket(prefix, target);
-        gpu_sync();
-        if (sh->cut_count == 0)
-            return 1;
-        prefix = sh->cut_prefix;
-        if (sh->cut_count == 1 || shift == 0)
-            return prefix << shift;
+    if (gpu_thread() == 0) {
+        gpu_fence();
+        last = gpu_atomic_add(&r->work->arrived, to - from) + (to - from) == r->n;
+        gpu_fence();
     }
-    return 1;
+    return gpu_sync_any(last);
 }
 
-template <typename K> GPU void sample_keep(float *z, u32 n, u64 cut, K key)
+/* Puts out a token, of which logprob and alternatives are there; what is left for the next steps
+ * need not be waited for. */
+GPU void sample_put(const struct op_sample *op, const struct gpu_run *run,
+                    const struct sample_row *r, u32 token)
 {
-    gpu_sync(); /* others may still read z */
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS) {
-        u64 k = key(i);
-        if (k != 0 && k < cut)
-            z[i] = NAN;
-    }
     gpu_sync();
-}
-
-GPU void sample_top_k(float *z, u32 n, u32 k)
-{
-    const u64 ties = (1u << SELECT_ID_BITS) - 1; /* equal values stay together */
-    auto key = [=](u32 i) { return sample_key(z[i], 0) & ~ties; };
-    sample_keep(z, n, sample_cut(n, k, key, [](u32) { return (u64)1; }), key);
-}
-
-GPU u64 sample_share(float p, u64 total)
-{
-    double target = ceil((double)p * (double)total);
-    return target < 1 ? 1 : (u64)target;
-}
-
-GPU void sample_top_p(float *z, u32 n, float max, float p)
-{
-    auto weight = [=](u32 i) { return z[i] == z[i] ? expf(z[i] - max) : 0.0f; };
-    auto mass = [=](u32 i) { return sample_mass(weight(i)); };
-    auto key = [=](u32 i) { return z[i] == z[i] ? sample_key(weight(i), i) : 0; };
-    u64 total = sample_total(n, mass);
-    sample_keep(z, n, sample_cut(n, sample_share(p, total), key, mass), key);
-}
-
-/* Locally typical sampling (Meister et al. 2022): the tokens whose -ln p is nearest the entropy. */
-GPU void sample_typical(float *z, u32 n, float max, float p)
-{
-    auto weight = [=](u32 i) { return z[i] == z[i] ? sample_mass(expf(z[i] - max)) : 0; };
-    float norm = max + (float)log((double)sample_total(n, weight) * 0x1p-40);
-    auto mass = [=](u32 i) { return z[i] == z[i] ? sample_mass(expf(z[i] - norm)) : 0; };
-    u64 sum = sample_total(n, [=](u32 i) {
-        float lp = z[i] - norm;
-        return lp == lp && lp > -80 ? sample_mass(expf(lp) * fmaxf(-lp, 0)) : 0;
-    });
-    float entropy = (float)((double)sum * 0x1p-40);
-    auto key = [=](u32 i) {
-        return z[i] == z[i] ? sample_key(-fabsf(-(z[i] - norm) - entropy), i) : 0;
-    };
-    sample_keep(z, n, sample_cut(n, sample_share(p, (u64)1 << 40), key, mass), key);
-}
-
-/* --- the draw ------------------------------------------------------------------------------ */
-
-/* Philox4x32-10, first word (Salmon et al. 2011). */
-GPU u32 sample_philox(u32 c0, u32 c1, u32 k0, u32 k1)
-{
-    u32 c2 = 0, c3 = 0;
-    for (u32 round = 0; round < 10; round++) {
-        u64 a = (u64)0xd2511f53u * c0, b = (u64)0xcd9e8d57u * c2;
-        c0 = (u32)(b >> 32) ^ c1 ^ k0;
-        c1 = (u32)b;
-        c2 = (u32)(a >> 32) ^ c3 ^ k1;
-        c3 = (u32)a;
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
+    if (gpu_thread() == 0) {
+        r->out->slot = r->slot;
+        r->out->token = token;
+        sample_done(op, run->step);
+        run->state.last[r->slot] = token;
+        r->counts[token] += r->counts[token] != 0xffff;
     }
-    return c0;
+    r->work->side[SAMPLE_DRAW].best = 0;
+    r->work->arrived = 0;
+    u32 n = r->deep ? sizeof *r->work / sizeof(u32) : 0;
+    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS)
+        ((u32 *)r->work)[i] = 0;
 }
 
-/* -ln(-ln u), u = (w + 1/2) / 2^24. Both u below 1/2 and 1 - u above are exact in f32. */
-GPU float sample_gumbel(u32 word)
-{
-    u32 w = word >> 8;
-    float e = w < 1u << 23 ? -logf(((float)w + 0.5f) * 0x1p-24f)
-                           : -log1pf(-(((float)((1u << 24) - 1 - w) + 0.5f) * 0x1p-24f));
-    return -logf(e);
-}
+/* --- scores -------------------------------------------------------------------------------- */
 
-GPU u32 sample_draw(float *z, u32 n, const struct gpu_sampling *s, u32 position)
+GPU void sample_mask_and_bias(const struct sample_row *r, u32 from, u32 to)
 {
-    float best = -INFINITY;
-    gpu_sync();
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS) {
-        float v = z[i];
-        if (v == v && v + 17.4f >= best) { /* more noise there is not */
-            v += sample_gumbel(sample_philox(position, i, s->seed[0], s->seed[1]));
-            best = fmaxf(best, v);
-        }
-        z[i] = v;
-    }
-    gpu_sync();
-    /* What was passed over lies below another score that has its noise. */
-    u32 token;
-    sample_argmax(z, n, &token);
-    return token;
-}
-
-/* --- logits processors --------------------------------------------------------------------- */
-
-GPU bool sample_processes(const struct gpu_sampling *s, u32 outputs)
-{
-    return s->n_bias || s->repetition_penalty != 1 || s->presence_penalty != 0 ||
-           s->frequency_penalty != 0 || outputs < s->min_tokens;
-}
-
-GPU void sample_mask_and_bias(float *z, u32 n, const struct gpu_sampling *s, u32 outputs)
-{
-    for (u32 i = gpu_thread(); i < s->n_stop && outputs < s->min_tokens; i += GPU_THREADS)
-        if (s->stop[i] < n)
-            z[s->stop[i]] = -INFINITY;
+    const struct gpu_sampling *s = r->s;
+    for (u32 i = gpu_thread(); i < s->n_stop && r->outputs < s->min_tokens; i += GPU_THREADS)
+        if (s->stop[i] >= from && s->stop[i] < to)
+            r->z[s->stop[i]] = -INFINITY;
     gpu_sync();
     for (u32 i = gpu_thread(); i < s->n_bias; i += GPU_THREADS) {
         u32 id = s->bias_id[i];
-        bool first = id < n; /* whoever has an id first adds all that name it, in order */
+        bool first = id >= from && id < to; /* who has an id first adds all that name it, in order */
         for (u32 j = 0; j < i && first; j++)
             first = s->bias_id[j] != id;
         for (u32 j = i; j < s->n_bias && first; j++)
             if (s->bias_id[j] == id)
-                z[id] += s->bias[j];
+                r->z[id] += s->bias[j];
     }
     gpu_sync();
 }
@@ -303,151 +232,416 @@ GPU float sample_penalised(float v, const struct gpu_sampling *s, u32 count, boo
     return v;
 }
 
-/* z = the processed logits, divided by the temperature when that is not 0. */
-GPU void sample_process(float *z, const float *logits, u32 n, const struct gpu_sampling *s,
-                        u32 outputs, const u16 *counts, const u8 *prompt)
+/* What the scores are made of: a copy where single tokens are changed. */
+GPU const float *sample_changed(const struct sample_row *r, u32 from, u32 to)
 {
-    bool penalise =
-        s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
-    float t = s->temperature < 1e-5f ? 1 : s->temperature;
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS)
-        z[i] = logits[i];
+    if (!r->masked && !r->biased)
+        return r->logits;
     gpu_sync();
-    sample_mask_and_bias(z, n, s, outputs);
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS) {
-        float v = penalise ? sample_penalised(z[i], s, counts[i], prompt[i]) : z[i];
-        z[i] = v / t;
-    }
+    for (u32 i = from + gpu_thread(); i < to; i += GPU_THREADS)
+        r->z[i] = r->logits[i];
     gpu_sync();
+    sample_mask_and_bias(r, from, to);
+    return r->z;
 }
 
-GPU u32 sample_token(const struct op_sample *op, const struct gpu_run *run,
-                     const struct gpu_row *row, const float *logits, float *z)
+GPU void sample_set_top(struct sample_top *top, float v, u32 id)
 {
-    const struct gpu_sampling *s = &run->state.sampling[row->slot];
-    size_t slot = (size_t)row->slot * op->vocab;
-    bool greedy = s->temperature < 1e-5f;
-    u32 n = op->vocab, top;
-    if (greedy && !sample_processes(s, row->outputs)) {
-        sample_argmax(logits, n, &top);
-        return top;
-    }
-    sample_process(z, logits, n, s, row->outputs, run->state.output_counts + slot,
-                   run->state.prompt_seen + slot);
-    float max = sample_argmax(z, n, &top);
-    if (greedy || max == -INFINITY)
-        return top;
-    if (s->top_k && s->top_k < n)
-        sample_top_k(z, n, s->top_k);
-    if (s->typical_p < 1)
-        sample_typical(z, n, max, s->typical_p);
-    if (s->top_p < 1)
-        sample_top_p(z, n, max, s->top_p);
-    float floor = -INFINITY;
-    if (s->min_p > 0) /* relative to the best that is left: typical_p may have dropped the top */
-        floor = sample_argmax(z, n, &top) + logf(s->min_p);
-    gpu_sync();
-    for (u32 i = gpu_thread(); i < n && s->min_p > 0; i += GPU_THREADS)
-        if (z[i] < floor)
-            z[i] = NAN;
-    return sample_draw(z, n, s, row->pos + row->n - 1);
+    if (v > top->v) /* ids come in ascending order */
+        *top = {v, id};
 }
 
-/* --- logprobs ------------------------------------------------------------------------------ */
+/* The best of this thread: of its values, or with the noise. */
+GPU u64 sample_best(const struct sample_row *r, u32 from, u32 to)
+{
+    struct sample_top top = {-INFINITY, 0};
+    const float *values = sample_changed(r, from, to);
+    float t = r->t;
+    if (r->penalised || r->noise)
+        sample_each<2>(
+            values, from, to,
+            [=](u32 i, float v) {
+                return r->penalised ? sample_penalised(v, r->s, r->counts[i], r->prompt[i]) : v;
+            },
+            [=, &top](u32 i, float v) {
+                if (r->penalised)
+                    r->z[i] = v;
+                if (r->noise)
+                    sample_draw(&top, v / t, i, r);
+                else
+                    sample_set_top(&top, v / t, i);
+            });
+    else
+        sample_each<8>(
+            values, from, to, [=](u32, float v) { return t == 1 ? v : v / t; },
+            [&](u32 i, float v) { sample_set_top(&top, v, i); });
+    return sample_top_key(top);
+}
 
-/* The alternatives: as many as asked for, best first, among equals the lowest id. */
-GPU void sample_alternatives(const float *logits, u32 n, u32 want, float norm)
+GPU u64 sample_best_logit(const struct sample_row *r, u32 from, u32 to)
+{
+    struct sample_top top = {-INFINITY, 0};
+    sample_each_value<8>(r, SAMPLE_LOGPROBS, from, to,
+                         [&](u32 i, float v) { sample_set_top(&top, v, i); });
+    return sample_top_key(top);
+}
+
+/* The block's largest key. */
+GPU void sample_leave_best(u64 *to, u64 key)
+{
+    key = sample_max(key);
+    if (gpu_thread() == 0)
+        gpu_atomic_max64(to, key);
+}
+
+GPU_CALL void sample_scores(const struct op_sample *op, const struct gpu_run *run)
+{
+    sample_parts(op, run, [=](const struct sample_row *r, u32 from, u32 to) {
+        struct sample_side *side = r->work->side;
+        sample_leave_best(&side[SAMPLE_DRAW].best, sample_best(r, from, to));
+        if (r->logprobs)
+            sample_leave_best(&side[SAMPLE_LOGPROBS].best, sample_best_logit(r, from, to));
+        if (r->deep || !sample_arrive(r, from, to))
+            return;
+        if (gpu_thread() == 0) {
+            r->out->logprob = 0;
+            r->out->n_top = 0;
+        }
+        sample_put(op, run, r, sample_key_id(side[SAMPLE_DRAW].best));
+    });
+}
+
+/* --- counts -------------------------------------------------------------------------------- */
+
+/* Of the distance x >= 0 to the largest: finer where it is small, 128 an octave of 1 + x, so that
+ * they reach 255 for any temperature. Larger distances are never in a lower bucket. */
+GPU u32 sample_bucket(float x)
+{
+    u32 b = (gpu_bits(1 + x) - gpu_bits(1.0f)) >> 16;
+    return b < SAMPLE_BUCKETS ? b : SAMPLE_BUCKETS - 1;
+}
+
+GPU float sample_bucket_end(u32 b)
+{
+    return gpu_from_bits(gpu_bits(1.0f) + ((b + 1) << 16)) - 1;
+}
+
+/* by_mass: buckets tell the weight, too. */
+GPU void sample_count(const struct sample_row *r, u32 which, u32 from, u32 to, bool by_mass)
 {
     struct sample_shared *sh = sample_shared();
-    auto key = [=](u32 i) { return sample_key(logits[i] - norm, i); };
-    u64 cut = sample_cut(n, want, key, [](u32) { return (u64)1; });
+    struct sample_side *side = &r->work->side[which];
+    float max = sample_key_value(side->best);
+    u64 total = 0;
+    gpu_sync();
+    for (u32 b = gpu_thread(); b < SAMPLE_BUCKETS; b += GPU_THREADS)
+        sh->buckets.mass[b] = sh->buckets.count[b] = 0;
+    gpu_sync();
+    sample_each_value<4>(r, which, from, to, [=, &total](u32, float v) {
+        u32 b = sample_bucket(max - v);
+        u64 m = sample_mass(expf(v - max));
+        total += m;
+        if (v == v)
+            gpu_atomic_add(&sh->buckets.count[b], 1);
+        if (by_mass && m)
+            gpu_atomic_add64(&sh->buckets.mass[b], m);
+    });
+    total = sample_sum(total);
     if (gpu_thread() == 0)
-        sh->n_top = 0;
+        gpu_atomic_add64(&side->total, total);
+    for (u32 b = gpu_thread(); b < SAMPLE_BUCKETS; b += GPU_THREADS) {
+        if (sh->buckets.count[b])
+            gpu_atomic_add(&side->count[b], sh->buckets.count[b]);
+        if (sh->buckets.mass[b])
+            gpu_atomic_add64(&side->mass[b], sh->buckets.mass[b]);
+    }
+}
+
+GPU_CALL void sample_counts(const struct op_sample *op, const struct gpu_run *run)
+{
+    sample_parts(op, run, [=](const struct sample_row *r, u32 from, u32 to) {
+        bool by_mass = r->cut == CUT_TYPICAL || r->cut == CUT_TOP_P;
+#pragma unroll 1
+        for (u32 side = 0; side < SAMPLE_SIDES; side++)
+            if (side == SAMPLE_DRAW ? by_mass || r->cut == CUT_TOP_K : r->logprobs)
+                sample_count(r, side, from, to, by_mass && side == SAMPLE_DRAW);
+    });
+}
+
+/* --- choice -------------------------------------------------------------------------------- */
+
+/* Buckets [0, sure) are kept and [sure, end) listed. The same in all threads and blocks. */
+struct sample_plan {
+    u32 sure, end;
+    u64 above; /* sum of the sure ones: tokens, or mass */
+};
+
+/* For a cut in bucket `cut`, by size(bucket). Rounding may carry it over the bucket's ends: the
+ * neighbours are listed. in_order: nothing but the cut itself has to see what lies before it. */
+template <typename S>
+GPU struct sample_plan sample_plan_of(u32 cut, bool in_order, S size)
+{
+    u32 last = SAMPLE_BUCKETS - 1;
+    cut = cut < last ? cut : last;
+    u32 sure = in_order && cut ? cut - 1 : 0, end = MIN(cut + 2, (u32)SAMPLE_BUCKETS);
+    u64 above = 0;
+    for (u32 b = gpu_thread(); b < sure; b += GPU_THREADS)
+        above += size(b);
+    return {sure, end, sample_sum(above)};
+}
+
+/* What typical_p keeps lies within H + d of surprise (-ln p), for the least d so that [H - d, H +
+ * d] has enough. Either d <= H - (the least surprise), or all of [0, H + d) is in and H + d lies
+ * in the bucket where the mass from the top reaches p. Distances are surprises less the least. */
+GPU u32 sample_typical_bucket(const struct sample_side *side)
+{
+    enum { DOWN_BITS = 8 }; /* so that mass times distance fits */
+    u64 sum = 0;
+    for (u32 b = gpu_thread(); b < SAMPLE_BUCKETS; b += GPU_THREADS)
+        sum += (u64)((float)(side->mass[b] >> DOWN_BITS) * sample_bucket_end(b));
+    float mean = (float)sample_sum(sum) * (float)(1 << DOWN_BITS) / (float)side->total;
+    return sample_bucket(2.01f * mean);
+}
+
+GPU struct sample_plan sample_plan_draw(const struct sample_row *r)
+{
+    enum { EACH = SAMPLE_BUCKETS / GPU_THREADS };
+    const struct sample_side *side = &r->work->side[SAMPLE_DRAW];
+    const struct gpu_sampling *s = r->s;
+    auto count = [=](u32 b) { return (u64)side->count[b]; };
+    auto mass = [=](u32 b) { return side->mass[b]; };
+    if (r->cut == CUT_NONE)
+        return {0, 0, 0};
+    if (r->cut == CUT_MIN_P)
+        return {SAMPLE_BUCKETS, 0, 0};
+    if (r->cut == CUT_TOP_K)
+        return sample_plan_of(sample_find<EACH>(s->top_k, count).bucket,
+                              s->typical_p >= 1 && s->top_p >= 1, count);
+    float p = r->cut == CUT_TYPICAL ? s->typical_p : s->top_p;
+    u32 cut = sample_find<EACH>(sample_share(p, side->total), mass).bucket;
+    if (r->cut == CUT_TYPICAL)
+        cut = MAX(cut, sample_typical_bucket(side));
+    return sample_plan_of(cut, r->cut == CUT_TOP_P, mass);
+}
+
+GPU struct sample_plan sample_plan_logprobs(const struct sample_row *r)
+{
+    enum { EACH = SAMPLE_BUCKETS / GPU_THREADS };
+    const struct sample_side *side = &r->work->side[SAMPLE_LOGPROBS];
+    u32 want = MIN(r->s->top_logprobs, r->n);
+    auto count = [=](u32 b) { return (u64)side->count[b]; };
+    if (!r->logprobs || want == 0)
+        return {0, 0, 0};
+    return sample_plan_of(sample_find<EACH>(want, count).bucket, false, count);
+}
+
+/* Draws from what is sure, and lists what is not. */
+GPU void sample_choose(const struct sample_row *r, u32 which, struct sample_plan p, u32 from,
+                       u32 to)
+{
+    struct sample_work *work = r->work;
+    struct sample_side *side = &work->side[which];
+    bool typical = r->cut == CUT_TYPICAL && which == SAMPLE_DRAW;
+    float max = sample_key_value(side->best), norm = typical ? max + sample_log(side->total) : 0;
+    float floor = r->s->min_p > 0 ? max + logf(r->s->min_p) : -INFINITY;
+    u32 *list = r->list + which * r->stride;
+    struct sample_top top = {-INFINITY, 0};
+    u64 entropy = 0;
+    sample_each_value<2>(r, which, from, to, [=, &top, &entropy](u32 i, float v) {
+        u32 b = sample_bucket(max - v);
+        if (typical)
+            entropy += sample_entropy(v - norm);
+        if (b < p.sure && v >= floor)
+            sample_draw(&top, v, i, r);
+        if (b >= p.sure && b < p.end && v == v)
+            list[gpu_atomic_add(&work->listed[which], 1)] = i;
+    });
+    if (p.sure)
+        sample_leave_best(&work->score, sample_top_key(top));
+    if (!typical)
+        return;
+    entropy = sample_sum(entropy);
+    if (gpu_thread() == 0)
+        gpu_atomic_add64(&work->entropy, entropy);
+}
+
+/* --- what the last block does --------------------------------------------------------------- */
+
+GPU struct sample_list sample_list_of(const struct sample_row *r, u32 which)
+{
+    struct sample_shared *sh = sample_shared();
+    struct sample_values values = sample_values(r, which);
+    const u32 *ids = r->list + which * r->stride;
+    u32 n = r->work->listed[which];
+    bool far = n > SAMPLE_NEAR;
     gpu_sync();
-    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS)
-        if (key(i) >= cut) {
-            u32 at = gpu_atomic_add(&sh->n_top, 1);
-            sh->top_id[at] = i;
-            sh->top[at] = logits[i] - norm;
+    for (u32 i = gpu_thread(); i < n; i += GPU_THREADS) {
+        u32 id = ids[i];
+        float v = sample_value(values, values.from[id]);
+        if (far) {
+            r->z[id] = v;
+        } else {
+            sh->list.z[i] = v;
+            sh->list.id[i] = id;
         }
-    gpu_sync();
-    for (u32 i = 1; gpu_thread() == 0 && i < sh->n_top; i++) { /* insertion: they are few */
-        float v = sh->top[i];
-        u32 id = sh->top_id[i], at = i;
-        for (; at > 0 && sample_key(sh->top[at - 1], sh->top_id[at - 1]) < sample_key(v, id);
-             at--) {
-            sh->top[at] = sh->top[at - 1];
-            sh->top_id[at] = sh->top_id[at - 1];
-        }
-        sh->top[at] = v;
-        sh->top_id[at] = id;
     }
     gpu_sync();
+    if (far)
+        return {r->z, ids, n, true};
+    return {sh->list.z, sh->list.id, n, false};
+}
+
+/* All but the draw. Returns the least value that min_p leaves. */
+GPU float sample_cut_list(const struct sample_row *r, struct sample_plan p, struct sample_list l,
+                          float max)
+{
+    const struct gpu_sampling *s = r->s;
+    const struct sample_side *side = &r->work->side[SAMPLE_DRAW];
+    if (r->cut == CUT_TOP_K)
+        sample_keep(l, s->top_k - p.above, {BY_VALUE, 0, 0});
+    if (s->typical_p < 1) { /* Meister et al. 2022: whose -ln p is nearest the entropy */
+        float norm = max + sample_log(r->cut == CUT_TYPICAL ? side->total : sample_weights(l, max));
+        u64 entropy = r->work->entropy;
+        if (r->cut != CUT_TYPICAL)
+            entropy = sample_total(l, [=](float z) { return sample_entropy(z - norm); });
+        sample_keep(l, sample_share(s->typical_p, (u64)1 << 40),
+                    {BY_SURPRISE, norm, (float)((double)entropy * 0x1p-40)});
+    }
+    if (s->top_p < 1) {
+        u64 total = r->cut == CUT_TOP_P ? side->total : sample_weights(l, max);
+        u64 above = r->cut == CUT_TOP_P ? p.above : 0;
+        sample_keep(l, sample_share(s->top_p, total) - above, {BY_WEIGHT, max, 0});
+    }
+    u64 best = 0;
+    for (u32 i = gpu_thread(); i < l.n && s->typical_p < 1; i += GPU_THREADS)
+        best = MAX(best, sample_key(*sample_z(l, i), 0));
+    if (s->typical_p < 1) /* which may have dropped the top */
+        max = sample_key_value(sample_max(best));
+    return s->min_p > 0 ? max + logf(s->min_p) : -INFINITY;
+}
+
+GPU u32 sample_token(const struct sample_row *r, struct sample_plan p)
+{
+    const struct sample_side *side = &r->work->side[SAMPLE_DRAW];
+    float max = sample_key_value(side->best);
+    if (r->cut == CUT_NONE || max == -INFINITY)
+        return sample_key_id(side->best);
+    struct sample_list l = sample_list_of(r, SAMPLE_DRAW);
+    float floor = sample_cut_list(r, p, l, max);
+    struct sample_top top = {-INFINITY, 0};
+    for (u32 i = gpu_thread(); i < l.n; i += GPU_THREADS)
+        if (*sample_z(l, i) >= floor)
+            sample_draw(&top, *sample_z(l, i), l.id[i], r);
+    u64 key = sample_top_key(top), score = r->work->score;
+    return sample_key_id(sample_max(MAX(key, score)));
+}
+
+/* The alternatives: as many as asked for, best first, among equals the lowest id. */
+GPU u32 sample_alternatives(struct sample_list l, u32 want, float norm, struct gpu_result *out)
+{
+    struct sample_shared *sh = sample_shared();
+    if (gpu_thread() == 0)
+        sh->n_top = 0;
+    sample_keep(l, want, {BY_LOGPROB, norm, 0});
+    for (u32 i = gpu_thread(); i < l.n; i += GPU_THREADS) {
+        float z = *sample_z(l, i);
+        if (z == z) {
+            u32 at = gpu_atomic_add(&sh->n_top, 1);
+            sh->top_id[at] = l.id[i];
+            sh->top[at] = z - norm;
+        }
+    }
+    gpu_sync();
+    u32 n = sh->n_top, me = gpu_thread(), rank = 0;
+    for (u32 i = 0; i < n && me < n; i++)
+        rank += sample_key(sh->top[i], sh->top_id[i]) > sample_key(sh->top[me], sh->top_id[me]);
+    if (me < n) {
+        out->top_id[rank] = sh->top_id[me];
+        out->top[rank] = sh->top[me];
+    }
+    return n;
 }
 
 /* From the raw logits. */
-GPU void sample_logprobs(const float *logits, u32 n, const struct gpu_sampling *s, u32 token,
-                         struct gpu_result *out)
+GPU void sample_logprobs(const struct sample_row *r, u32 token)
 {
-    struct sample_shared *sh = sample_shared();
-    u32 top;
-    float max = sample_argmax(logits, n, &top);
-    u64 sum = sample_total(n, [=](u32 i) {
-        float v = logits[i];
-        return v == v ? sample_mass(expf(v - max)) : 0;
-    });
-    float norm = max + (float)log((double)sum * 0x1p-40);
-    u32 want = MIN(s->top_logprobs, n);
-    if (want)
-        sample_alternatives(logits, n, want, norm);
+    const struct sample_side *side = &r->work->side[SAMPLE_LOGPROBS];
+    float max = sample_key_value(side->best);
+    float norm = max + sample_log(side->total);
+    u32 want = MIN(r->s->top_logprobs, r->n), n = 0;
+    if (want && max > -INFINITY)
+        n = sample_alternatives(sample_list_of(r, SAMPLE_LOGPROBS), want, norm, r->out);
     if (gpu_thread() != 0)
         return;
-    out->logprob = logits[token] - norm;
-    out->n_top = want ? sh->n_top : 0;
-    for (u32 i = 0; i < out->n_top; i++) {
-        out->top_id[i] = sh->top_id[i];
-        out->top[i] = sh->top[i];
-    }
+    r->out->logprob = r->logits[token] - norm;
+    r->out->n_top = n;
 }
 
-GPU_CALL void sample_row(const struct op_sample *op, const struct gpu_run *run, u32 want_index)
+GPU_CALL void sample_choice(const struct op_sample *op, const struct gpu_run *run)
 {
-    const struct gpu_want *want = &run->step->wants[want_index];
-    const struct gpu_row *row = &run->step->rows[want->row];
-    const struct gpu_sampling *s = &run->state.sampling[row->slot];
-    const float *logits = op->logits + (size_t)want_index * op->stride;
-    struct gpu_result *out = &run->step->results[want->result];
-    u32 token = sample_token(op, run, row, logits, op->z + (size_t)row->slot * op->vocab);
-    if (gpu_thread() == 0) {
-        u16 *count = &run->state.output_counts[(size_t)row->slot * op->vocab + token];
-        *count += *count != 0xffff;
-        run->state.last[row->slot] = token;
-        out->slot = row->slot;
-        out->token = token;
-        out->logprob = 0;
-        out->n_top = 0;
+    sample_parts(op, run, [=](const struct sample_row *r, u32 from, u32 to) {
+        struct sample_plan draw = {};
+        if (!r->deep)
+            return;
+#pragma unroll 1
+        for (u32 side = 0; side < SAMPLE_SIDES; side++) {
+            struct sample_plan p = side == SAMPLE_DRAW ? sample_plan_draw(r) : sample_plan_logprobs(r);
+            if (p.sure || p.end)
+                sample_choose(r, side, p, from, to);
+            draw = side == SAMPLE_DRAW ? p : draw;
+        }
+        if (!sample_arrive(r, from, to))
+            return;
+        u32 token = sample_token(r, draw);
+        if (r->logprobs) {
+            sample_logprobs(r, token);
+        } else if (gpu_thread() == 0) {
+            r->out->logprob = 0;
+            r->out->n_top = 0;
+        }
+        sample_put(op, run, r, token);
+    });
+}
+
+/* Must the blocks meet for a second pass? The same in all. */
+GPU bool sample_is_any_deep(const struct op_sample *op, const struct gpu_run *run)
+{
+    struct sample_shared *sh = sample_shared();
+    bool deep = sh->row_of && sh->row.deep;
+    for (u32 i = gpu_thread(); i < run->step->n_wants && !deep; i += GPU_THREADS) {
+        const struct gpu_want *want = &run->step->wants[i];
+        const struct gpu_sampling *s =
+            &run->state.sampling[run->step->rows[want->row].slot];
+        if (want->result != ~0u)
+            deep = sample_first(s, op->vocab) != CUT_NONE || s->logprobs;
     }
-    gpu_sync();
-    if (s->logprobs)
-        sample_logprobs(logits, op->vocab, s, token, out);
+    return gpu_sync_any(deep);
+}
+
+/* Rows of which only the logits are wanted are done as they are. */
+GPU void sample_skip(const struct op_sample *op, const struct gpu_step *s)
+{
+    if (gpu_block() != 0)
+        return;
+    for (u32 i = gpu_thread(); i < s->n_wants; i += GPU_THREADS)
+        if (s->wants[i].result == ~0u)
+            sample_done(op, s);
+    if (s->n_wants == 0 && gpu_thread() == 0)
+        gpu_store_volatile(s->done, s->serial);
 }
 
 GPU void sample_run(const struct op_sample *op, const struct gpu_run *run)
 {
-    const struct gpu_step *s = run->step;
-    for (u32 i = gpu_block(); i < s->n_wants; i += gpu_blocks()) {
-        if (s->wants[i].result != ~0u)
-            sample_row(op, run, i);
-        gpu_sync();
-    }
-    if (gpu_thread() != 0)
+    sample_shared()->row_of = 0;
+    gpu_sync();
+    sample_scores(op, run);
+    sample_skip(op, run->step);
+    if (!sample_is_any_deep(op, run))
         return;
-    gpu_fence_system();
-    if (gpu_atomic_add(op->arrived, 1) == gpu_blocks() - 1) {
-        *op->arrived = 0;
-        gpu_fence_system();
-        gpu_store_volatile(s->done, s->serial);
-    }
+    gpu_grid_sync(run->state.barrier);
+    sample_counts(op, run);
+    gpu_grid_sync(run->state.barrier);
+    sample_choice(op, run);
 }
 
 #endif

@@ -200,11 +200,38 @@ static inline u32 attention_shared_bytes(u32 head_dim)
     return ROUND_UP(MAX(rope, splits), 128u);
 }
 
+enum {
+    SAMPLE_BUCKETS = 1024, /* of distance to a row's largest value */
+    SAMPLE_SHARED_BYTES = 24 << 10, /* what OP_SAMPLE needs of gpu_run.shared_bytes at the least */
+};
+
+/* What the choice of a row's token goes by, and what its logprobs. */
+enum sample_sides { SAMPLE_DRAW, SAMPLE_LOGPROBS, SAMPLE_SIDES };
+
+struct sample_side {
+    u64 best;  /* key of the largest value, or of the best score */
+    u64 total; /* mass of all */
+    u64 mass[SAMPLE_BUCKETS];
+    u32 count[SAMPLE_BUCKETS];
+};
+
+/* Where the blocks bring together what they found in a row (sample.cuh); zero, and left at zero. */
+struct sample_work {
+    struct sample_side side[SAMPLE_SIDES];
+    u64 score; /* key of the best score */
+    u64 entropy;
+    u32 arrived; /* tokens that blocks are done with */
+    u32 listed[SAMPLE_SIDES];
+    u32 unused;
+};
+
 struct op_sample {
-    const float *logits; /* [want][stride] */
-    float *z;            /* [slots][vocab] work space */
-    u32 *arrived;        /* a counter of zero, left at zero */
-    u32 stride, vocab;
+    const float *logits;      /* [want][stride] */
+    float *z;                 /* [slots][stride] work space */
+    u32 *list;                /* [slots][SAMPLE_SIDES][stride] work space */
+    struct sample_work *work; /* [results] */
+    u32 *arrived;             /* a counter of zero, left at zero */
+    u32 stride, vocab;        /* stride is even */
 };
 
 struct op {

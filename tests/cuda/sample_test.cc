@@ -1,14 +1,18 @@
 /* OP_SAMPLE against core/engine/sample.c on random logits and random settings, several rows a step.
  * The noise and the sums are computed differently (see sample.cuh), so a few tokens in a million
- * may differ; what is allowed here is less than one in 2000, what was seen is printed. */
+ * may differ; what is allowed here is less than one in 2000, what was seen is printed. Then the
+ * bits of a row alone, beside others and by other numbers of blocks.
+ *
+ *   sample_test [--gpu IMAGE [--bench]]      --bench: microseconds of real shapes instead */
 #include "tests/cuda/harness.h"
 #include "tests/cuda/sample_reference.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <vector>
 
-enum { SLOTS = 6, VOCAB_MAX = 3001 };
+enum { OPS = 20, SLOTS = 9, VOCAB_MAX = 9002, RANDOM_ROWS = 6, RANDOM_VOCAB = 3001 };
 
 static u64 random_state = 1;
 
@@ -72,116 +76,358 @@ static void random_sampling(struct gpu_sampling *s, u32 vocab)
     s->top_logprobs = s->logprobs ? random_u32() % (LIMIT_LOGPROBS + 1) : 0;
 }
 
-struct side { /* what is kept on both sides */
-    float logits[SLOTS][VOCAB_MAX];
+struct side { /* what the host has of a step; rows of the step's vocabulary */
+    float logits[SLOTS * VOCAB_MAX];
     struct gpu_sampling sampling[SLOTS];
-    u16 counts[SLOTS][VOCAB_MAX];
-    u8 prompt[SLOTS][VOCAB_MAX];
+    u16 counts[SLOTS * VOCAB_MAX];
+    u8 prompt[SLOTS * VOCAB_MAX];
+    struct gpu_row row[SLOTS];
+    struct gpu_want want[SLOTS];
 };
 static struct side host;
 
-static u32 same_alternatives(const struct gpu_result *a, const struct gpu_result *b)
+static void random_row(struct side *to, u32 i, u32 vocab)
+{
+    size_t at = (size_t)i * vocab;
+    random_logits(to->logits + at, vocab);
+    random_sampling(&to->sampling[i], vocab);
+    for (u32 v = 0; v < vocab; v++) {
+        to->counts[at + v] = one_in(10) ? (u16)(random_u32() % 4) : 0;
+        to->prompt[at + v] = one_in(8);
+    }
+    to->row[i] = (struct gpu_row){i, i, 1, random_u32() % 10000, ROW_SAMPLE, random_u32() % 8};
+    to->want[i] = (struct gpu_want){i, i, i};
+}
+
+/* --- the device ---------------------------------------------------------------------------- */
+
+struct results { /* of a step */
+    struct gpu_result result[SLOTS];
+    u16 counts[SLOTS * VOCAB_MAX];
+    u32 last[SLOTS], done;
+};
+
+struct rig {
+    struct gpu_run run;
+    struct gpu_step step;
+    struct op op;
+    float *logits;
+    struct gpu_row *rows;
+    struct gpu_want *wants;
+};
+
+static void set_up(struct rig *g, u32 slots, size_t vocab)
+{
+    g->logits = (float *)gpu_take(slots * vocab * 4);
+    g->run.state.sampling = (struct gpu_sampling *)gpu_take(slots * sizeof(struct gpu_sampling));
+    g->run.state.output_counts = (u16 *)gpu_take(slots * vocab * 2);
+    g->run.state.prompt_seen = (u8 *)gpu_take(slots * vocab);
+    g->run.state.last = (u32 *)gpu_take(slots * 4);
+    g->run.state.barrier = (u32 *)gpu_take(8);
+    g->op.kind = OP_SAMPLE;
+    g->op.sample.logits = g->logits;
+    g->op.sample.z = (float *)gpu_take(slots * vocab * 4);
+    g->op.sample.list = (u32 *)gpu_take(SAMPLE_SIDES * slots * vocab * 4);
+    g->op.sample.work = (struct sample_work *)gpu_take(slots * sizeof(struct sample_work));
+    g->op.sample.arrived = (u32 *)gpu_take(4);
+    g->rows = (struct gpu_row *)gpu_take(slots * sizeof *g->rows);
+    g->wants = (struct gpu_want *)gpu_take(slots * sizeof *g->wants);
+    g->step.rows = g->rows;
+    g->step.wants = g->wants;
+    g->step.results = (struct gpu_result *)gpu_take(slots * sizeof(struct gpu_result));
+    g->step.done = (u32 *)gpu_take(4);
+    g->run.step = (struct gpu_step *)gpu_take(sizeof g->step);
+    g->run.ops = (struct op *)gpu_take(OPS * sizeof g->op);
+    g->run.last = 1;
+    g->run.shared_bytes = SAMPLE_SHARED_BYTES;
+}
+
+static void send(struct rig *g, const struct side *from, u32 n, u32 vocab)
+{
+    u32 stride = ROUND_UP(vocab, 2u);
+    for (u32 i = 0; i < n; i++)
+        gpu_put(g->logits + i * stride, from->logits + i * vocab, vocab * 4);
+    gpu_put(g->run.state.sampling, from->sampling, sizeof from->sampling);
+    gpu_put(g->run.state.output_counts, from->counts, (size_t)SLOTS * vocab * 2);
+    gpu_put(g->run.state.prompt_seen, from->prompt, (size_t)SLOTS * vocab);
+    gpu_put(g->rows, from->row, sizeof from->row);
+    gpu_put(g->wants, from->want, n * sizeof *from->want);
+    g->op.sample.stride = stride;
+    g->op.sample.vocab = vocab;
+    gpu_put((void *)g->run.ops, &g->op, sizeof g->op);
+    g->step.n_rows = g->step.n_wants = n;
+    g->step.serial++;
+    gpu_put((void *)g->run.step, &g->step, sizeof g->step);
+}
+
+/* The step of n wants by so many blocks of `step` or, more than there are multiprocessors, of
+ * `decode`. */
+static void run(struct rig *g, const struct side *from, u32 n, u32 vocab, u32 blocks,
+                struct results *out)
+{
+    send(g, from, n, vocab);
+    gpu_launch(blocks > gpu_multiprocessors() ? "decode" : "step", blocks,
+               g->run.shared_bytes + STEP_SHARED_BYTES, &g->run, sizeof g->run);
+    gpu_get(out->result, g->step.results, sizeof out->result);
+    gpu_get(out->counts, g->run.state.output_counts, (size_t)SLOTS * vocab * 2);
+    gpu_get(out->last, g->run.state.last, sizeof out->last);
+    gpu_get(&out->done, g->step.done, sizeof out->done);
+}
+
+static bool is_left_zero(const struct rig *g)
+{
+    static struct sample_work work[SLOTS];
+    u32 bits = 0, arrived;
+    gpu_get(work, g->op.sample.work, sizeof work);
+    gpu_get(&arrived, g->op.sample.arrived, 4);
+    for (u32 i = 0; i < SLOTS; i++)
+        for (u32 k = 0; k < sizeof *work / 4; k++)
+            bits |= ((const u32 *)(const void *)&work[i])[k];
+    return bits == 0 && arrived == 0;
+}
+
+/* --- against the reference ----------------------------------------------------------------- */
+
+static u32 tokens, differ, failed;
+static double worst;
+
+static bool same_alternatives(const struct gpu_result *a, const struct gpu_result *b)
 {
     if (a->n_top != b->n_top)
-        return 0;
+        return false;
     for (u32 i = 0; i < a->n_top; i++) {
         if (isinf(a->top[i]) && isinf(b->top[i]))
             continue; /* which of the impossible ones is listed is no matter */
         if (a->top_id[i] != b->top_id[i] || !(fabsf(a->top[i] - b->top[i]) < 1e-4f))
-            return 0;
+            return false;
     }
-    return 1;
+    return true;
+}
+
+/* Row i, whose counts the reference adds to. */
+static bool is_right(struct side *h, const struct results *got, u32 i, u32 vocab)
+{
+    static float z[VOCAB_MAX], key[VOCAB_MAX];
+    static u32 index[VOCAB_MAX];
+    struct gpu_result expect;
+    const struct gpu_result *r = &got->result[i];
+    size_t at = (size_t)i * vocab;
+    reference_sample(&h->sampling[i], h->logits + at, vocab, h->row[i].pos, h->row[i].outputs,
+                     h->counts + at, h->prompt + at, z, key, index, &expect);
+    tokens++;
+    if (r->token != expect.token) {
+        differ++;
+        return true;
+    }
+    if (got->last[i] != expect.token || r->slot != i ||
+        memcmp(h->counts + at, got->counts + at, vocab * 2) != 0)
+        return false;
+    if (!h->sampling[i].logprobs)
+        return r->logprob == 0 && r->n_top == 0;
+    if (isnan(expect.logprob))
+        return true;
+    if (isfinite(expect.logprob))
+        worst = fmax(worst, fabs((double)r->logprob - expect.logprob));
+    return same_alternatives(r, &expect);
+}
+
+static void test_random(struct rig *g, u32 rounds)
+{
+    static struct results got;
+    u32 blocks = gpu_multiprocessors();
+    for (u32 round = 0; round < rounds; round++) {
+        u32 vocab = 1 + random_u32() % (one_in(3) ? RANDOM_VOCAB : 300);
+        u32 n = 1 + random_u32() % RANDOM_ROWS, skip = one_in(4) ? random_u32() % n : n;
+        for (u32 i = 0; i < n; i++)
+            random_row(&host, i, vocab);
+        if (skip < n)
+            host.want[skip].result = ~0u;
+        run(g, &host, n, vocab, 1 + round % (2 * blocks), &got);
+        failed += got.done != g->step.serial;
+        for (u32 i = 0; i < n; i++)
+            if (i != skip && !is_right(&host, &got, i, vocab) && failed++ < 5)
+                printf("round %u row %u vocab %u: results differ\n", round, i, vocab);
+    }
+    failed += !is_left_zero(g);
+}
+
+/* Rows whose cuts take more tokens than a list has. */
+static void test_flat(struct rig *g, u32 rounds)
+{
+    static struct results got;
+    for (u32 round = 0; round < rounds; round++) {
+        u32 vocab = VOCAB_MAX - random_u32() % 100;
+        for (u32 i = 0; i < 2; i++) {
+            random_row(&host, i, vocab);
+            float width = one_in(2) ? 0.01f : 2;
+            for (u32 v = 0; v < vocab; v++)
+                host.logits[i * vocab + v] = uniform() * width;
+            host.sampling[i].temperature = 0.5f + uniform();
+            host.sampling[i].top_k = one_in(3) ? 4000 : 0;
+        }
+        run(g, &host, 2, vocab, 1 + round % 4, &got);
+        for (u32 i = 0; i < 2; i++)
+            if (!is_right(&host, &got, i, vocab) && failed++ < 5)
+                printf("flat: round %u row %u vocab %u: results differ\n", round, i, vocab);
+    }
+}
+
+static void test_nothing_wanted(struct rig *g)
+{
+    static struct results got;
+    run(g, &host, 0, 100, 3, &got);
+    failed += got.done != g->step.serial;
+}
+
+/* --- same bits ------------------------------------------------------------------------------ */
+
+static void copy_row(struct side *to, u32 at, const struct side *from, u32 i, u32 vocab)
+{
+    memcpy(to->logits + (size_t)at * vocab, from->logits + (size_t)i * vocab, vocab * 4);
+    to->want[at] = (struct gpu_want){i, i, i};
+}
+
+static void test_bits(struct rig *g, u32 vocab)
+{
+    static const u32 n_rows[] = {1, 2, 3, 5, 8, 9}, n_blocks[] = {1, 2, 3, 5};
+    static struct side some;
+    static struct results all, got;
+    for (u32 i = 0; i < SLOTS; i++)
+        random_row(&host, i, vocab);
+    run(g, &host, SLOTS, vocab, 1, &all);
+    for (u32 n : n_rows)
+        for (u32 blocks : n_blocks) {
+            u32 first = random_u32() % SLOTS;
+            some = host;
+            for (u32 i = 0; i < n; i++)
+                copy_row(&some, i, &host, (first + i) % SLOTS, vocab);
+            run(g, &some, n, vocab, blocks, &got);
+            for (u32 k = 0; k < n; k++) {
+                u32 i = (first + k) % SLOTS;
+                size_t top = all.result[i].n_top * 4;
+                bool same = memcmp(&got.result[i], &all.result[i], 16) == 0 &&
+                            memcmp(got.result[i].top_id, all.result[i].top_id, top) == 0 &&
+                            memcmp(got.result[i].top, all.result[i].top, top) == 0;
+                if (!same && failed++ < 5)
+                    printf("vocab %u row %u: other bits among %u rows by %u blocks\n", vocab, i, n,
+                           blocks);
+            }
+        }
+}
+
+/* --- timings ------------------------------------------------------------------------------- */
+
+enum { BENCH_VOCAB = 128256, BENCH_ROWS = 128 };
+
+struct setting {
+    const char *name;
+    struct gpu_sampling s;
+    bool flat; /* logits that no cut is small in */
+};
+
+static void bench_logits(float *to, u32 n, bool flat)
+{
+    for (u32 i = 0; i < n; i++) {
+        float normal = 0;
+        for (u32 k = 0; k < 12; k++)
+            normal += uniform() - 0.5f;
+        to[i] = flat ? normal : normal * 2 + (one_in(600) ? 16 * uniform() : 0);
+    }
+}
+
+static void bench_one(struct rig *g, const struct setting *s, u32 n)
+{
+    static struct gpu_sampling sampling[BENCH_ROWS];
+    static struct gpu_row row[BENCH_ROWS];
+    static struct gpu_want want[BENCH_ROWS];
+    static struct op ops[OPS];
+    u32 sms = gpu_multiprocessors(), blocks = n <= FEW_TOKENS ? 2 * sms : sms;
+    const char *kernel = n <= FEW_TOKENS ? "decode" : "step";
+    for (u32 i = 0; i < n; i++) {
+        sampling[i] = s->s;
+        sampling[i].seed[0] = i;
+        row[i] = (struct gpu_row){i, i, 1, i + 100, ROW_SAMPLE, 1};
+        want[i] = (struct gpu_want){i, i, i};
+    }
+    g->op.sample.stride = g->op.sample.vocab = BENCH_VOCAB;
+    for (struct op &op : ops)
+        op = g->op;
+    gpu_put(g->run.state.sampling, sampling, sizeof sampling);
+    gpu_put(g->rows, row, sizeof row);
+    gpu_put(g->wants, want, sizeof want);
+    g->step.n_rows = g->step.n_wants = n;
+    gpu_put((void *)g->run.step, &g->step, sizeof g->step);
+    gpu_put((void *)g->run.ops, ops, sizeof ops);
+    float us[2]; /* the launch comes off */
+    for (u32 k = 0; k < 2; k++) {
+        g->run.last = k ? OPS : OPS / 2;
+        us[k] = gpu_time_us(kernel, blocks, g->run.shared_bytes + STEP_SHARED_BYTES, &g->run,
+                            sizeof g->run, 5);
+    }
+    printf("%-28s %4u rows  %8.2f us\n", s->name, n, (us[1] - us[0]) / (OPS / 2));
+    fflush(stdout);
+}
+
+static struct gpu_sampling of(float t, u32 top_k, float top_p, float min_p, float typical,
+                              float repetition, u32 logprobs)
+{
+    struct gpu_sampling s = {};
+    s.temperature = t;
+    s.top_k = top_k;
+    s.top_p = top_p;
+    s.min_p = min_p;
+    s.typical_p = typical;
+    s.repetition_penalty = repetition;
+    s.logprobs = logprobs > 0;
+    s.top_logprobs = logprobs;
+    return s;
+}
+
+static void bench(void)
+{
+    static struct rig g;
+    const struct setting settings[] = {
+        {"greedy", of(0, 0, 1, 0, 1, 1, 0), false},
+        {"temperature 1", of(1, 0, 1, 0, 1, 1, 0), false},
+        {"0.7, top_k 50, top_p 0.9", of(0.7f, 50, 0.9f, 0, 1, 1, 0), false},
+        {"top_p 0.95", of(1, 0, 0.95f, 0, 1, 1, 0), false},
+        {"min_p 0.05", of(1, 0, 1, 0.05f, 1, 1, 0), false},
+        {"typical_p 0.9", of(1, 0, 1, 0, 0.9f, 1, 0), false},
+        {"greedy, penalties", of(0, 0, 1, 0, 1, 1.1f, 0), false},
+        {"greedy, 5 logprobs", of(0, 0, 1, 0, 1, 1, 5), false},
+        {"all of it", of(0.7f, 50, 0.9f, 0.02f, 0.95f, 1.1f, 20), false},
+        {"flat, top_k 50", of(1, 50, 1, 0, 1, 1, 0), true},
+        {"flat, top_p 0.95", of(1, 0, 0.95f, 0, 1, 1, 0), true},
+    };
+    set_up(&g, BENCH_ROWS, BENCH_VOCAB);
+    std::vector<float> z((size_t)BENCH_ROWS * BENCH_VOCAB);
+    for (u32 flat = 0; flat < 2; flat++) {
+        bench_logits(z.data(), BENCH_VOCAB, flat);
+        for (u32 i = 1; i < BENCH_ROWS; i++) /* the same, turned */
+            for (u32 v = 0; v < BENCH_VOCAB; v++)
+                z[(size_t)i * BENCH_VOCAB + v] = z[(v + i * 977) % BENCH_VOCAB];
+        gpu_put(g.logits, z.data(), z.size() * 4);
+        for (const struct setting &s : settings)
+            for (u32 n : {1u, 8u, 32u, 128u})
+                if (s.flat == !!flat)
+                    bench_one(&g, &s, n);
+    }
 }
 
 int main(int argc, char **argv)
 {
+    static struct rig g;
     gpu_open(argc, argv);
-    u32 rounds = gpu_is_real() ? 20000 : 1500, blocks = gpu_multiprocessors();
-    struct gpu_run run = {};
-    struct gpu_step step = {};
-    struct op op = {};
-    op.kind = OP_SAMPLE;
-    float *logits = (float *)gpu_take(sizeof host.logits);
-    run.state.sampling = (struct gpu_sampling *)gpu_take(sizeof host.sampling);
-    run.state.output_counts = (u16 *)gpu_take(sizeof host.counts);
-    run.state.prompt_seen = (u8 *)gpu_take(sizeof host.prompt);
-    run.state.last = (u32 *)gpu_take(SLOTS * 4);
-    run.state.barrier = (u32 *)gpu_take(8);
-    op.sample.logits = logits;
-    op.sample.z = (float *)gpu_take(sizeof host.logits);
-    op.sample.arrived = (u32 *)gpu_take(4);
-    struct gpu_row *rows = (struct gpu_row *)gpu_take(SLOTS * sizeof *rows);
-    struct gpu_want *wants = (struct gpu_want *)gpu_take(SLOTS * sizeof *wants);
-    step.results = (struct gpu_result *)gpu_take(SLOTS * sizeof *step.results);
-    step.done = (u32 *)gpu_take(4);
-    step.rows = rows;
-    step.wants = wants;
-    struct gpu_step *step_there = (struct gpu_step *)gpu_take(sizeof step);
-    struct op *op_there = (struct op *)gpu_take(sizeof op);
-    run.step = step_there;
-    run.ops = op_there;
-    run.last = 1;
-    run.shared_bytes = 48 << 10;
-    static float z[VOCAB_MAX], key[VOCAB_MAX];
-    static u32 index[VOCAB_MAX];
-    u32 tokens = 0, differ = 0, failed = 0;
-    double worst = 0;
-    for (u32 round = 0; round < rounds; round++) {
-        u32 vocab = 1 + random_u32() % (one_in(3) ? VOCAB_MAX : 300), n = 1 + random_u32() % SLOTS;
-        struct gpu_row row[SLOTS] = {};
-        struct gpu_want want[SLOTS] = {};
-        for (u32 i = 0; i < n; i++) {
-            random_logits(&host.logits[0][0] + i * vocab, vocab);
-            random_sampling(&host.sampling[i], vocab);
-            for (u32 v = 0; v < vocab; v++) {
-                (&host.counts[0][0])[i * vocab + v] = one_in(10) ? (u16)(random_u32() % 4) : 0;
-                (&host.prompt[0][0])[i * vocab + v] = one_in(8);
-            }
-            row[i] = (struct gpu_row){i, i, 1, random_u32() % 10000, ROW_SAMPLE, random_u32() % 8};
-            want[i] = (struct gpu_want){i, i, i == 5 ? ~0u : i};
-        }
-        gpu_put(logits, host.logits, n * vocab * 4);
-        gpu_put(run.state.sampling, host.sampling, n * sizeof *host.sampling);
-        gpu_put(run.state.output_counts, host.counts, n * vocab * 2);
-        gpu_put(run.state.prompt_seen, host.prompt, n * vocab);
-        gpu_put(rows, row, sizeof row);
-        gpu_put(wants, want, sizeof want);
-        op.sample.stride = op.sample.vocab = vocab;
-        gpu_put(op_there, &op, sizeof op);
-        step.n_rows = step.n_wants = n;
-        step.serial = round + 1;
-        gpu_put(step_there, &step, sizeof step);
-        gpu_launch("step", 1 + round % blocks, run.shared_bytes + STEP_SHARED_BYTES, &run,
-                   sizeof run);
-        static struct gpu_result got[SLOTS], expect;
-        static u16 counts[SLOTS * VOCAB_MAX];
-        u32 done, last[SLOTS];
-        gpu_get(got, step.results, sizeof got);
-        gpu_get(counts, run.state.output_counts, n * vocab * 2);
-        gpu_get(&done, step.done, 4);
-        gpu_get(last, run.state.last, sizeof last);
-        failed += done != round + 1;
-        for (u32 i = 0; i < n && i != 5; i++) {
-            u16 *count = &host.counts[0][0] + i * vocab;
-            reference_sample(&host.sampling[i], &host.logits[0][0] + i * vocab, vocab, row[i].pos,
-                             row[i].outputs, count, &host.prompt[0][0] + i * vocab, z, key, index,
-                             &expect);
-            tokens++;
-            if (got[i].token != expect.token) {
-                differ++;
-                continue;
-            }
-            bool good = last[i] == expect.token && got[i].slot == i &&
-                        memcmp(count, counts + i * vocab, vocab * 2) == 0;
-            if (host.sampling[i].logprobs && isfinite(expect.logprob))
-                worst = fmax(worst, fabs((double)got[i].logprob - expect.logprob));
-            bool sane = host.sampling[i].logprobs && !isnan(expect.logprob);
-            good = good && (!sane || same_alternatives(&got[i], &expect));
-            if (!good && failed++ < 5)
-                printf("round %u row %u vocab %u: results differ (n_top %u, %u)\n", round, i, vocab,
-                       got[i].n_top, expect.n_top);
-        }
+    if (argc > 3 && strcmp(argv[3], "--bench") == 0) {
+        bench();
+        return 0;
     }
+    set_up(&g, SLOTS, VOCAB_MAX);
+    test_random(&g, gpu_is_real() ? 10000 : 1000);
+    test_flat(&g, gpu_is_real() ? 200 : 20);
+    test_nothing_wanted(&g);
+    for (u32 vocab : {1u, 255u, 256u, 257u, 1000u, 5000u, 9001u})
+        test_bits(&g, vocab);
     failed += worst > 2e-5;
     failed += differ > tokens / 2000;
     printf("sample: %u of %u tokens differ, logprobs within %.1e\n", differ, tokens, worst);

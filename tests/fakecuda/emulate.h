@@ -163,6 +163,10 @@ GPU void gpu_atomic_add64(u64 *p, u64 v)
 {
     *p += v;
 }
+GPU void gpu_atomic_max64(u64 *p, u64 v)
+{
+    *p = *p > v ? *p : v;
+}
 GPU u32 gpu_load_volatile(const u32 *p)
 {
     return *(const volatile u32 *)p;
@@ -225,6 +229,11 @@ GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
     for (u32 i = 0; i < 4; i++)
         r |= (u32)(both >> (select >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return r;
+}
+
+GPU u32 gpu_leading_zeros(u32 v)
+{
+    return v ? (u32)__builtin_clz(v) : 32;
 }
 
 void gpu_mma(float c[4], const u32 a[4], const u32 b[2]);

@@ -1,5 +1,6 @@
 #include "net/metrics.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -227,6 +228,67 @@ static void engine(struct page *o, const struct metrics_view *v)
     number(o, "counter", "zigcuda_steps_total", NULL, "Steps of the device.", (double)s->steps);
 }
 
+/* A gauge that is left out when the card does not tell it. */
+static void told(struct page *o, const char *name, const char *help, double value)
+{
+    if (!isnan(value))
+        number(o, "gauge", name, NULL, help, value);
+}
+
+static void told_two(struct page *o, const char *name, const char *help, const char *label_name,
+                     const char *const labels[2], const double values[2])
+{
+    if (isnan(values[0]) && isnan(values[1]))
+        return;
+    head(o, name, "gauge", help);
+    for (u32 i = 0; i < 2; i++)
+        if (!isnan(values[i]))
+            line(o, "%s{%s=\"%s\"} %.17g\n", name, label_name, labels[i], values[i]);
+}
+
+static void card(struct page *o, const struct device_report *d)
+{
+    told(o, "zigcuda_gpu_power_watts", "Power that the card takes.", d->power_w);
+    told(o, "zigcuda_gpu_temperature_celsius", "Temperature of the GPU.", d->temperature_c);
+    told_two(o, "zigcuda_gpu_clock_hertz", "Clocks.", "domain",
+             (const char *const[]){"sm", "memory"}, (double[]){d->sm_hz, d->memory_hz});
+    told_two(o, "zigcuda_gpu_memory_bytes", "Memory of the card, used by all processes and whole.",
+             "kind", (const char *const[]){"used", "total"},
+             (double[]){d->memory_used_bytes, d->memory_bytes});
+    if (!d->throttle)
+        return;
+    head(o, "zigcuda_gpu_throttle", "gauge", "1 where the reason lowers the clocks.");
+    for (u32 i = 0; d->throttle[i]; i++) {
+        line(o, "zigcuda_gpu_throttle{reason=\"");
+        for (const char *p = d->throttle[i]; *p; p++)
+            line(o, "%c", *p == ' ' ? '_' : *p);
+        line(o, "\"} %u\n", d->throttled >> i & 1);
+    }
+}
+
+static void device(struct page *o, const struct device_report *d)
+{
+    static const char name[] = "zigcuda_device_step_seconds";
+    double bytes = (double)d->step_bytes;
+    head(o, name, "summary", "Time of a step by the device's own clock.");
+    line(o, "%s_sum %.17g\n%s_count %llu\n", name, d->steps_s, name, (unsigned long long)d->steps);
+    if (d->steps) {
+        number(o, "gauge", "zigcuda_device_step_min_seconds", NULL, "The shortest since the start.",
+               d->step_min_s);
+        number(o, "gauge", "zigcuda_device_step_max_seconds", NULL, "The longest since the start.",
+               d->step_max_s);
+    }
+    number(o, "gauge", "zigcuda_device_step_weight_bytes", NULL, "Weights that a step reads.",
+           bytes);
+    number(o, "counter", "zigcuda_device_weight_bytes_total", NULL, "Weights read by all steps.",
+           bytes * (double)d->steps);
+    if (d->steps && d->step_min_s > 0 && d->step_last_s > 0)
+        told_two(o, "zigcuda_device_weight_bytes_per_second", "Weights over the time of a step.",
+                 "step", (const char *const[]){"fastest", "newest"},
+                 (double[]){bytes / d->step_min_s, bytes / d->step_last_s});
+    card(o, d);
+}
+
 static void histograms(struct page *o, const struct metrics *m)
 {
     histogram(o, "zigcuda_queue_seconds", "vllm:request_queue_time_seconds",
@@ -286,6 +348,8 @@ size_t metrics_write(const struct metrics_view *v, char *out, size_t cap)
     finished(&o, v);
     engine(&o, v);
     histograms(&o, v->m);
+    if (v->device)
+        device(&o, v->device);
     if (v->conns)
         connections(&o, v->conns);
     return o.full ? 0 : o.n;

@@ -38,7 +38,8 @@ void metrics_reply(struct metrics *m, u32 route, int status);
 struct metrics_view {
     const struct metrics *m;
     struct engine_stats engine;
-    const struct conn_counts *conns; /* NULL: none */
+    const struct conn_counts *conns;    /* NULL: none */
+    const struct device_report *device; /* NULL: it tells nothing */
     const char *model, *version, *fingerprint;
     double uptime_s, predicted_wait_s;
     u64 tokens_waiting, reply_blocks, reply_blocks_free;

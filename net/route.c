@@ -145,10 +145,12 @@ static void metrics(struct api *api, const struct caller *c, const struct http_r
 {
     (void)r;
     struct engine_stats s = engine_stats(api->g.engine);
+    struct device_report report;
     struct metrics_view v = {
         .m = &api->metrics,
         .engine = s,
         .conns = conns_counts(api->conns),
+        .device = engine_report(api->g.engine, &report) ? &report : NULL,
         .model = api->g.name,
         .version = api->g.version,
         .fingerprint = api->g.fingerprint,

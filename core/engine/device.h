@@ -78,6 +78,17 @@ struct device_limits {
     u32 context;     /* positions of one sequence */
 };
 
+/* What a device tells of itself while it works. A value that it does not tell is NAN. */
+struct device_report {
+    u64 steps; /* that it timed by its own clock, from the first operation to the results */
+    double steps_s, step_min_s, step_max_s, step_last_s; /* of these: all, fewest, most, newest */
+    u64 step_bytes;                                      /* of weights, that a step reads */
+    double power_w, temperature_c, sm_hz, memory_hz;
+    double memory_bytes, memory_used_bytes; /* by all processes */
+    const char *const *throttle; /* reasons to lower the clocks, up to a NULL; NULL: not told */
+    u32 throttled;               /* bit i: reason i does now */
+};
+
 struct device;
 
 struct device_ops {
@@ -107,6 +118,10 @@ struct device_ops {
     /* Bytes a second at which all the device's compute reads its weights and does nothing else:
      * the roof of decode, for benchmarks. Blocks; no step may be in flight. */
     double (*read_bandwidth)(struct device *d);
+    /* Fills *out with what is at most a second old. May be called while steps are in flight; the
+     * first call takes some 25 ms and belongs to the boot, others up to 0.1 ms, once a second.
+     * NULL: the device tells nothing. */
+    void (*report)(struct device *d, struct device_report *out);
     void (*close)(struct device *d);
 };
 

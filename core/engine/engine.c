@@ -687,3 +687,11 @@ struct engine_stats engine_stats(const struct engine *g)
     stats.pages_free = kv_available(&g->kv);
     return stats;
 }
+
+bool engine_report(const struct engine *g, struct device_report *out)
+{
+    if (!g->device->ops->report)
+        return false;
+    g->device->ops->report(g->device, out);
+    return true;
+}

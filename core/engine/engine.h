@@ -108,4 +108,7 @@ u64 engine_next_ns(const struct engine *g);
 bool engine_idle(const struct engine *g); /* nothing waits or runs */
 struct engine_stats engine_stats(const struct engine *g);
 
+/* As device_ops.report; false when the device tells nothing. */
+bool engine_report(const struct engine *g, struct device_report *out);
+
 #endif

@@ -96,6 +96,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(serve_open(&serve, &box, e));
     boot_seal(&box);
     TRY(first_token(e));
+    (void)engine_report(box.engine, &(struct device_report){0}); /* the slow one */
     loop_on_reload(serve.loop, reload, NULL);
     if (!serve.loop_config.spin && /* who spins looks all the time */
         !loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))

@@ -91,6 +91,7 @@ static void print_telemetry(const struct cuda_info *g, struct arena *keep)
     struct err_text e = {0};
     struct cuda_nvml_device *device;
     struct cuda_telemetry t;
+    char why[96];
     if (cuda_telemetry_open(keep, g->uuid, &device, &e) != ERR_OK) {
         printf("         no telemetry: %s\n", e.text);
         return;
@@ -103,7 +104,8 @@ static void print_telemetry(const struct cuda_info *g, struct arena *keep)
     print_value(" SM ", t.sm_mhz, " MHz,");
     print_value(" memory ", t.memory_mhz, " MHz,");
     print_value(" ", t.busy_percent, " % busy,");
-    printf(" clocks lowered by: %s\n", t.throttle[0] ? t.throttle : "not told");
+    cuda_throttle_text(t.throttle, why, sizeof why);
+    printf(" clocks lowered by: %s\n", t.throttle_told ? why : "not told");
 }
 
 void gpu_print(const struct options *o, struct arena *keep, const struct clock *clock)

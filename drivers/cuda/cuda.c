@@ -2,6 +2,7 @@
 
 #include "core/base/log.h"
 #include "drivers/cuda/submit.h"
+#include "drivers/cuda/telemetry.h"
 #include "drivers/cuda/upload.h"
 #include "kernels/cuda/image.h"
 
@@ -26,6 +27,9 @@ struct cuda_device {
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
+    struct cuda_nvml_device *nvml;   /* NULL: not asked for yet, or there is none */
+    struct cuda_telemetry telemetry; /* as of then; all NAN without nvml */
+    u64 telemetry_ns;                /* 0: never asked */
 };
 
 static struct cuda_device *cuda_of(struct device *d)
@@ -138,6 +142,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                        "this build has no GPU kernels (it was configured without nvcc); set "
                        "device.kind to cpu, or build it with nvcc");
     c->info = *o->info;
+    c->telemetry = cuda_telemetry_none();
     c->read_ahead = o->read_ahead;
     log_phase("driver_init");
     TRY(cuda_context_open(&c->info, o->spin, e));
@@ -279,6 +284,60 @@ static double cuda_read_bandwidth(struct device *d)
     return t.n == 3 ? cuda_timer_gb_s(&t, t.min_ms) * 1e9 : 0;
 }
 
+/* NVML's values, at most a second old. The library and its first answers take 25 ms on an H200
+ * (init 7-10, the device's handle 7, the values 6), which is why the server asks once while it
+ * boots. After that the driver answers from memory that it keeps up to date by itself: all values
+ * together took 85-105 us, 4 s after the last time as well as at once, and beside running kernels
+ * as on an idle card. So the one thread of the server may ask: who scrapes every second costs it
+ * 1/10,000 of its time, less than the page itself, and a step in flight hides it. A lost card is
+ * not asked. */
+static void look_at_card(struct cuda_device *c)
+{
+    enum { OLD_NS = 1000000000 };
+    struct err_text e = {0};
+    u64 now = clock_now_ns(&c->steps.clock);
+    if (c->steps.failed.code != ERR_OK || (c->telemetry_ns && now - c->telemetry_ns < OLD_NS))
+        return;
+    if (!c->telemetry_ns && cuda_telemetry_open(NULL, c->info.uuid, &c->nvml, &e) != ERR_OK) {
+        log_event(LOG_INFO, "no_telemetry", "why=\"%s\"", e.text);
+        c->nvml = NULL;
+    }
+    c->telemetry_ns = now;
+    if (c->nvml)
+        cuda_telemetry_read(c->nvml, &c->telemetry);
+}
+
+static u64 step_bytes(const struct list *l)
+{
+    u64 bytes = 0;
+    for (u32 i = l->decode.first; i < l->decode.last; i++)
+        for (u32 k = 0; l->ops[i].kind == OP_LINEAR && k < l->ops[i].linear.parts; k++)
+            bytes += list_matrix_bytes(&l->ops[i].linear.part[k]);
+    return bytes;
+}
+
+static void cuda_report(struct device *d, struct device_report *out)
+{
+    struct cuda_device *c = cuda_of(d);
+    const struct steps_times *s = &c->steps.times;
+    const struct cuda_telemetry *t = &c->telemetry;
+    look_at_card(c);
+    *out = (struct device_report){.steps = s->n,
+                                  .steps_s = (double)s->sum_ns / 1e9,
+                                  .step_min_s = (double)s->min_ns / 1e9,
+                                  .step_max_s = (double)s->max_ns / 1e9,
+                                  .step_last_s = (double)s->last_ns / 1e9,
+                                  .step_bytes = step_bytes(&c->list),
+                                  .power_w = t->power_w,
+                                  .temperature_c = t->temperature_c,
+                                  .sm_hz = t->sm_mhz * 1e6,
+                                  .memory_hz = t->memory_mhz * 1e6,
+                                  .memory_bytes = t->memory_bytes,
+                                  .memory_used_bytes = t->memory_used_bytes,
+                                  .throttle = t->throttle_told ? cuda_throttle_names : NULL,
+                                  .throttled = cuda_throttle_set(t->throttle)};
+}
+
 static void cuda_close(struct device *d)
 {
     struct cuda_device *c = cuda_of(d);
@@ -316,5 +375,6 @@ static const struct device_ops cuda_ops = {
     .fd = cuda_fd,
     .describe = cuda_describe,
     .read_bandwidth = cuda_read_bandwidth,
+    .report = cuda_report,
     .close = cuda_close,
 };

@@ -43,6 +43,7 @@ static void lay_out(struct steps *s, const struct list *l, struct pinned *p)
     for (u32 i = 0; i < STEPS_DEPTH; i++) {
         s->entries[i].host = piece(p, steps_bytes(l));
         s->entries[i].results = piece(p, slots * sizeof *s->entries[i].results);
+        s->entries[i].stamps = piece(p, 2 * sizeof *s->entries[i].stamps);
     }
     s->sampling = piece(p, slots * sizeof *s->sampling);
     s->tables = piece(p, slots * l->state.pages_stride * sizeof *s->tables);
@@ -89,9 +90,12 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     memset(s->pinned, 0, bytes);
     lay_out(s, l, &(struct pinned){.base = s->pinned});
     CUDA_TRY(cuda_pinned_device(&s->done_card, s->done, 0), e, "map pinned memory");
-    for (u32 i = 0; i < STEPS_DEPTH; i++)
-        CUDA_TRY(cuda_pinned_device(&s->entries[i].results_card, s->entries[i].results, 0), e,
+    for (u32 i = 0; i < STEPS_DEPTH; i++) {
+        struct steps_entry *entry = &s->entries[i];
+        CUDA_TRY(cuda_pinned_device(&entry->results_card, entry->results, 0), e,
                  "map pinned memory");
+        CUDA_TRY(cuda_pinned_device(&entry->stamps_card, entry->stamps, 0), e, "map pinned memory");
+    }
     return open_wake(s, e);
 }
 
@@ -372,7 +376,8 @@ static struct description describe(struct steps *s, const struct step *step, u32
                          .n_tokens = step->n_tokens,
                          .serial = serial,
                          .max_splits = splits_max(step),
-                         .results = (struct gpu_result *)(uintptr_t)entry->results_card};
+                         .results = (struct gpu_result *)(uintptr_t)entry->results_card,
+                         .stamps = (u64 *)(uintptr_t)entry->stamps_card};
     struct gpu_row *rows = array(&w, step->n_rows * sizeof *rows, &g.rows);
     u32 *tokens = array(&w, step->n_tokens * sizeof *tokens, &g.tokens);
     u32 *token_row = array(&w, step->n_tokens * sizeof *token_row, &g.token_row);
@@ -502,6 +507,15 @@ static void put_result(struct step_result *to, const struct gpu_result *from)
         to->top[i] = (struct top_logprob){from->top_id[i], from->top[i]};
 }
 
+static void add_time(struct steps_times *t, const u64 stamps[2])
+{
+    t->last_ns = stamps[1] - stamps[0];
+    t->min_ns = t->n ? MIN(t->min_ns, t->last_ns) : t->last_ns;
+    t->max_ns = MAX(t->max_ns, t->last_ns);
+    t->sum_ns += t->last_ns;
+    t->n++;
+}
+
 int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *n, enum err *err,
                struct err_text *e)
 {
@@ -523,6 +537,7 @@ int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *
     s->finished = serial;
     if (*err != ERR_OK)
         return 1;
+    add_time(&s->times, entry->stamps);
     *n = entry->n_results;
     for (u32 i = 0; i < *n; i++)
         put_result(&s->results[i], &entry->results[i]);

@@ -32,8 +32,15 @@ struct steps_entry {
     u8 *host;                   /* pinned */
     struct gpu_result *results; /* pinned */
     u64 results_card;
+    u64 *stamps; /* pinned */
+    u64 stamps_card;
     u32 n_results;
     u64 submitted_ns;
+};
+
+/* How long steps took, by the card's own clock: from the first operation to their results. */
+struct steps_times {
+    u64 n, sum_ns, min_ns, max_ns, last_ns;
 };
 
 struct steps_kernel {
@@ -60,6 +67,7 @@ struct steps {
     u64 done_card;
     struct step_result *results; /* [slots] of the step polled last */
     void *pinned;
+    struct steps_times times;
     u32 submitted, finished;   /* serials */
     int event;                 /* eventfd: written when a step has finished */
     struct cuda_stream *calls; /* in which the driver writes to it; NULL when spinning */

@@ -18,6 +18,10 @@ struct utilization {
     u32 gpu, memory; /* percent */
 };
 
+struct memory {
+    u64 bytes, free, used;
+};
+
 /* NVML(result type is int for all; name, symbol, parameters) */
 #define NVML_CALLS                                                                                \
     NVML(init, nvmlInit_v2, (void))                                                               \
@@ -27,7 +31,8 @@ struct utilization {
     NVML(temperature, nvmlDeviceGetTemperature, (struct cuda_nvml_device *, u32 sensor, u32 * c)) \
     NVML(clock, nvmlDeviceGetClockInfo, (struct cuda_nvml_device *, u32 kind, u32 * mhz))         \
     NVML(throttle, nvmlDeviceGetCurrentClocksThrottleReasons, (struct cuda_nvml_device *, u64 *)) \
-    NVML(busy, nvmlDeviceGetUtilizationRates, (struct cuda_nvml_device *, struct utilization *))
+    NVML(busy, nvmlDeviceGetUtilizationRates, (struct cuda_nvml_device *, struct utilization *))  \
+    NVML(memory, nvmlDeviceGetMemoryInfo, (struct cuda_nvml_device *, struct memory *))
 
 static struct table {
 #define NVML(name, symbol, parameters) int(*name) parameters;
@@ -77,20 +82,34 @@ enum err cuda_telemetry_open(struct arena *keep, const char *uuid, struct cuda_n
     return ERR_OK;
 }
 
+const char *const cuda_throttle_names[] = {"idle",       "clocks set", "power cap",
+                                           "sync boost", "heat",       "power brake",
+                                           "hardware",   "display",    NULL};
+
 /* Bits as in nvml.h (nvmlClocksThrottleReason...). */
+u32 cuda_throttle_set(u64 reasons)
+{
+    static const u64 bits[] = {0x1, 0x2, 0x4, 0x10, 0x20 | 0x40, 0x80, 0x8, 0x100};
+    u32 set = 0;
+    _Static_assert(COUNTOF(bits) + 1 == COUNTOF(cuda_throttle_names), "a name for each");
+    for (u32 i = 0; i < COUNTOF(bits); i++)
+        set |= reasons & bits[i] ? 1u << i : 0;
+    return set;
+}
+
 void cuda_throttle_text(u64 reasons, char *out, size_t cap)
 {
-    static const struct {
-        u64 bits;
-        const char *word;
-    } words[] = {
-        {0x1, "idle"},         {0x2, "clocks set"},   {0x4, "power cap"}, {0x10, "sync boost"},
-        {0x20 | 0x40, "heat"}, {0x80, "power brake"}, {0x8, "hardware"},  {0x100, "display"},
-    };
+    u32 set = cuda_throttle_set(reasons);
     int n = snprintf(out, cap, "%s", reasons ? "" : "none");
-    for (u32 i = 0; i < COUNTOF(words) && n >= 0 && (size_t)n < cap; i++)
-        if (reasons & words[i].bits)
-            n += snprintf(out + n, cap - (size_t)n, "%s%s", n ? ", " : "", words[i].word);
+    for (u32 i = 0; cuda_throttle_names[i] && n >= 0 && (size_t)n < cap; i++)
+        if (set >> i & 1)
+            n += snprintf(out + n, cap - (size_t)n, "%s%s", n ? ", " : "", cuda_throttle_names[i]);
+}
+
+struct cuda_telemetry cuda_telemetry_none(void)
+{
+    double n = (double)NAN;
+    return (struct cuda_telemetry){n, n, n, n, n, n, n, n, false, 0};
 }
 
 static double told(int result, double value)
@@ -101,8 +120,8 @@ static double told(int result, double value)
 void cuda_telemetry_read(struct cuda_nvml_device *device, struct cuda_telemetry *out)
 {
     u32 v = 0;
-    u64 reasons = 0;
     struct utilization u = {0};
+    struct memory m = {0};
     int r;
     ASSERT(loaded);
     *out = (struct cuda_telemetry){0};
@@ -118,7 +137,9 @@ void cuda_telemetry_read(struct cuda_nvml_device *device, struct cuda_telemetry 
     out->memory_mhz = told(r, v);
     r = GUEST_CALL(nvml.busy(device, &u));
     out->busy_percent = told(r, u.gpu);
-    r = GUEST_CALL(nvml.throttle(device, &reasons));
-    if (r == NVML_SUCCESS)
-        cuda_throttle_text(reasons, out->throttle, sizeof out->throttle);
+    r = GUEST_CALL(nvml.memory(device, &m));
+    out->memory_bytes = told(r, (double)m.bytes);
+    out->memory_used_bytes = told(r, (double)m.used);
+    r = GUEST_CALL(nvml.throttle(device, &out->throttle));
+    out->throttle_told = r == NVML_SUCCESS;
 }

@@ -150,20 +150,22 @@ template <u32 pairs, typename F>
 GPU void sample_each_value(const struct sample_row *r, u32 side, u32 from, u32 to, F f)
 {
     struct sample_values values = sample_values(r, side);
-    sample_each<pairs>(values.from, from, to,
-                       [=](u32, float v) { return sample_value(values, v); }, f);
+    sample_each<pairs>(
+        values.from, from, to, [=](u32, float v) { return sample_value(values, v); }, f);
 }
 
-/* A row's result, if it wants one, is out. One thread. */
+/* A row's result, if it wants one, is out: the step is done with the last. One thread. */
 GPU void sample_done(const struct op_sample *op, const struct gpu_step *s)
 {
-    gpu_fence_system();
     if (s->n_wants > 1) {
+        gpu_fence_system();
         if (gpu_atomic_add(op->arrived, 1) != s->n_wants - 1)
             return;
         *op->arrived = 0;
-        gpu_fence_system();
     }
+    if (s->stamps)
+        s->stamps[1] = gpu_clock_ns();
+    gpu_fence_system();
     gpu_store_volatile(s->done, s->serial);
 }
 
@@ -212,7 +214,7 @@ GPU void sample_mask_and_bias(const struct sample_row *r, u32 from, u32 to)
     gpu_sync();
     for (u32 i = gpu_thread(); i < s->n_bias; i += GPU_THREADS) {
         u32 id = s->bias_id[i];
-        bool first = id >= from && id < to; /* who has an id first adds all that name it, in order */
+        bool first = id >= from && id < to; /* who has it first adds all that name it, in order */
         for (u32 j = 0; j < i && first; j++)
             first = s->bias_id[j] != id;
         for (u32 j = i; j < s->n_bias && first; j++)
@@ -251,7 +253,7 @@ GPU void sample_set_top(struct sample_top *top, float v, u32 id)
         *top = {v, id};
 }
 
-/* The best of this thread: of its values, or with the noise. */
+/* Key of this thread's best: of its values, or with the noise. */
 GPU u64 sample_best(const struct sample_row *r, u32 from, u32 to)
 {
     struct sample_top top = {-INFINITY, 0};
@@ -378,8 +380,7 @@ struct sample_plan {
 
 /* For a cut in bucket `cut`, by size(bucket). Rounding may carry it over the bucket's ends: the
  * neighbours are listed. in_order: nothing but the cut itself has to see what lies before it. */
-template <typename S>
-GPU struct sample_plan sample_plan_of(u32 cut, bool in_order, S size)
+template <typename S> GPU struct sample_plan sample_plan_of(u32 cut, bool in_order, S size)
 {
     u32 last = SAMPLE_BUCKETS - 1;
     cut = cut < last ? cut : last;
@@ -435,7 +436,7 @@ GPU struct sample_plan sample_plan_logprobs(const struct sample_row *r)
     return sample_plan_of(sample_find<EACH>(want, count).bucket, false, count);
 }
 
-/* Draws from what is sure, and lists what is not. */
+/* Draws from what is surely kept, and lists what a cut may hit. */
 GPU void sample_choose(const struct sample_row *r, u32 which, struct sample_plan p, u32 from,
                        u32 to)
 {
@@ -542,15 +543,14 @@ GPU u32 sample_alternatives(struct sample_list l, u32 want, float norm, struct g
     struct sample_shared *sh = sample_shared();
     if (gpu_thread() == 0)
         sh->n_top = 0;
-    sample_keep(l, want, {BY_LOGPROB, norm, 0});
-    for (u32 i = gpu_thread(); i < l.n; i += GPU_THREADS) {
-        float z = *sample_z(l, i);
-        if (z == z) {
+    struct sample_order by = {BY_LOGPROB, norm, 0};
+    sample_keep(l, want, by);
+    for (u32 i = gpu_thread(); i < l.n; i += GPU_THREADS)
+        if (sample_order_key(l, by, i)) {
             u32 at = gpu_atomic_add(&sh->n_top, 1);
             sh->top_id[at] = l.id[i];
-            sh->top[at] = z - norm;
+            sh->top[at] = *sample_z(l, i) - norm;
         }
-    }
     gpu_sync();
     u32 n = sh->n_top, me = gpu_thread(), rank = 0;
     for (u32 i = 0; i < n && me < n; i++)
@@ -585,7 +585,8 @@ GPU_CALL void sample_choice(const struct op_sample *op, const struct gpu_run *ru
             return;
 #pragma unroll 1
         for (u32 side = 0; side < SAMPLE_SIDES; side++) {
-            struct sample_plan p = side == SAMPLE_DRAW ? sample_plan_draw(r) : sample_plan_logprobs(r);
+            struct sample_plan p =
+                side == SAMPLE_DRAW ? sample_plan_draw(r) : sample_plan_logprobs(r);
             if (p.sure || p.end)
                 sample_choose(r, side, p, from, to);
             draw = side == SAMPLE_DRAW ? p : draw;
@@ -610,8 +611,7 @@ GPU bool sample_is_any_deep(const struct op_sample *op, const struct gpu_run *ru
     bool deep = sh->row_of && sh->row.deep;
     for (u32 i = gpu_thread(); i < run->step->n_wants && !deep; i += GPU_THREADS) {
         const struct gpu_want *want = &run->step->wants[i];
-        const struct gpu_sampling *s =
-            &run->state.sampling[run->step->rows[want->row].slot];
+        const struct gpu_sampling *s = &run->state.sampling[run->step->rows[want->row].slot];
         if (want->result != ~0u)
             deep = sample_first(s, op->vocab) != CUT_NONE || s->logprobs;
     }
@@ -627,7 +627,7 @@ GPU void sample_skip(const struct op_sample *op, const struct gpu_step *s)
         if (s->wants[i].result == ~0u)
             sample_done(op, s);
     if (s->n_wants == 0 && gpu_thread() == 0)
-        gpu_store_volatile(s->done, s->serial);
+        sample_done(op, s);
 }
 
 GPU void sample_run(const struct op_sample *op, const struct gpu_run *run)

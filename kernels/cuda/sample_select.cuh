@@ -22,8 +22,8 @@ struct sample_row {
     struct sample_work *work;
     struct gpu_result *out;
     const float *logits;
-    float *z;    /* the processed logits, where they differ */
-    u32 *list;   /* [SAMPLE_SIDES][stride] */
+    float *z;  /* the processed logits, where they differ */
+    u32 *list; /* [SAMPLE_SIDES][stride] */
     u16 *counts;
     const u8 *prompt;
     float t; /* temperature; 1 of greedy rows */
@@ -276,9 +276,9 @@ GPU u64 sample_cut(struct sample_list l, u64 target, struct sample_order by)
     return prefix;
 }
 
-/* Keeps the fewest tokens, largest key first, that have at least `target` together, and what has the
- * key of the last of them; all when they have less. A list that is not longer than the block is cut
- * by counting what is above each token. */
+/* Keeps the fewest tokens, largest key first, that have at least `target` together, and what has
+ * the key of the last of them; all when they have less. A list that is not longer than the block is
+ * cut by counting what is above each token. */
 GPU_CALL void sample_keep(struct sample_list l, u64 target, struct sample_order by)
 {
     struct sample_shared *sh = sample_shared();
@@ -373,7 +373,8 @@ GPU u64 sample_top_key(struct sample_top top)
     return top.v > -INFINITY ? sample_key(top.v, top.id) : 0;
 }
 
-/* Token id of value v with its noise, unless what is there is certainly better; NaN never counts. */
+/* Token id of value v with its noise, unless what is there is certainly better; NaN never counts.
+ */
 GPU void sample_draw(struct sample_top *best, float v, u32 id, const struct sample_row *r)
 {
     if (!(v + SAMPLE_NOISE_MAX >= best->v))

@@ -47,6 +47,7 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_strea
 /* Starts copying `bytes`, a multiple of 16, into shared memory. */
 GPU void copy_near(void *to, const void *from, u32 bytes)
 {
+    static_assert(sizeof(struct gpu_step) % 16 == 0 && sizeof(struct op) % 16 == 0, "see above");
     for (u32 i = gpu_thread() * 16; i < bytes; i += GPU_THREADS * 16)
         gpu_copy16((u8 *)to + i, (const u8 *)from + i);
 }
@@ -67,6 +68,9 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         near->run.step = &near->step;
     }
     gpu_sync();
+    if (near->op[p->first % 2].kind == OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
+        near->step.stamps)
+        near->step.stamps[0] = gpu_clock_ns();
     struct few_stream stream = {};
     u32 begun = 0; /* the linear whose first weights are on their way */
     for (u32 i = p->first; i < p->last; i++) {

@@ -201,7 +201,7 @@ static inline u32 attention_shared_bytes(u32 head_dim)
 }
 
 enum {
-    SAMPLE_BUCKETS = 1024, /* of distance to a row's largest value */
+    SAMPLE_BUCKETS = 1024,          /* of distance to a row's largest value */
     SAMPLE_SHARED_BYTES = 24 << 10, /* what OP_SAMPLE needs of gpu_run.shared_bytes at the least */
 };
 
@@ -290,7 +290,8 @@ struct gpu_result { /* pinned host memory */
 
 /* Copied to the device before each step, with the arrays behind it. */
 struct gpu_step {
-    u32 n_rows, n_tokens, n_tiles, n_wants;
+    u32 n_rows __attribute__((aligned(16))); /* it is copied by 16 bytes */
+    u32 n_tokens, n_tiles, n_wants;
     u32 serial;     /* written to *done when the step's results are out */
     u32 max_splits; /* most ATTENTION_SPLITs of positions that a row of this step sees */
     const struct gpu_row *rows;
@@ -299,6 +300,8 @@ struct gpu_step {
     const struct gpu_tile *tiles;
     const struct gpu_want *wants;
     struct gpu_result *results; /* host memory */
+    u64 *stamps;                /* host memory [2], or NULL: the card's clock in ns when the step
+                                   began with OP_EMBED, and when its results were there */
     u32 *done;                  /* host memory */
 };
 

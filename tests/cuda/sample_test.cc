@@ -3,7 +3,8 @@
  * may differ; what is allowed here is less than one in 2000, what was seen is printed. Then the
  * bits of a row alone, beside others and by other numbers of blocks.
  *
- *   sample_test [--gpu IMAGE [--bench]]      --bench: microseconds of real shapes instead */
+ *   sample_test [--gpu IMAGE [ROUNDS]]
+ *   sample_test --gpu IMAGE --bench      microseconds of real shapes instead */
 #include "tests/cuda/harness.h"
 #include "tests/cuda/sample_reference.h"
 
@@ -105,6 +106,7 @@ struct results { /* of a step */
     struct gpu_result result[SLOTS];
     u16 counts[SLOTS * VOCAB_MAX];
     u32 last[SLOTS], done;
+    u64 stamps[2];
 };
 
 struct rig {
@@ -135,6 +137,7 @@ static void set_up(struct rig *g, u32 slots, size_t vocab)
     g->step.rows = g->rows;
     g->step.wants = g->wants;
     g->step.results = (struct gpu_result *)gpu_take(slots * sizeof(struct gpu_result));
+    g->step.stamps = (u64 *)gpu_take(16);
     g->step.done = (u32 *)gpu_take(4);
     g->run.step = (struct gpu_step *)gpu_take(sizeof g->step);
     g->run.ops = (struct op *)gpu_take(OPS * sizeof g->op);
@@ -171,6 +174,7 @@ static void run(struct rig *g, const struct side *from, u32 n, u32 vocab, u32 bl
     gpu_get(out->result, g->step.results, sizeof out->result);
     gpu_get(out->counts, g->run.state.output_counts, (size_t)SLOTS * vocab * 2);
     gpu_get(out->last, g->run.state.last, sizeof out->last);
+    gpu_get(out->stamps, g->step.stamps, sizeof out->stamps);
     gpu_get(&out->done, g->step.done, sizeof out->done);
 }
 
@@ -235,6 +239,7 @@ static void test_random(struct rig *g, u32 rounds)
 {
     static struct results got;
     u32 blocks = gpu_multiprocessors();
+    u64 stamp = 0; /* of the step before */
     for (u32 round = 0; round < rounds; round++) {
         u32 vocab = 1 + random_u32() % (one_in(3) ? RANDOM_VOCAB : 300);
         u32 n = 1 + random_u32() % RANDOM_ROWS, skip = one_in(4) ? random_u32() % n : n;
@@ -243,7 +248,8 @@ static void test_random(struct rig *g, u32 rounds)
         if (skip < n)
             host.want[skip].result = ~0u;
         run(g, &host, n, vocab, 1 + round % (2 * blocks), &got);
-        failed += got.done != g->step.serial;
+        failed += got.done != g->step.serial || got.stamps[1] <= stamp;
+        stamp = got.stamps[1];
         for (u32 i = 0; i < n; i++)
             if (i != skip && !is_right(&host, &got, i, vocab) && failed++ < 5)
                 printf("round %u row %u vocab %u: results differ\n", round, i, vocab);
@@ -289,7 +295,8 @@ static void copy_row(struct side *to, u32 at, const struct side *from, u32 i, u3
 
 static void test_bits(struct rig *g, u32 vocab)
 {
-    static const u32 n_rows[] = {1, 2, 3, 5, 8, 9}, n_blocks[] = {1, 2, 3, 5};
+    static const u32 n_rows[] = {1, 2, 3, 5, 8, 9};
+    const u32 n_blocks[] = {1, 2, 3, 5, 2 * gpu_multiprocessors()};
     static struct side some;
     static struct results all, got;
     for (u32 i = 0; i < SLOTS; i++)
@@ -422,9 +429,10 @@ int main(int argc, char **argv)
         bench();
         return 0;
     }
+    u32 rounds = argc > 3 ? (u32)strtoul(argv[3], NULL, 10) : gpu_is_real() ? 10000 : 1000;
     set_up(&g, SLOTS, VOCAB_MAX);
-    test_random(&g, gpu_is_real() ? 10000 : 1000);
-    test_flat(&g, gpu_is_real() ? 200 : 20);
+    test_random(&g, rounds);
+    test_flat(&g, rounds / 50);
     test_nothing_wanted(&g);
     for (u32 vocab : {1u, 255u, 256u, 257u, 1000u, 5000u, 9001u})
         test_bits(&g, vocab);

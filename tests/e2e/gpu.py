@@ -191,6 +191,52 @@ def nothing_is_allocated_once_ready():
         assert "misuse" not in s.text()
 
 
+@check
+def metrics_tell_of_the_card():
+    log = log_path("metrics")
+    nvml = {**environment(log), "LD_LIBRARY_PATH": os.path.dirname(LIBRARY)}
+
+    def page(s):
+        status, text = s.ask("GET", "/metrics")
+        assert status == 200, text
+        return {name: float(value) for name, value in
+                re.findall(r"^(zigcuda_(?:gpu|device)_\S+) (\S+)$", text, re.M)}
+
+    with Gpu(env=nvml) as s:
+        before = page(s)
+        s.text_of(n=5)
+        now = page(s)
+        assert {k: v for k, v in now.items() if "_gpu_" in k} == {
+            "zigcuda_gpu_power_watts": 123.4, "zigcuda_gpu_temperature_celsius": 61,
+            'zigcuda_gpu_clock_hertz{domain="sm"}': 1755e6,
+            'zigcuda_gpu_clock_hertz{domain="memory"}': 3201e6,
+            'zigcuda_gpu_memory_bytes{kind="used"}': 3 << 30,
+            'zigcuda_gpu_memory_bytes{kind="total"}': 8 << 30,
+            **{f'zigcuda_gpu_throttle{{reason="{r}"}}': r in ("power_cap", "heat")
+               for r in ("idle", "clocks_set", "power_cap", "sync_boost", "heat", "power_brake",
+                         "hardware", "display")}}, now
+        step, weights = "zigcuda_device_step_", "zigcuda_device_weight_bytes_"
+        steps = now[step + "seconds_count"] - before[step + "seconds_count"]
+        assert steps == 5, steps
+        took = now[step + "seconds_sum"] - before[step + "seconds_sum"]
+        least, most = now[step + "min_seconds"], now[step + "max_seconds"]
+        assert 0 < least <= took / steps <= most, now
+        assert now[weights + "total"] == now[step + "weight_bytes"] * now[step + "seconds_count"]
+        fastest = now[weights + 'per_second{step="fastest"}']
+        assert abs(fastest * least / now[step + "weight_bytes"] - 1) < 1e-9, now
+        assert 0 < now[weights + 'per_second{step="newest"}'] <= fastest, now
+        assert "no_telemetry" not in s.text()
+    with Gpu("--log.level=debug", env={**nvml, "ZIGCUDA_FAKE_NVML": "nvmlInit_v2:9"}) as s:
+        now = page(s)
+        assert not [name for name in now if "_gpu_" in name], now
+        assert now[step + "seconds_count"] > 0
+        assert "no_telemetry" in s.text() and "NVML error 9" in s.text(), s.text()[-600:]
+    with Gpu(env={**nvml, "ZIGCUDA_FAKE_NVML": "nvmlDeviceGetPowerUsage:3"}) as s:
+        now = page(s)
+        assert "zigcuda_gpu_power_watts" not in now, now
+        assert "zigcuda_gpu_temperature_celsius" in now, now
+
+
 # --- a lost device ---------------------------------------------------------------------------
 
 WELL = {}

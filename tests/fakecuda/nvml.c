@@ -11,6 +11,10 @@ struct fake_utilization {
     u32 gpu, memory;
 };
 
+struct fake_memory {
+    u64 bytes, free, used;
+};
+
 static bool started;
 static const char device[] = "the device";
 
@@ -52,6 +56,8 @@ ASK(nvmlDeviceGetPowerUsage, u32, 123400)
 ASK(nvmlDeviceGetEnforcedPowerLimit, u32, 700000)
 ASK(nvmlDeviceGetCurrentClocksThrottleReasons, u64, 0x44)
 ASK(nvmlDeviceGetUtilizationRates, struct fake_utilization, ((struct fake_utilization){57, 12}))
+ASK(nvmlDeviceGetMemoryInfo, struct fake_memory,
+    ((struct fake_memory){8ull << 30, 5ull << 30, 3ull << 30}))
 CALL(nvmlDeviceGetTemperature, (const void *d, u32 sensor, u32 *out), {
     if (d != device || sensor != 0)
         return INVALID_ARGUMENT;

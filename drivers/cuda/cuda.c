@@ -79,8 +79,7 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
              c->info.major, c->info.minor);
     u32 all = c->info.shared_optin_bytes;
     u32 half = c->info.shared_sm_bytes / 2 - SHARED_RESERVED_BYTES;
-    u32 least = MAX(attention_shared_bytes(model->head_dim), (u32)SAMPLE_SHARED_BYTES);
-    least += STEP_SHARED_BYTES + 128;
+    u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES + 128;
     if (least > all)
         return err_set(e, ERR_DEVICE,
                        "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",

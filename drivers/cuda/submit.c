@@ -427,8 +427,8 @@ static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_s
 static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head_only,
                            struct err_text *e)
 {
-    u32 ring =
-        decode_ring_bytes(tokens, s->list->k_max, s->decode.launch_bytes - STEP_SHARED_BYTES);
+    u32 ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
+                                 s->decode.launch_bytes - STEP_SHARED_BYTES);
     const struct steps_kernel *k = ring ? &s->decode : &s->step;
     const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;

@@ -14,11 +14,12 @@
  *   linear     y[n] = x_scale * sum over slices s = 0..7 in order of P_s, plus bias, where
  *              P_s = sum over the pieces of slice s in order, fma(scale[n][group], A, P_s), and
  *              A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
- *              (q - zero) * x over a piece: 64 packed inputs where the group is 128, else 32. Halves have no scales: P_s is the tensor core's sum over the slice.
- *   attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the scores
- *              of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l
- * and O = sum of weight * v, both as the tensor core adds them, page after page; then the splits in
- * order, by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O alike.
+ *              (q - zero) * x over a piece: 64 packed inputs where the group is 128, else 32.
+ * Halves have no scales: P_s is the tensor core's sum over the slice. attention  by splits of
+ * ATTENTION_SPLIT positions (absolute, from 0): within a split the scores of all its keys, their
+ * maximum m, weights exp(s - m) rounded to half, their sum l and O = sum of weight * v, both as the
+ * tensor core adds them, page after page; then the splits in order, by m' = max(m, m_s), l = l
+ * exp(m - m') + l_s exp(m_s - m'), O alike.
  *
  * Numbers: activations between operations are f32; what enters a tensor core is half, each token
  * scaled by a power of two of its own so that its largest magnitude lies in [2^13, 2^14): full half
@@ -323,11 +324,19 @@ enum {
     FEW_RING_BYTES = 8960, /* of a warp: weights on their way */
 };
 
-/* gpu_run.ring_bytes for a step of so many tokens by the kernel `decode`; 0: it does not fit.
- * k_max: the largest input.k of its linears; shared_bytes: what is there for rings and all else. */
-static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 shared_bytes)
+/* What operations other than linears need of gpu_run.shared_bytes at the least. */
+static inline u32 step_least_bytes(u32 head_dim)
 {
-    size_t work = (size_t)tokens * (k_max * 2 + FEW_ROW_PAD_BYTES) + DECODE_WORK_BYTES;
+    return MAX(attention_shared_bytes(head_dim), (u32)SAMPLE_SHARED_BYTES);
+}
+
+/* gpu_run.ring_bytes for a step of so many tokens by the kernel `decode`; 0: it does not fit.
+ * k_max: the largest input.k of its linears; least: what other operations need; shared_bytes: what
+ * is there for rings and all else. */
+static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared_bytes)
+{
+    size_t linear = (size_t)tokens * (k_max * 2 + FEW_ROW_PAD_BYTES) + DECODE_WORK_BYTES;
+    size_t work = MAX(linear, (size_t)least);
     for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / 2; bytes /= 2)
         if (tokens <= FEW_TOKENS && work + GPU_WARPS * bytes <= shared_bytes)
             return bytes;

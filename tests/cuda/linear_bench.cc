@@ -121,7 +121,7 @@ static void time_ops(struct bench *b, const char *name, u32 times)
             k_max = MAX(k_max, b->ops[i].linear.in.k);
         }
     p.ops = gpu_copy_of(b->ops, b->n_ops);
-    p.ring_bytes = decode_ring_bytes(b->tokens, k_max, half);
+    p.ring_bytes = decode_ring_bytes(b->tokens, k_max, 0, half);
     bool few = p.ring_bytes != 0;
     u32 shared = few ? half : whole;
     p.shared_bytes = shared - GPU_WARPS * p.ring_bytes;

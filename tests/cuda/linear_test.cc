@@ -431,7 +431,7 @@ static struct result run(struct bench_op *b, const struct way *way)
     p.state.barrier = barrier;
     p.last = 2;
     u32 bytes = way->shared_bytes + way->ring_bytes;
-    p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, bytes);
+    p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, 0, bytes);
     p.shared_bytes = bytes - GPU_WARPS * p.ring_bytes;
     gpu_launch(p.ring_bytes ? "decode" : "step", way->blocks, bytes + STEP_SHARED_BYTES, &p,
                sizeof p);

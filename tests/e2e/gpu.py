@@ -108,6 +108,13 @@ def tokens_of(out):
 
 
 @check
+def cards_with_less_shared_memory_say_the_same():
+    """Their blocks have no room for rings of weights, or only for small ones."""
+    said = [tokens_of(zigcuda("run", *RUN, env=environment(sm=sm))[1]) for sm in (80, 86, 90, 120)]
+    assert said[0] and said.count(said[0]) == len(said), said
+
+
+@check
 def each_driver_call_fails_in_turn():
     """The answer is right or there is an error that names the result, with its exit status."""
     log = log_path("sweep")

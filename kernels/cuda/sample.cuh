@@ -97,13 +97,15 @@ GPU void sample_parts(const struct op_sample *op, const struct gpu_run *run, F f
     }
 }
 
-/* f(i, map(i, values[i])) for a thread's share of [from, to). Reads `pairs` pairs of them, and what
- * map reads, before f does anything. */
-template <u32 pairs, typename M, typename F>
-GPU void sample_each(const float *values, u32 from, u32 to, M map, F f)
+/* f(i, map(i, values[i]), word) for a thread's share of [from, to); word is that of token i's
+ * noise, where `noise` is set. Whatever is read, and all words, come before f does anything: many
+ * chains of instructions side by side. */
+template <u32 pairs, bool noise, typename M, typename F>
+GPU void sample_each(const struct sample_row *r, const float *values, u32 from, u32 to, M map, F f)
 {
     for (u32 at = from + 2 * gpu_thread(); at < to; at += pairs * SAMPLE_UNIT) {
         float2 v[pairs];
+        uint2 word[pairs];
 #pragma unroll
         for (u32 k = 0; k < pairs; k++) {
             u32 i = at + k * SAMPLE_UNIT;
@@ -118,10 +120,15 @@ GPU void sample_each(const float *values, u32 from, u32 to, M map, F f)
 #pragma unroll
         for (u32 k = 0; k < pairs; k++) {
             u32 i = at + k * SAMPLE_UNIT;
+            word[k] = noise ? uint2{sample_word(r, i), sample_word(r, i + 1)} : uint2{0, 0};
+        }
+#pragma unroll
+        for (u32 k = 0; k < pairs; k++) {
+            u32 i = at + k * SAMPLE_UNIT;
             if (i < to)
-                f(i, v[k].x);
+                f(i, v[k].x, word[k].x);
             if (i + 1 < to)
-                f(i + 1, v[k].y);
+                f(i + 1, v[k].y, word[k].y);
         }
     }
 }
@@ -145,13 +152,13 @@ GPU float sample_value(struct sample_values values, float v)
     return values.t == 1 ? v : v / values.t;
 }
 
-/* f(i, value) for a thread's share of [from, to). */
+/* f(i, value, 0) for a thread's share of [from, to). */
 template <u32 pairs, typename F>
 GPU void sample_each_value(const struct sample_row *r, u32 side, u32 from, u32 to, F f)
 {
     struct sample_values values = sample_values(r, side);
-    sample_each<pairs>(
-        values.from, from, to, [=](u32, float v) { return sample_value(values, v); }, f);
+    sample_each<pairs, false>(
+        r, values.from, from, to, [=](u32, float v) { return sample_value(values, v); }, f);
 }
 
 /* A row's result, if it wants one, is out: the step is done with the last. One thread. */
@@ -253,30 +260,38 @@ GPU void sample_set_top(struct sample_top *top, float v, u32 id)
         *top = {v, id};
 }
 
-/* Key of this thread's best: of its values, or with the noise. */
+/* Of this thread; `noise`: of the scores. */
+template <u32 pairs, bool noise, bool may_penalise>
+GPU void sample_find_top(const struct sample_row *r, u32 from, u32 to, struct sample_top *top)
+{
+    const float *values = sample_changed(r, from, to);
+    bool penalised = may_penalise && r->penalised;
+    float t = r->t;
+    sample_each<pairs, noise>(
+        r, values, from, to,
+        [=](u32 i, float v) {
+            return penalised ? sample_penalised(v, r->s, r->counts[i], r->prompt[i]) : v;
+        },
+        [=](u32 i, float v, u32 word) {
+            if (penalised)
+                r->z[i] = v;
+            v = t == 1 ? v : v / t;
+            if (noise)
+                sample_draw_word(top, v, i, word);
+            else
+                sample_set_top(top, v, i);
+        });
+}
+
 GPU u64 sample_best(const struct sample_row *r, u32 from, u32 to)
 {
     struct sample_top top = {-INFINITY, 0};
-    const float *values = sample_changed(r, from, to);
-    float t = r->t;
-    if (r->penalised || r->noise)
-        sample_each<2>(
-            values, from, to,
-            [=](u32 i, float v) {
-                return r->penalised ? sample_penalised(v, r->s, r->counts[i], r->prompt[i]) : v;
-            },
-            [=, &top](u32 i, float v) {
-                if (r->penalised)
-                    r->z[i] = v;
-                if (r->noise)
-                    sample_draw(&top, v / t, i, r);
-                else
-                    sample_set_top(&top, v / t, i);
-            });
+    if (r->noise)
+        sample_find_top<4, true, true>(r, from, to, &top);
+    else if (r->penalised)
+        sample_find_top<2, false, true>(r, from, to, &top);
     else
-        sample_each<8>(
-            values, from, to, [=](u32, float v) { return t == 1 ? v : v / t; },
-            [&](u32 i, float v) { sample_set_top(&top, v, i); });
+        sample_find_top<8, false, false>(r, from, to, &top);
     return sample_top_key(top);
 }
 
@@ -284,7 +299,7 @@ GPU u64 sample_best_logit(const struct sample_row *r, u32 from, u32 to)
 {
     struct sample_top top = {-INFINITY, 0};
     sample_each_value<8>(r, SAMPLE_LOGPROBS, from, to,
-                         [&](u32 i, float v) { sample_set_top(&top, v, i); });
+                         [&](u32 i, float v, u32) { sample_set_top(&top, v, i); });
     return sample_top_key(top);
 }
 
@@ -339,7 +354,7 @@ GPU void sample_count(const struct sample_row *r, u32 which, u32 from, u32 to, b
     for (u32 b = gpu_thread(); b < SAMPLE_BUCKETS; b += GPU_THREADS)
         sh->buckets.mass[b] = sh->buckets.count[b] = 0;
     gpu_sync();
-    sample_each_value<4>(r, which, from, to, [=, &total](u32, float v) {
+    sample_each_value<4>(r, which, from, to, [=, &total](u32, float v, u32) {
         u32 b = sample_bucket(max - v);
         u64 m = sample_mass(expf(v - max));
         total += m;
@@ -448,7 +463,7 @@ GPU void sample_choose(const struct sample_row *r, u32 which, struct sample_plan
     u32 *list = r->list + which * r->stride;
     struct sample_top top = {-INFINITY, 0};
     u64 entropy = 0;
-    sample_each_value<2>(r, which, from, to, [=, &top, &entropy](u32 i, float v) {
+    sample_each_value<2>(r, which, from, to, [=, &top, &entropy](u32 i, float v, u32) {
         u32 b = sample_bucket(max - v);
         if (typical)
             entropy += sample_entropy(v - norm);

@@ -373,18 +373,27 @@ GPU u64 sample_top_key(struct sample_top top)
     return top.v > -INFINITY ? sample_key(top.v, top.id) : 0;
 }
 
-/* Token id of value v with its noise, unless what is there is certainly better; NaN never counts.
- */
-GPU void sample_draw(struct sample_top *best, float v, u32 id, const struct sample_row *r)
+GPU u32 sample_word(const struct sample_row *r, u32 id)
 {
-    if (!(v + SAMPLE_NOISE_MAX >= best->v))
-        return;
-    u32 word = sample_philox(r->position, id, r->seed[0], r->seed[1]);
-    if (v + sample_gumbel_bound(word) < best->v)
+    return sample_philox(r->position, id, r->seed[0], r->seed[1]);
+}
+
+/* Token id of value v with the noise of its word, unless what is there is certainly better; NaN
+ * never counts. */
+GPU void sample_draw_word(struct sample_top *best, float v, u32 id, u32 word)
+{
+    if (!(v + sample_gumbel_bound(word) >= best->v))
         return;
     v += sample_gumbel(word);
     if (v > best->v || (v == best->v && id < best->id))
         *best = {v, id};
+}
+
+/* The same where few are drawn from. */
+GPU void sample_draw(struct sample_top *best, float v, u32 id, const struct sample_row *r)
+{
+    if (v + SAMPLE_NOISE_MAX >= best->v)
+        sample_draw_word(best, v, id, sample_word(r, id));
 }
 
 #endif

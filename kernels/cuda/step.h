@@ -15,11 +15,12 @@
  *              P_s = sum over the pieces of slice s in order, fma(scale[n][group], A, P_s), and
  *              A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
  *              (q - zero) * x over a piece: 64 packed inputs where the group is 128, else 32.
- * Halves have no scales: P_s is the tensor core's sum over the slice. attention  by splits of
- * ATTENTION_SPLIT positions (absolute, from 0): within a split the scores of all its keys, their
- * maximum m, weights exp(s - m) rounded to half, their sum l and O = sum of weight * v, both as the
- * tensor core adds them, page after page; then the splits in order, by m' = max(m, m_s), l = l
- * exp(m - m') + l_s exp(m_s - m'), O alike.
+ *              Halves have no scales: P_s is the tensor core's sum over the slice.
+ *   attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the scores
+ *              of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l
+ *              and O = sum of weight * v, both as the tensor core adds them, page after page; then
+ *              the splits in order, by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O
+ *              alike.
  *
  * Numbers: activations between operations are f32; what enters a tensor core is half, each token
  * scaled by a power of two of its own so that its largest magnitude lies in [2^13, 2^14): full half

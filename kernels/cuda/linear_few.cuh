@@ -157,8 +157,9 @@ template <typename F>
 GPU void few_begin(struct few_stream *s, const struct matrix *m, const struct gpu_run *run)
 {
     *s = few_stream_of<F>(m, run);
-    if (F::groups && !m->zeros)
-        few_fill_zeros<F>(s, m);
+    if constexpr (F::groups != 0)
+        if (!m->zeros)
+            few_fill_zeros<F>(s, m);
     for (u32 i = (s->whole ? F::slots : F::slots / 2) - 1; i; i--)
         few_copy<F>(s);
 }
@@ -248,24 +249,24 @@ GPU void few_compute(float p[4], const struct few_batch<F> *b, const u8 *mine,
 #pragma unroll
         for (u32 tile = 0; tile < F::chunks; tile++)
             few_tile<F>(p, b, tile, NULL);
-        return;
-    }
-    float sum[F::pieces][4] = {};
-    struct weight_zero zero[F::groups + 1]; /* the last is not used */
-    struct weight_scales scales[F::groups + 1];
+    } else {
+        float sum[F::pieces][4] = {};
+        struct weight_zero zero[F::groups];
+        struct weight_scales scales[F::groups];
 #pragma unroll
-    for (u32 g = 0; g < F::groups; g++) {
-        zero[g] = few_zero<F>(sides, mine, g);
-        scales[g] = few_scales<F>(sides, mine, g);
-    }
+        for (u32 g = 0; g < F::groups; g++) {
+            zero[g] = few_zero<F>(sides, mine, g);
+            scales[g] = few_scales<F>(sides, mine, g);
+        }
 #pragma unroll
-    for (u32 j = 0; j < F::tiles; j++) /* products that do not depend on one another */
+        for (u32 j = 0; j < F::tiles; j++) /* products that do not depend on one another */
+#pragma unroll
+            for (u32 i = 0; i < F::pieces; i++)
+                few_tile<F>(sum[i], b, i * F::tiles + j, &zero[i * F::groups / F::pieces]);
 #pragma unroll
         for (u32 i = 0; i < F::pieces; i++)
-            few_tile<F>(sum[i], b, i * F::tiles + j, &zero[i * F::groups / F::pieces]);
-#pragma unroll
-    for (u32 i = 0; i < F::pieces; i++)
-        weight_add(p, sum[i], &scales[i * F::groups / F::pieces]);
+            weight_add(p, sum[i], &scales[i * F::groups / F::pieces]);
+    }
 }
 
 /* --- outputs ------------------------------------------------------------------------------- */

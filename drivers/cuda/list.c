@@ -599,7 +599,7 @@ static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
     }
 }
 
-/* The same operations for `decode`, whose blocks prepare the inputs for themselves. */
+/* The same operations for `decode`, whose blocks prepare inputs, and turn heads, for themselves. */
 static void add_decode(struct list *l)
 {
     u32 n = l->n_ops;
@@ -607,11 +607,16 @@ static void add_decode(struct list *l)
     for (u32 i = 0; i < n; i++) {
         if (i == l->step.head)
             l->decode.head = l->n_ops;
-        if (l->ops[i].kind != OP_PREPARE)
+        if (l->ops[i].kind != OP_PREPARE && l->ops[i].kind != OP_ROPE)
             *add(l, OP_EMBED, l->labels[i]) = l->ops[i];
     }
     l->decode.last = l->n_ops;
-    for (u32 i = l->n_ops, ahead = 0; i-- > n;) {
+}
+
+/* Tells each operation which linear comes next. */
+static void look_ahead(struct list *l, const struct list_stretch *of)
+{
+    for (u32 i = of->last, ahead = 0; i-- > of->first;) {
         l->ops[i].ahead = ahead;
         if (l->ops[i].kind == OP_LINEAR)
             ahead = i;
@@ -659,4 +664,6 @@ void list_build(struct list *l, struct vram *s)
         add_layer(l, &b, &m->layers[i], &parts[i]);
     add_head(l, &b, head, norm_final, &sample);
     add_decode(l);
+    look_ahead(l, &l->step);
+    look_ahead(l, &l->decode);
 }

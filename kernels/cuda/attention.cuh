@@ -17,16 +17,17 @@ GPU_CALL void attention_many(const struct op_attention *op, const struct gpu_run
     many_run(op, run, &plan);
 }
 
-/* `few`: no row has so many tokens that the way of many would pay. */
+/* `few`: attention_ahead ran for it. */
 template <bool few>
 GPU_CALL void attention_few(const struct op_attention *op, const struct gpu_run *run)
 {
-    struct attention_plan plan;
-    op = gpu_near(op);
-    run = gpu_near(run);
-    attention_plan_of(op, run, !few, &plan);
-    attention_plan_few(op, run, &plan);
-    splits_run(op, run, &plan);
+    if (!few)
+        splits_prepare<few>(op, run);
+    gpu_sync();
+    if (op->head_dim > GPU_WARPS * 16)
+        splits_run<few, true>(op, run);
+    else
+        splits_run<few, false>(op, run);
 }
 
 template <bool few> GPU void attention_run(const struct op_attention *op, const struct gpu_run *run)

@@ -2,34 +2,42 @@
  * of all rows stand in one list, split after split of each unit (tile, KV head, part). Each block
  * takes an even stretch of the list, so that also one long sequence occupies all of them.
  *
- * Items are looked up in batches, a thread a page, into shared memory; the loop over them then
- * works with plain numbers. For an item, warp w takes the keys of the split's page w: scores; then,
- * when all warps have told their maxima and weights, chunk w of the output's dimensions (and w + 8)
- * over all pages. Keys and values come through a ring of each warp's own in shared memory, as many
- * ahead as there is room for, in pieces of four fragments: first the item's keys, four chunks each,
- * then its values, four pages each. A lane copies the very bytes that it reads later, so that no
- * barrier is needed for them.
+ * Items are looked up in batches, a thread a page, into shared memory. For an item, warp w takes
+ * the keys of the split's page w: scores; then, when all warps have told their maxima and weights,
+ * chunk w of the output's dimensions (and w + 8) over all pages. Keys and values come through a ring
+ * of each warp's own in shared memory, in pieces of four fragments: an item's keys, four chunks
+ * each, then its values, four pages each. A lane copies the very bytes that it reads later, so that
+ * no barrier is needed for them. In `decode` the ring is filled while the blocks still meet: nobody
+ * has written these pages since the last step.
+ *
+ * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A block
+ * then turns the queries of its units itself, and of the new keys and values those that lie in its
+ * splits: into shared memory (`image`; a row has at most 8 of them, so that position p has place
+ * p % 8), and into the row's pages for later steps. Nobody reads them there in this one.
  *
  * A unit whose splits all lie in one block's stretch is joined in registers. Of the others each
  * split's (O, m, l) goes to op->partial, and the last of the unit's blocks joins them in order.
  * With more than 256 dimensions, units have 256 of the output each, and each computes all scores.
  *
- * Shared memory: struct splits_shared, a-fragments of the queries [chunk][32 lanes], the rings.
+ * Shared memory: struct splits_shared, then as struct splits_places says.
  */
 #ifndef ZIGCUDA_ATTENTION_FEW_CUH
 #define ZIGCUDA_ATTENTION_FEW_CUH
 
 #include "kernels/cuda/attention_plan.cuh"
+#include "kernels/cuda/attention_rope.cuh"
 
 enum {
-    SPLITS_BATCH = GPU_THREADS / SPLIT_PAGES,
-    SPLITS_PASSES = 2,   /* over the output's dimensions: 8 chunks each, a warp one */
-    PIECE_FRAGMENTS = 4, /* of 512 bytes a warp */
-    SPLITS_PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES,
-    SPLITS_SLOTS_MAX = 12,
+    SPLITS_BATCH = 8,
+    SPLITS_PASSES = 2, /* over the output's dimensions: 8 chunks each, a warp one */
+    PIECE_FRAGMENTS = 4,
+    PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
+    IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
 };
 
 static_assert(SPLITS_PASSES * GPU_WARPS == SPLITS_CHUNKS, "a unit's output");
+static_assert(SPLITS_BATCH * SPLIT_PAGES <= GPU_THREADS, "a thread a page");
+static_assert((int)FEW_TOKENS <= 8, "the image");
 
 struct alignas(16) splits_item {
     u32 page[SPLIT_PAGES]; /* page * kv_heads + kv_head */
@@ -38,43 +46,102 @@ struct alignas(16) splits_item {
     u32 first_chunk;  /* of the output */
     u32 index;        /* in the list */
     u32 unit, splits; /* index of the unit's first item; how many it has */
+    u32 row_pos;      /* of the row's first token of this step: pages have what is before */
+    u32 slot, flags;  /* of the row */
     bool begins;      /* first one of its unit in this block */
+    bool writes;      /* its block writes new keys and values to the row's pages */
 };
 
+/* What stays from layer to layer, as far as it is the same in them. */
+struct splits_kept {
+    struct splits_item items[2][SPLITS_BATCH]; /* batches in turn */
+    float angles[LIMIT_HEAD_DIM];              /* of a token: cos [dims / 2], sin [dims / 2] */
+    const float *freq;                         /* they are made of; NULL: none yet */
+    u32 token;
+    u32 window; /* of the layer that the rest is for; ~0: none */
+    struct attention_plan plan;
+    u32 from, to; /* the block's stretch; the first batch stays while it is the only one */
+};
+
+static_assert(sizeof(struct splits_kept) <= ATTENTION_KEPT_BYTES, "step_shared");
+
 struct splits_shared {
-    struct plan_shared plan;
-    struct splits_item items[SPLITS_BATCH];
+    struct plan_shared list;
     struct attention_row rows[2][ATTENTION_ROWS]; /* of units in turn */
     float largest[SPLIT_PAGES][ATTENTION_ROWS];
     u32 last;
-    alignas(16) uint4 weights[SPLIT_PAGES][32]; /* a-fragments */
 };
 
-static_assert(sizeof(struct splits_shared) <= 9216, "attention_shared_bytes counts on it");
+static_assert(sizeof(struct splits_shared) <= SPLITS_SHARED_BYTES, "attention_shared_bytes");
 
-/* A warp's ring, and what is copied into it: the pieces of a batch of items. */
+/* Behind it. */
+struct splits_places {
+    uint4 *weights; /* a-fragments [page][32 lanes]; or work space to turn heads */
+    uint4 *queries; /* a-fragments [chunk][32 lanes] */
+    /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
+     * 2t and 2t + 1, dimension g and g + 8. */
+    u8 *k, *v; /* [chunk]; v: the unit's chunks */
+    u8 *ring;
+};
+
+/* A warp's ring, and what is copied into it. */
 struct splits_ring {
-    u8 *base;                       /* at this lane's 16 bytes */
-    u32 slots, next, fill;          /* slot to be used, to be filled */
-    const u8 *k, *v;                /* at this lane's 16 bytes */
-    u32 chunks, head_bytes;         /* of head_dim; of a page and KV head */
-    u32 passes;                     /* over the output */
-    const struct splits_item *item; /* to be copied next; end: none is left */
-    const struct splits_item *end;
-    u32 at; /* of the item's fragments: chunks of keys, then pages of values */
+    u8 *base;             /* at this lane's 16 bytes */
+    u32 bytes;            /* 1, 2, 4, 6, 8 or 12 slots of PIECE_BYTES */
+    u32 next, fill;       /* slot to be used, to be filled; in bytes */
+    const u8 *k, *v;      /* at this lane's 16 bytes */
+    u32 chunks;           /* of head_dim */
+    u32 k_pieces, pieces; /* of an item: of keys, in all */
+    u32 index, to, at;    /* item to be copied next, relative to the stretch; its end; piece of it */
+    const struct splits_item *item;
+    const u8 *keys; /* of the item, for this warp */
 };
 
 /* What a split yields, and what a unit has so far. */
-struct splits_sum {
-    float o[SPLITS_PASSES][2][4];
+template <u32 passes> struct splits_sum {
+    float o[passes][2][4];
     float m[2], l[2];
 };
+
+GPU struct splits_shared *splits_shared(void)
+{
+    return gpu_near((struct splits_shared *)gpu_shared());
+}
+
+GPU struct splits_places splits_places(u32 chunks)
+{
+    struct splits_places p;
+    p.weights = (uint4 *)(gpu_shared() + SPLITS_SHARED_BYTES);
+    p.queries = p.weights + SPLIT_PAGES * 32;
+    p.k = (u8 *)(p.queries + chunks * 32);
+    p.v = p.k + chunks * IMAGE_BYTES;
+    p.ring = p.v + MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES;
+    return p;
+}
+
+/* Shared memory for attention: the rings of linears have nothing in them yet. */
+GPU u32 splits_space(const struct gpu_run *run)
+{
+    return run->shared_bytes + GPU_WARPS * run->ring_bytes;
+}
+
+GPU struct splits_kept *splits_kept(const struct gpu_run *run)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + splits_space(run));
+    return gpu_near((struct splits_kept *)near->attention);
+}
+
+/* The item at place `at` of the block's stretch. */
+GPU const struct splits_item *splits_item(const struct splits_kept *kept, u32 at)
+{
+    return &kept->items[at / SPLITS_BATCH % 2][at % SPLITS_BATCH];
+}
 
 /* --- the list ------------------------------------------------------------------------------ */
 
 /* Items [first, first + n) of the list; n <= SPLITS_BATCH. [from, ..) is the block's stretch. */
 GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run,
-                        const struct attention_plan *plan, struct splits_shared *work, u32 first,
+                        const struct attention_plan *plan, struct splits_item *items, u32 first,
                         u32 n, u32 from)
 {
     u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, at;
@@ -84,7 +151,7 @@ GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run
     const struct gpu_row *row = gpu_global(gpu_near(run->step)->rows) + at;
     u32 splits = attention_splits(op, row), unit = rest / splits, split = rest % splits;
     u32 skipped = unit / plan->few_units * plan->tokens, in_tile = unit % plan->few_units;
-    struct splits_item *item = &work->items[i];
+    struct splits_item *item = &items[i];
     struct attention_tile t;
     t.token = row->first + skipped;
     t.n = MIN(plan->tokens, row->n - skipped);
@@ -105,10 +172,14 @@ GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run
     item->index = first + i;
     item->unit = first + i - split;
     item->splits = splits;
+    item->row_pos = row->pos;
+    item->slot = row->slot;
+    item->flags = row->flags;
     item->begins = split == 0 || first + i == from;
+    item->writes = skipped + t.n == row->n && in_tile % plan->parts == 0 && item->first_chunk == 0;
 }
 
-/* --- one item ------------------------------------------------------------------------------ */
+/* --- the ring ------------------------------------------------------------------------------ */
 
 /* This warp's chunk of the output in a pass; chunks or more: none. */
 GPU u32 splits_chunk(const struct splits_item *item, u32 pass)
@@ -116,80 +187,113 @@ GPU u32 splits_chunk(const struct splits_item *item, u32 pass)
     return item->first_chunk + pass * GPU_WARPS + gpu_warp();
 }
 
-/* Starts the copies of a piece. */
-GPU void splits_copy(struct splits_ring *r)
+GPU void splits_copy_keys(const struct splits_ring *r, u8 *to)
 {
-    if (r->item < r->end) {
-        const struct splits_item *item = r->item;
-        u8 *to = r->base + r->fill * SPLITS_PIECE_BYTES;
-        u32 value = r->at - ROUND_UP(r->chunks, (u32)PIECE_FRAGMENTS); /* wraps for keys */
-        if ((i32)value < 0) {
-            const u8 *from = r->k + r->at * CHUNK_BYTES;
-            from += (size_t)item->page[gpu_warp()] * r->head_bytes;
+    u32 first = r->at * PIECE_FRAGMENTS;
+    const u8 *from = r->keys + first * CHUNK_BYTES;
+    if (first + PIECE_FRAGMENTS <= r->chunks) {
 #pragma unroll
-            for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
-                if (r->at + i < r->chunks)
-                    gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES);
-        } else {
-            u32 c = splits_chunk(item, value / SPLIT_PAGES), head_bytes = r->head_bytes;
-            uint4 page = gpu_load<uint4>(item->page + value % SPLIT_PAGES);
-            const u8 *from = r->v + c * CHUNK_BYTES;
-            if (c < r->chunks) {
-                gpu_copy16(to, from + (size_t)page.x * head_bytes);
-                gpu_copy16(to + CHUNK_BYTES, from + (size_t)page.y * head_bytes);
-                gpu_copy16(to + 2 * CHUNK_BYTES, from + (size_t)page.z * head_bytes);
-                gpu_copy16(to + 3 * CHUNK_BYTES, from + (size_t)page.w * head_bytes);
-            }
-        }
-        r->at += PIECE_FRAGMENTS;
-        if (value + PIECE_FRAGMENTS == r->passes * SPLIT_PAGES) {
-            r->item++;
-            r->at = 0;
-        }
+        for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
+            gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES);
+        return;
     }
-    gpu_copy_commit(); /* also an empty one: they are counted */
-    r->fill = r->fill + 1 == r->slots ? 0 : r->fill + 1;
+#pragma unroll 1
+    for (u32 i = 0; first + i < r->chunks; i++)
+        gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES);
 }
 
-/* At most n groups of copies of this thread stay open; possibly fewer. */
-GPU void splits_wait(u32 n)
+GPU void splits_copy_values(const struct splits_ring *r, u8 *to)
 {
-    if (n >= 10)
-        gpu_copy_wait<10>();
-    else if (n >= 4)
-        gpu_copy_wait<4>();
-    else if (n >= 2)
-        gpu_copy_wait<2>();
+    u32 i = r->at - r->k_pieces, c = splits_chunk(r->item, i / 2), bytes = r->chunks * CHUNK_BYTES;
+    uint4 page = gpu_load<uint4>(r->item->page + i % 2 * PIECE_FRAGMENTS);
+    const u8 *from = r->v + c * CHUNK_BYTES;
+    if (c >= r->chunks)
+        return;
+    gpu_copy16(to, from + (size_t)page.x * bytes);
+    gpu_copy16(to + CHUNK_BYTES, from + (size_t)page.y * bytes);
+    gpu_copy16(to + 2 * CHUNK_BYTES, from + (size_t)page.z * bytes);
+    gpu_copy16(to + 3 * CHUNK_BYTES, from + (size_t)page.w * bytes);
+}
+
+GPU void splits_enter(struct splits_ring *r, const struct splits_kept *kept)
+{
+    if (r->index >= r->to)
+        return;
+    r->item = splits_item(kept, r->index);
+    r->keys = r->k + (size_t)r->item->page[gpu_warp()] * (r->chunks * CHUNK_BYTES);
+}
+
+/* Starts the copies of the next piece, or if not `really`, goes past it: they were started. */
+GPU void splits_copy(struct splits_ring *r, const struct splits_kept *kept, bool really)
+{
+    if (r->index < r->to) {
+        if (really && r->at < r->k_pieces)
+            splits_copy_keys(r, r->base + r->fill);
+        else if (really)
+            splits_copy_values(r, r->base + r->fill);
+        if (++r->at == r->pieces) {
+            r->at = 0;
+            r->index++;
+            splits_enter(r, kept);
+        }
+    }
+    if (really)
+        gpu_copy_commit(); /* also an empty one: they are counted */
+    r->fill = r->fill + PIECE_BYTES == r->bytes ? 0 : r->fill + PIECE_BYTES;
+}
+
+/* The ring of a stretch, full. */
+template <bool wide>
+GPU struct splits_ring splits_ring(const struct op_attention *op, const struct gpu_run *run,
+                                   const struct splits_kept *kept, bool really)
+{
+    struct splits_ring r;
+    u32 chunks = kept->plan.chunks, slots;
+    u8 *base = splits_places(chunks).ring;
+    slots = (splits_space(run) - (u32)(base - gpu_shared())) / (GPU_WARPS * PIECE_BYTES);
+    slots = slots >= 12 ? 12 : slots >= 8 ? 8 : slots == 1 ? 1 : slots & ~1u;
+    r.bytes = slots * PIECE_BYTES;
+    r.base = gpu_near(base) + gpu_warp() * r.bytes + gpu_lane() * 16;
+    r.next = r.fill = r.index = r.at = 0;
+    r.to = kept->to - kept->from;
+    r.k = gpu_global((const u8 *)op->k) + gpu_lane() * 16;
+    r.v = gpu_global((const u8 *)op->v) + gpu_lane() * 16;
+    r.chunks = chunks;
+    r.k_pieces = CEIL_DIV(chunks, (u32)PIECE_FRAGMENTS);
+    r.pieces = r.k_pieces + (wide ? 4 : 2);
+    splits_enter(&r, kept);
+#pragma unroll 1
+    for (u32 i = 0; i < slots; i++)
+        splits_copy(&r, kept, really);
+    return r;
+}
+
+/* The piece to be used, at this lane's 16 bytes. At most slots - 1 copies may be open behind it. */
+GPU const u8 *splits_wait(const struct splits_ring *r)
+{
+    if (r->bytes == 12 * PIECE_BYTES)
+        gpu_copy_wait<11>();
+    else if (r->bytes == 4 * PIECE_BYTES)
+        gpu_copy_wait<3>();
+    else if (r->bytes >= 6 * PIECE_BYTES) /* or 8: a little early */
+        gpu_copy_wait<5>();
+    else if (r->bytes == 2 * PIECE_BYTES)
+        gpu_copy_wait<1>();
     else
         gpu_copy_wait<0>();
+    return r->base + r->next;
 }
 
-/* The next piece, at this lane's 16 bytes; the one before is done with. */
-GPU u8 *splits_next_piece(struct splits_ring *r)
+/* It is done with. */
+GPU void splits_next(struct splits_ring *r, const struct splits_kept *kept)
 {
-    u8 *piece = r->base + r->next * SPLITS_PIECE_BYTES;
-    if (r->slots == 1) { /* no room for anything ahead */
-        splits_copy(r);
-        gpu_copy_wait<0>();
-        return piece;
-    }
-    splits_wait(r->slots - 2);
-    splits_copy(r);
-    r->next = r->next + 1 == r->slots ? 0 : r->next + 1;
-    return piece;
+    r->next = r->next + PIECE_BYTES == r->bytes ? 0 : r->next + PIECE_BYTES;
+    splits_copy(r, kept, true);
 }
 
-GPU void splits_begin_batch(struct splits_ring *r, const struct splits_item *items, u32 n)
-{
-    r->item = items;
-    r->end = items + n;
-    r->at = r->next = r->fill = 0;
-#pragma unroll 1
-    for (u32 i = 0; i + 1 < r->slots; i++)
-        splits_copy(r);
-}
+/* --- queries of a unit --------------------------------------------------------------------- */
 
-/* Rows and queries of a new unit. Ends with a barrier. */
+/* Rows and queries as OP_ROPE left them. Ends with a barrier. */
 GPU void splits_begin(const struct op_attention *op, u32 chunks, const struct splits_item *item,
                       uint4 *queries, struct attention_row rows[ATTENTION_ROWS])
 {
@@ -204,29 +308,215 @@ GPU void splits_begin(const struct op_attention *op, u32 chunks, const struct sp
     gpu_sync();
 }
 
-/* Scores of this warp's page. */
-GPU void splits_scores(struct splits_ring *r, const uint4 *queries, float x[2][4])
+GPU const struct gpu_rope *splits_rope(const struct op_attention *op,
+                                       const struct splits_item *item)
 {
-    memset(x, 0, sizeof(float[2][4]));
-    queries += gpu_lane();
-#pragma unroll 1
-    for (u32 first = 0; first < r->chunks; first += PIECE_FRAGMENTS) {
-        const u8 *piece = splits_next_piece(r);
-#pragma unroll
-        for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
-            if (first + i >= r->chunks)
-                break;
-            uint4 q = queries[(first + i) * 32], k = gpu_load<uint4>(piece + i * CHUNK_BYTES);
-            const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
-            attention_scores(x, a, b);
-        }
+    return item->flags & ROW_ROPE_LONG ? &op->rope_long : &op->rope;
+}
+
+GPU struct rope_heads splits_heads(const struct op_attention *op, const struct splits_item *item,
+                                   const struct splits_places *places, const float *angles)
+{
+    struct rope_heads h;
+    h.queries = op->heads;
+    h.rotated = op->heads + op->kv_heads;
+    h.dim = op->head_dim;
+    h.dims = splits_rope(op, item)->dims;
+    h.shift = rope_shift(h.dim);
+    h.near = (float *)places->weights + (gpu_warp() * SLOT_DIMS << h.shift);
+    h.cos = angles;
+    h.sin = h.cos + h.dims / 2;
+    h.n = 1;
+    return h;
+}
+
+/* The table of angles, unless it is there; all threads. Others see it after a barrier. */
+GPU void splits_angles(const struct gpu_rope *rope, u32 pos, u32 token, struct splits_kept *kept)
+{
+    u32 half = rope->dims / 2;
+    for (u32 i = gpu_thread(); i < half; i += GPU_THREADS)
+        rope_angle(rope, pos, i, kept->angles + i, kept->angles + half + i);
+    if (gpu_thread() == 0) {
+        kept->freq = rope->freq;
+        kept->token = token;
     }
 }
 
-/* Shares maxima and weights of the split among the warps; all of them stand in work->weights
- * afterwards. */
+/* A turned query head to row r of the tile. */
+template <u32 slots_max>
+GPU void splits_put_query(const struct op_attention *op, const struct rope_heads *h,
+                          const float v[slots_max][4], u32 r, uint4 *queries,
+                          struct attention_row *row)
+{
+    u32 slots = 1u << h->shift, dim = ROUND_UP(h->dim, 16u), exponent;
+    float largest[slots_max];
+    rope_largest<slots_max>(h->shift, slots, v, largest);
+    exponent = rope_exponent(largest[0]);
+    float power = gpu_from_bits(exponent << 23);
+#pragma unroll
+    for (u32 j = 0; j < slots_max; j++) {
+        u32 d = rope_dim(h, j);
+        if (j >= slots || d >= dim)
+            break;
+        u32 *to = (u32 *)&queries[d / 16 * 32 + r % 8 * 4 + d % 16 / 4] + r / 8;
+        gpu_store<u32>(to, gpu_half2(gpu_mul(v[j][0], power), gpu_mul(v[j][1], power)));
+        gpu_store<u32>(to + 2, gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power)));
+    }
+    if (gpu_lane() == 0)
+        attention_row_scale(op, rope_undo(exponent), row);
+}
+
+/* A turned key head to its page, or a value head. */
+template <u32 slots_max>
+GPU void splits_put_page(const struct rope_heads *h, const float v[slots_max][4], u32 key, u8 *page)
+{
+#pragma unroll
+    for (u32 j = 0; j < slots_max; j++) {
+        u32 d = rope_dim(h, j);
+        if (j < 1u << h->shift && d < ROUND_UP(h->dim, 16u))
+            rope_put_kv(page, h->first < h->rotated, key, d, v[j]);
+    }
+}
+
+/* A turned key head, or a value head's dimensions from `first` on, to place `at` of the image. */
+template <u32 slots_max>
+GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4], u32 at,
+                          u8 *image, u32 first)
+{
+#pragma unroll
+    for (u32 j = 0; j < slots_max; j++) {
+        u32 d = rope_dim(h, j), i = d - first; /* wraps below */
+        if (j >= 1u << h->shift || d >= ROUND_UP(h->dim, 16u) || i >= SPLITS_CHUNKS * 16 * 2)
+            continue;
+        u32 a = rope_saturated(v[j][0], v[j][1]), b = rope_saturated(v[j][2], v[j][3]);
+        u8 *to = image + i / 16 * IMAGE_BYTES;
+        if (h->first < h->rotated) {
+            gpu_store<uint2>(to + (at * 4 + i % 16 / 4) * 8, (uint2){a, b});
+            continue;
+        }
+        if (i >= SPLITS_CHUNKS * 16)
+            continue;
+        to += (i % 8 * 4 + at / 2) * 8 + i % 16 / 8 * 4 + at % 2 * 2;
+        gpu_store<u16>(to, (u16)a);
+        gpu_store<u16>(to + 32, (u16)(a >> 16));
+        gpu_store<u16>(to + 64, (u16)b);
+        gpu_store<u16>(to + 96, (u16)(b >> 16));
+    }
+}
+
+/* The heads of a token that this block needs, a warp a head. */
+template <bool wide>
+GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *run,
+                           const struct splits_item *item, const struct splits_places *places,
+                           const float *angles, u32 pos, bool new_key,
+                           struct attention_row rows[ATTENTION_ROWS])
+{
+    enum { SLOTS = wide ? 4 : 1 };
+    struct rope_heads h = splits_heads(op, item, places, angles);
+    const struct attention_tile *t = &item->tile;
+    u32 group = op->heads / op->kv_heads, first = t->part * ATTENTION_ROWS, page = 0;
+    u32 heads = pos >= t->pos ? MIN(group - first, (u32)ATTENTION_ROWS) : 0;
+    u32 warps = rope_warps(h.shift), dim = ROUND_UP(h.dim, 16u), token = t->token + pos - t->pos;
+    const float *x = gpu_global(op->qkv) + (size_t)token * op->stride;
+    if (gpu_warp() >= warps)
+        return;
+#pragma unroll 1
+    for (u32 i = gpu_warp(); i < heads + (new_key ? 2 : 0); i += warps) {
+        float v[SLOTS][4];
+        bool key = i == heads, query = i < heads;
+        h.first = query ? t->kv_head * group + first + i : key ? op->heads : h.rotated;
+        h.first += query ? 0 : t->kv_head;
+        h.x = (float *)x + h.first * h.dim;
+        rope_read<SLOTS, false>(&h, 1u << h.shift, v);
+        if (!query && item->writes)
+            page = gpu_global(run->state.pages)[(size_t)item->slot * run->state.pages_stride +
+                                                pos / PAGE_KEYS];
+        rope_norm<SLOTS>(op, &h, 1u << h.shift, v);
+        rope_rotate<SLOTS>(&h, 1u << h.shift, v);
+        if (query) {
+            u32 r = (pos - t->pos) * group + i;
+            splits_put_query<SLOTS>(op, &h, v, r, places->queries, &rows[r]);
+            continue;
+        }
+        splits_put_image<SLOTS>(&h, v, pos % 8, gpu_near(key ? places->k : places->v),
+                                key ? 0 : item->first_chunk * 16);
+        if (item->writes)
+            splits_put_page<SLOTS>(&h, v, pos % PAGE_KEYS,
+                                   gpu_global((u8 *)(key ? op->k : op->v)) +
+                                       (size_t)(page * op->kv_heads + t->kv_head) * dim *
+                                           PAGE_KEYS * sizeof(u16));
+    }
+}
+
+/* Turns what the block needs of a unit whose splits up to index `to` are its own. Begins and ends
+ * with a barrier. */
+template <bool wide>
+GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
+                     const struct splits_item *item, const struct splits_places *places,
+                     struct splits_kept *kept, struct attention_row rows[ATTENTION_ROWS])
+{
+    const struct attention_tile *t = &item->tile;
+    const struct gpu_rope *rope = splits_rope(op, item);
+    u32 mine = MIN(item->unit + item->splits, kept->to) - item->index, last = GPU_WARPS * 32;
+    u32 from_pos = item->pos, to_pos = from_pos + mine * ATTENTION_SPLIT, end = t->pos + t->n;
+    gpu_sync(); /* the last unit is done with */
+    last -= gpu_thread() + 1; /* by a warp that has less to turn */
+    if (last < ATTENTION_ROWS)
+        attention_row_place(op, t, last, &rows[last]);
+#pragma unroll 1
+    for (u32 pos = to_pos > item->row_pos ? item->row_pos : t->pos; pos < end; pos++) {
+        u32 token = t->token + pos - t->pos;
+        if (kept->token != token || kept->freq != rope->freq) { /* all threads alike */
+            gpu_sync();
+            splits_angles(rope, pos, token, kept);
+            gpu_sync();
+        }
+        splits_turn_token<wide>(op, run, item, places, kept->angles, pos,
+                                pos >= from_pos && pos < to_pos, rows);
+    }
+    gpu_sync();
+}
+
+/* --- one item ------------------------------------------------------------------------------ */
+
+/* Scores of this warp's page. fresh: the split has new keys. Where the lane's key g (1) or g + 8
+ * (2) is new, it is that of the image, of which this is the lane's part. */
+GPU void splits_scores(struct splits_ring *r, const struct splits_kept *kept, const uint4 *queries,
+                       bool fresh, u32 new_keys, const u8 *image, float x[2][4])
+{
+    memset(x, 0, sizeof(float[2][4]));
+#pragma unroll 1
+    for (u32 first = 0; first < r->chunks; first += PIECE_FRAGMENTS) {
+        const u8 *piece = splits_wait(r);
+        if (!fresh && first + PIECE_FRAGMENTS <= r->chunks) {
+#pragma unroll
+            for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
+                uint4 q = queries[(first + i) * 32], k = gpu_load<uint4>(piece + i * CHUNK_BYTES);
+                const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
+                attention_scores(x, a, b);
+            }
+        } else {
+#pragma unroll 1
+            for (u32 c = first; c < MIN(first + PIECE_FRAGMENTS, r->chunks); c++) {
+                uint4 q = queries[c * 32];
+                uint4 k = gpu_load<uint4>(piece + (c - first) * CHUNK_BYTES);
+                uint2 own = gpu_load<uint2>(image + c * IMAGE_BYTES);
+                k.x = new_keys == 1 ? own.x : k.x;
+                k.y = new_keys == 1 ? own.y : k.y;
+                k.z = new_keys == 2 ? own.x : k.z;
+                k.w = new_keys == 2 ? own.y : k.w;
+                const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
+                attention_scores(x, a, b);
+            }
+        }
+        splits_next(r, kept);
+    }
+}
+
+/* Shares maxima and weights of the split among the warps; all of them stand in `weights`
+ * afterwards. Not `edge`: all rows see all keys. */
 GPU void splits_weigh(const struct splits_item *item, const struct attention_row *rows, bool capped,
-                      struct splits_shared *work, float x[2][4], float m[2])
+                      bool edge, struct splits_shared *work, uint4 *weights, float x[2][4], float m[2])
 {
     u32 g = gpu_lane() / 4, from[2], to[2];
     float c[2];
@@ -239,7 +529,8 @@ GPU void splits_weigh(const struct splits_item *item, const struct attention_row
         float before[2] = {rows[g].before, rows[g + 8].before};
         attention_cap(x, before);
     }
-    attention_hide(x, item->pos + gpu_warp() * PAGE_KEYS, from, to);
+    if (edge)
+        attention_hide(x, item->pos + gpu_warp() * PAGE_KEYS, from, to);
     for (u32 r = 0; r < 2; r++) {
         const float *a = &x[0][r * 2], *b = &x[1][r * 2];
         m[r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
@@ -247,58 +538,83 @@ GPU void splits_weigh(const struct splits_item *item, const struct attention_row
             work->largest[gpu_warp()][g + r * 8] = m[r];
     }
     gpu_sync();
+#pragma unroll
     for (u32 r = 0; r < 2; r++) {
+#pragma unroll
         for (u32 p = 0; p < SPLIT_PAGES; p++)
             m[r] = fmaxf(m[r], work->largest[p][g + r * 8]);
         m[r] = gpu_mul(m[r], c[r]);
     }
     u32 w[4];
     attention_weigh(c, m, x, w);
-    work->weights[gpu_warp()][gpu_lane()] = (uint4){w[0], w[1], w[2], w[3]};
+    weights[gpu_warp() * 32 + gpu_lane()] = (uint4){w[0], w[1], w[2], w[3]};
     gpu_sync();
 }
 
-/* Makes values 0, of the pages from `pos` on, that belong to keys which no row sees. */
-GPU void splits_clean(u8 *piece, u32 pos, u32 from, u32 to)
+/* Positions of a tile's values: in its pages [from, new_from), in the image [new_from, to). */
+struct splits_seen {
+    u32 from, new_from, to;
+};
+
+/* Of values of the page at `pos`: 0 where no row sees the key, those of the image where it is new. */
+GPU uint4 splits_mend(uint4 f, u32 pos, const struct splits_seen *seen, const u8 *image)
 {
-#pragma unroll 1
-    for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
-        u32 mask[2];
-        attention_key_masks(pos + i * PAGE_KEYS, from, to, mask);
-        uint4 v = gpu_load<uint4>(piece + i * CHUNK_BYTES);
-        v = (uint4){v.x & mask[0], v.y & mask[1], v.z & mask[0], v.w & mask[1]};
-        gpu_store<uint4>(piece + i * CHUNK_BYTES, v);
-    }
+    u32 mask[2];
+    attention_key_masks(pos, seen->from, seen->new_from, mask);
+    f = (uint4){f.x & mask[0], f.y & mask[1], f.z & mask[0], f.w & mask[1]};
+    if (pos >= seen->to || seen->new_from >= seen->to)
+        return f;
+    uint2 own = gpu_load<uint2>(image);
+    attention_key_masks(pos, seen->new_from, seen->to, mask);
+    f.x |= own.x & mask[0];
+    f.y |= own.x & mask[1];
+    f.z |= own.y & mask[0];
+    f.w |= own.y & mask[1];
+    return f;
+}
+
+/* Adds a page's values. */
+GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4], float o[2][4])
+{
+    const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
+    uint4 w = *weights;
+    const u32 a[4] = {w.x, w.y, w.z, w.w}, b[4] = {v.x, v.y, v.z, v.w};
+    if (first_pass)
+        gpu_mma(sums, a, ones);
+    gpu_mma(o[0], a, b);
+    gpu_mma(o[1], a, b + 2);
 }
 
 /* o and l of the split for this warp's chunks. */
-GPU void splits_values(struct splits_ring *r, const struct splits_item *item, u32 seen_from,
-                       const struct splits_shared *work, struct splits_sum *split)
+template <u32 passes>
+GPU void splits_values(struct splits_ring *r, const struct splits_kept *kept, u32 pos,
+                       const struct splits_seen *seen, const uint4 *weights, const u8 *image,
+                       struct splits_sum<passes> *split)
 {
-    u32 seen_to = item->tile.pos + item->tile.n, pos = item->pos;
-    bool edge = pos < seen_from || pos + ATTENTION_SPLIT > seen_to;
+    bool mend = pos < seen->from || pos + ATTENTION_SPLIT > seen->new_from;
     float sums[4] = {0, 0, 0, 0};
-    const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
     memset(split->o, 0, sizeof split->o);
 #pragma unroll
-    for (u32 pass = 0; pass < SPLITS_PASSES; pass++) {
-        if (pass >= r->passes)
-            break;
+    for (u32 pass = 0; pass < passes; pass++) {
 #pragma unroll 1
         for (u32 first = 0; first < SPLIT_PAGES; first += PIECE_FRAGMENTS) {
-            u8 *piece = splits_next_piece(r);
-            if (edge)
-                splits_clean(piece, pos + first * PAGE_KEYS, seen_from, seen_to);
+            const u8 *piece = splits_wait(r);
+            const uint4 *w = weights + first * 32;
+            if (!mend) {
 #pragma unroll
-            for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
-                uint4 w = work->weights[first + i][gpu_lane()];
-                uint4 v = gpu_load<uint4>(piece + i * CHUNK_BYTES);
-                const u32 a[4] = {w.x, w.y, w.z, w.w}, b[4] = {v.x, v.y, v.z, v.w};
-                if (pass == 0)
-                    gpu_mma(sums, a, ones);
-                gpu_mma(split->o[pass][0], a, b);
-                gpu_mma(split->o[pass][1], a, b + 2);
+                for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
+                    splits_add(w + i * 32, gpu_load<uint4>(piece + i * CHUNK_BYTES), pass == 0,
+                               sums, split->o[pass]);
+            } else {
+#pragma unroll 1
+                for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
+                    splits_add(w + i * 32,
+                               splits_mend(gpu_load<uint4>(piece + i * CHUNK_BYTES),
+                                           pos + (first + i) * PAGE_KEYS, seen,
+                                           image + pass * GPU_WARPS * IMAGE_BYTES),
+                               pass == 0, sums, split->o[pass]);
             }
+            splits_next(r, kept);
         }
     }
     split->l[0] = sums[0];
@@ -307,7 +623,7 @@ GPU void splits_values(struct splits_ring *r, const struct splits_item *item, u3
 
 /* --- joining ------------------------------------------------------------------------------- */
 
-GPU void splits_clear(struct splits_sum *s)
+template <u32 passes> GPU void splits_clear(struct splits_sum<passes> *s)
 {
     memset(s->o, 0, sizeof s->o);
     for (u32 r = 0; r < 2; r++) {
@@ -316,19 +632,21 @@ GPU void splits_clear(struct splits_sum *s)
     }
 }
 
-GPU void splits_join(struct splits_sum *s, const struct splits_sum *split)
+template <u32 passes>
+GPU void splits_join(struct splits_sum<passes> *s, const struct splits_sum<passes> *split)
 {
     struct attention_join j = attention_join(s->m, split->m);
     for (u32 r = 0; r < 2; r++)
         s->l[r] = attention_add(&j, r, s->l[r], split->l[r]);
 #pragma unroll
-    for (u32 i = 0; i < SPLITS_PASSES; i++)
+    for (u32 i = 0; i < passes; i++)
         attention_add_chunk(&j, s->o[i], split->o[i]);
 }
 
 /* The unit's output from registers. */
+template <u32 passes>
 GPU void splits_write(const struct op_attention *op, u32 chunks, const struct splits_item *item,
-                      const struct attention_row *rows, const struct splits_sum *s)
+                      const struct attention_row *rows, const struct splits_sum<passes> *s)
 {
     float *out = gpu_global(op->out);
     u32 *row_max = gpu_global(op->row_max), head_dim = op->head_dim, g = gpu_lane() / 4;
@@ -338,7 +656,7 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
         float largest = 0, inverse = gpu_reciprocal(s->l[r]);
         bool real = row->to > 0;
 #pragma unroll
-        for (u32 i = 0; i < SPLITS_PASSES; i++)
+        for (u32 i = 0; i < passes; i++)
             if (real && splits_chunk(item, i) < chunks)
                 largest =
                     fmaxf(largest,
@@ -351,15 +669,18 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
 
 /* --- units that blocks share --------------------------------------------------------------- */
 
+/* --- units that blocks share --------------------------------------------------------------- */
+
 /* Where query row `row` of an item lies in op->partial: O, then m, l. */
 GPU float *splits_partial(float *partial, u32 each, u32 stride, u32 index, u32 row)
 {
     return partial + ((size_t)index * each + row) * stride;
 }
 
+template <u32 passes>
 GPU void splits_write_partial(const struct op_attention *op, const struct attention_plan *plan,
                               const struct splits_item *item, const struct attention_row *rows,
-                              const struct splits_sum *split)
+                              const struct splits_sum<passes> *split)
 {
     u32 dim = plan->chunks * 16, g = gpu_lane() / 4, t = gpu_lane() % 4;
     float *partial = gpu_global(op->partial);
@@ -369,7 +690,7 @@ GPU void splits_write_partial(const struct op_attention *op, const struct attent
         if (rows[g + r * 8].to == 0)
             continue;
 #pragma unroll
-        for (u32 i = 0; i < SPLITS_PASSES; i++) {
+        for (u32 i = 0; i < passes; i++) {
             const float(*o)[4] = split->o[i];
             if (splits_chunk(item, i) >= plan->chunks)
                 continue;
@@ -402,22 +723,20 @@ GPU bool splits_arrive(const struct op_attention *op, const struct attention_pla
     return work->last; /* next written after another barrier */
 }
 
-/* Four dimensions of a query row over all splits of the unit; returns what they are divided by. */
+/* Two dimensions of a query row over all splits of the unit; returns what they are divided by. */
 GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 d, u32 splits,
-                               float o[4])
+                               float o[2])
 {
     enum { AHEAD = 8 }; /* splits that are read at once */
     float m[2] = {-INFINITY, -INFINITY}, l = 0;
-    for (u32 i = 0; i < 4; i++)
-        o[i] = 0;
+    o[0] = o[1] = 0;
 #pragma unroll 1
     for (u32 first = 0; first < splits; first += AHEAD) {
-        float4 part[AHEAD];
-        float2 ml[AHEAD];
+        float2 part[AHEAD], ml[AHEAD];
 #pragma unroll
         for (u32 i = 0; i < AHEAD; i++) {
             const float *at = from + MIN(first + i, splits - 1) * stride;
-            part[i] = gpu_load<float4>(at + d);
+            part[i] = gpu_load<float2>(at + d);
             ml[i] = gpu_load<float2>(at + dim);
         }
 #pragma unroll
@@ -429,38 +748,34 @@ GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 d,
             l = attention_add(&j, 0, l, there ? ml[i].y : 0);
             o[0] = attention_add(&j, 0, o[0], there ? part[i].x : 0);
             o[1] = attention_add(&j, 0, o[1], there ? part[i].y : 0);
-            o[2] = attention_add(&j, 0, o[2], there ? part[i].z : 0);
-            o[3] = attention_add(&j, 0, o[3], there ? part[i].w : 0);
         }
     }
     return l;
 }
 
-/* The unit's output from op->partial: a thread takes four dimensions of a row at a time. */
+/* The unit's output from op->partial: a thread takes two dimensions of a row at a time. */
 GPU void splits_merge(const struct op_attention *op, const struct attention_plan *plan,
                       const struct splits_item *item, const struct attention_row *rows)
 {
     u32 dim = plan->chunks * 16, head_dim = op->head_dim, each = plan->partial_each;
     u32 *row_max = gpu_global(op->row_max), first = item->first_chunk * 16;
-    u32 quads = MIN(dim - first, SPLITS_CHUNKS * 16u) / 4; /* a multiple of 4 */
+    u32 pairs = MIN(dim - first, SPLITS_CHUNKS * 16u) / 2; /* a multiple of 8 */
     const float *partial = gpu_global(op->partial);
     float *out = gpu_global(op->out);
 #pragma unroll 1
-    for (u32 i = gpu_thread(); i < ROUND_UP(each * quads, 32u); i += GPU_THREADS) {
-        u32 r = i / quads, d = first + i % quads * 4;
+    for (u32 i = gpu_thread(); i < ROUND_UP(each * pairs, 32u); i += GPU_THREADS) {
+        u32 r = i / pairs, d = first + i % pairs * 2;
         const struct attention_row *row = &rows[r < each ? r : 0];
         bool real = r < each && row->to > 0;
-        float o[4], largest = 0;
+        float o[2], largest = 0;
         const float *from =
             splits_partial((float *)partial, each, dim + 4, item->unit, real ? r : 0);
         float l = splits_join_partials(from, (size_t)each * (dim + 4), dim, d, item->splits, o);
         float inverse = gpu_reciprocal(l);
-        for (u32 e = 0; e < 4; e += 2) {
-            float2 v = {gpu_mul(o[e], inverse), gpu_mul(o[e + 1], inverse)};
-            if (!real || d + e >= head_dim)
-                continue;
-            gpu_store<float2>(out + row->out + d + e, v);
-            largest = fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y)));
+        float2 v = {gpu_mul(o[0], inverse), gpu_mul(o[1], inverse)};
+        if (real && d < head_dim) {
+            gpu_store<float2>(out + row->out + d, v);
+            largest = fmaxf(fabsf(v.x), fabsf(v.y));
         }
         u32 token = item->tile.token + (real ? row->to - 1 - item->tile.pos : 0);
         attention_write_max(row_max, token, real, item->tile.n == 1, largest);
@@ -470,10 +785,11 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
 /* --- a block's stretch --------------------------------------------------------------------- */
 
 /* Puts a split where it belongs; [from, to) is the block's stretch. */
+template <u32 passes>
 GPU void splits_finish(const struct op_attention *op, const struct attention_plan *plan,
                        const struct splits_item *item, const struct attention_row *rows, u32 from,
-                       u32 to, struct splits_shared *work, struct splits_sum *unit,
-                       const struct splits_sum *split)
+                       u32 to, struct splits_shared *work, struct splits_sum<passes> *unit,
+                       const struct splits_sum<passes> *split)
 {
     bool ends = item->index + 1 == item->unit + item->splits;
     if (from <= item->unit && item->unit + item->splits <= to) {
@@ -487,48 +803,113 @@ GPU void splits_finish(const struct op_attention *op, const struct attention_pla
         splits_merge(op, plan, item, rows);
 }
 
-GPU void splits_run(const struct op_attention *op, const struct gpu_run *run,
-                    const struct attention_plan *plan)
+/* Nothing is kept yet: at the start of a kernel, by one thread. */
+GPU void splits_forget(struct splits_kept *kept)
 {
-    struct splits_shared *work = (struct splits_shared *)gpu_shared();
-    uint4 *queries = (uint4 *)(work + 1);
-    u32 from = gpu_uniform(attention_bound(op, run, plan, gpu_block())), turn = 0, seen_from = 0;
-    u32 to = gpu_uniform(attention_bound(op, run, plan, gpu_block() + 1)), chunks = plan->chunks;
-    u32 taken = (u32)sizeof *work + chunks * CHUNK_BYTES;
-    bool capped = op->softcap > 0;
-    struct splits_ring ring;
-    struct splits_sum unit, split;
-    ring.slots = (run->shared_bytes - taken) / (GPU_WARPS * SPLITS_PIECE_BYTES);
-    ring.slots = MIN(ring.slots, (u32)SPLITS_SLOTS_MAX);
-    ring.base = (u8 *)gpu_shared() + taken + gpu_warp() * ring.slots * SPLITS_PIECE_BYTES;
-    ring.base += gpu_lane() * 16;
-    ring.k = gpu_global((const u8 *)op->k) + gpu_lane() * 16;
-    ring.v = gpu_global((const u8 *)op->v) + gpu_lane() * 16;
-    ring.chunks = chunks;
-    ring.head_bytes = chunks * CHUNK_BYTES;
-    ring.passes = MIN(CEIL_DIV(chunks, (u32)GPU_WARPS), (u32)SPLITS_PASSES);
+    kept->window = ~0u;
+    kept->freq = NULL;
+}
+
+/* Who does what, and the first items. Others see it after a barrier, which this ends with when
+ * something was to be done. */
+template <bool few>
+GPU_CALL void splits_prepare(const struct op_attention *op, const struct gpu_run *run)
+{
+    op = gpu_near(op);
+    run = gpu_near(run);
+    struct splits_kept *kept = splits_kept(run);
+    struct attention_plan plan;
+    u32 from = kept->from, to = kept->to;
+    if (kept->window == op->window && to - from <= SPLITS_BATCH)
+        return;
+    gpu_sync(); /* what was in shared memory is done with */
+    attention_plan_of(op, run, !few, &plan);
+    attention_plan_few(op, run, &plan);
+    from = gpu_uniform(attention_bound(op, run, &plan, gpu_block()));
+    to = gpu_uniform(attention_bound(op, run, &plan, gpu_block() + 1));
+    splits_look_up(op, run, &plan, kept->items[0], from, MIN(to - from, (u32)SPLITS_BATCH), from);
+    if (gpu_thread() == 0) {
+        kept->window = op->window;
+        kept->plan = plan;
+        kept->from = from;
+        kept->to = to;
+    }
+    gpu_sync();
+}
+
+/* What can be done while the blocks still meet: the above, keys and values that earlier steps
+ * wrote on their way, the first token's angles. */
+GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_run *run)
+{
+    op = gpu_near(op);
+    run = gpu_near(run);
+    struct splits_kept *kept = splits_kept(run);
+    splits_prepare<true>(op, run);
+    if (op->head_dim > GPU_WARPS * 16)
+        splits_ring<true>(op, run, kept, true);
+    else
+        splits_ring<false>(op, run, kept, true);
+    const struct splits_item *item = splits_item(kept, 0);
+    const struct gpu_rope *rope = splits_rope(op, item);
+    if (kept->from == kept->to || item->tile.pos != item->row_pos) /* may need another token's */
+        return;
+    if (kept->token == item->tile.token && kept->freq == rope->freq)
+        return;
+    gpu_sync(); /* all threads have seen that */
+    splits_angles(rope, item->tile.pos, item->tile.token, kept);
+}
+
+template <bool few, bool wide>
+GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *run)
+{
+    enum { PASSES = wide ? 2 : 1 };
+    op = gpu_near(op);
+    run = gpu_near(run);
+    struct splits_shared *work = splits_shared();
+    struct splits_kept *kept = splits_kept(run);
+    const struct attention_plan *plan = &kept->plan;
+    u32 from = kept->from, to = kept->to, chunks = plan->chunks, turn = 0;
+    struct splits_places places = splits_places(chunks);
+    bool capped = op->softcap > 0, fused = few || attention_is_fused(run);
+    struct splits_ring ring = splits_ring<wide>(op, run, kept, !few);
+    struct splits_sum<PASSES> unit, split;
+    struct splits_seen seen;
+    u32 all_from = 0, all_to = 0; /* positions that all rows see */
+    const uint4 *queries = places.queries + gpu_lane(), *weights = places.weights + gpu_lane();
+    const u8 *own_k = places.k + gpu_lane() * 8;
+    const u8 *own_v = places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
 #pragma unroll 1
-    for (u32 first = from; first < to; first += SPLITS_BATCH) {
-        u32 n = MIN(to - first, (u32)SPLITS_BATCH);
-        gpu_sync(); /* the last batch is done with */
-        splits_look_up(op, run, plan, work, first, n, from);
-        gpu_sync();
-        splits_begin_batch(&ring, work->items, n);
-#pragma unroll 1
-        for (u32 i = 0; i < n; i++) {
-            const struct splits_item *item = &work->items[i];
-            float x[2][4];
-            if (item->begins) {
-                splits_begin(op, chunks, item, queries, work->rows[++turn % 2]);
-                splits_clear(&unit);
-                seen_from = attention_seen_from(op, item->tile.pos);
-            }
-            const struct attention_row *rows = work->rows[turn % 2];
-            splits_scores(&ring, queries, x);
-            splits_weigh(item, rows, capped, work, x, split.m);
-            splits_values(&ring, item, seen_from, work, &split);
-            splits_finish(op, plan, item, rows, from, to, work, &unit, &split);
+    for (u32 at = 0; at < to - from; at++) {
+        const struct splits_item *item = splits_item(kept, at);
+        struct attention_row *rows = work->rows[(turn += item->begins) % 2];
+        float x[2][4];
+        if (item->begins) {
+            if (fused)
+                splits_turn<wide>(op, run, item, &places, kept, rows);
+            else
+                splits_begin(op, chunks, item, places.queries, rows);
+            splits_clear(&unit);
+            seen.from = attention_seen_from(op, item->tile.pos);
+            seen.to = item->tile.pos + item->tile.n;
+            seen.new_from = fused ? item->row_pos : seen.to;
+            all_from = attention_seen_from(op, seen.to - 1);
+            all_to = item->tile.pos + 1;
         }
+        u32 pos = item->pos, key = pos + gpu_warp() * PAGE_KEYS + gpu_lane() / 4, new_keys = 0;
+        bool edge = pos < all_from || pos + ATTENTION_SPLIT > all_to;
+        bool fresh = fused && pos + ATTENTION_SPLIT > seen.new_from;
+        if (fresh) /* of g and g + 8 one at most */
+            new_keys = key >= seen.new_from && key < seen.to           ? 1
+                       : key + 8 >= seen.new_from && key + 8 < seen.to ? 2
+                                                                       : 0;
+        splits_scores(&ring, kept, queries, fresh, new_keys, own_k, x);
+        splits_weigh(item, rows, capped, edge, work, places.weights, x, split.m);
+        if (at % SPLITS_BATCH == 0 && at + SPLITS_BATCH < to - from)
+            splits_look_up(op, run, plan, kept->items[(at / SPLITS_BATCH + 1) % 2],
+                           from + at + SPLITS_BATCH,
+                           MIN(to - from - at - SPLITS_BATCH, (u32)SPLITS_BATCH), from);
+        splits_values(&ring, kept, pos, &seen, weights, own_v, &split);
+        splits_finish(op, plan, item, rows, from, to, work, &unit, &split);
     }
 }
 

@@ -69,21 +69,14 @@ GPU u32 attention_items(const struct op_attention *op, const struct attention_pl
                 : plan->few_units * tiles * attention_splits(op, row);
 }
 
-/* Makes the list; returns the number of its items. All threads together. */
-GPU u32 attention_list(const struct op_attention *op, const struct gpu_run *run,
-                       const struct attention_plan *plan, bool many)
+/* Makes a list of items, row after row, of which row number gpu_thread() has n, or where there is
+ * only one row that has; returns how many there are. All threads together. */
+GPU u32 attention_number(const struct gpu_run *run, u32 n)
 {
     struct plan_shared *work = plan_shared();
-    const struct gpu_step *step = gpu_near(run->step);
-    const struct gpu_row *row = gpu_global(step->rows);
-    u32 i = gpu_thread(), lane = gpu_lane(), rows = step->n_rows, n = 0, total = 0;
-    if (many && (!plan->ring || step->n_tokens == rows))
-        return 0;
+    u32 i = gpu_thread(), lane = gpu_lane(), rows = gpu_near(run->step)->n_rows, total = 0, upto = n;
     if (rows == 1)
-        return attention_items(op, plan, row, many);
-    if (i < rows)
-        n = attention_items(op, plan, &row[i], many);
-    u32 upto = n;
+        return n;
     for (u32 d = 1; d < 32; d *= 2) {
         u32 below = gpu_shuffle(upto, (lane - d) & 31);
         upto += lane >= d ? below : 0;
@@ -100,6 +93,18 @@ GPU u32 attention_list(const struct op_attention *op, const struct gpu_run *run,
         work->before[i] = upto - n;
     gpu_sync();
     return gpu_uniform(total);
+}
+
+/* The list of few, or of many. */
+GPU u32 attention_list(const struct op_attention *op, const struct gpu_run *run,
+                       const struct attention_plan *plan, bool many)
+{
+    const struct gpu_step *step = gpu_near(run->step);
+    const struct gpu_row *row = gpu_global(step->rows);
+    u32 i = step->n_rows == 1 ? 0 : gpu_thread();
+    if (many && (!plan->ring || step->n_tokens == step->n_rows))
+        return 0;
+    return attention_number(run, i < step->n_rows ? attention_items(op, plan, &row[i], many) : 0);
 }
 
 /* The row of an item, and its number among the row's. */
@@ -162,6 +167,15 @@ GPU void attention_plan_of(const struct op_attention *op, const struct gpu_run *
                                                                  : 0;
 }
 
+/* Would whole units make blocks about as even as shared ones do, joining included? Told by rows of
+ * one token and one length; of others it may be wrong. */
+GPU bool attention_is_even(const struct attention_plan *plan, const struct gpu_step *step)
+{
+    enum { JOINING = 3 }; /* items' time */
+    u32 units = step->n_rows * plan->few_units, splits = CEIL_DIV(plan->items, units);
+    return CEIL_DIV(units, gpu_blocks()) * splits <= plan->each + JOINING;
+}
+
 GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run *run,
                             struct attention_plan *plan)
 {
@@ -171,7 +185,8 @@ GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run 
     plan->each = plan->items / gpu_blocks();
     plan->one_more = plan->items % gpu_blocks();
     plan->partial_each = step->n_tokens == step->n_rows ? MIN(group, 16u) : 16;
-    plan->share = (u64)plan->items * plan->partial_each <= op->partial_rows;
+    plan->share = (u64)plan->items * plan->partial_each <= op->partial_rows &&
+                  !attention_is_even(plan, step);
 }
 
 #endif

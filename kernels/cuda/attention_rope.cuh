@@ -1,24 +1,53 @@
-/* OP_ROPE: norm and rotation of query and key heads, keys and values into their pages. A warp takes
- * several heads of a token at a time, so that much is under way together: up to `most` slots of 128
- * dimensions, a head in 1, 2 or 4 of them; a lane has four neighbouring dimensions of each, in
- * registers.
+/* OP_ROPE: norm and rotation of query and key heads, keys and values into their pages; and the
+ * turning of single heads for attention_few.cuh.
  *
- * Shared memory, a warp: the heads, normed, for what they are rotated with, [slot][128] f32; cos
- * and sin of the token's position, [head_dim rounded up to 4] f32 each, such that dimension d
- * becomes x[d] cos[d] + x[d -+ half] sin[d]: 1 and 0 where nothing rotates.
+ * A block takes the tokens of a row that share a page, up to 16, and up to 8 slots of heads at a
+ * time; a slot has 128 dimensions, a head 1, 2 or 4 of them, and a lane four neighbouring
+ * dimensions of each slot, in registers. A warp has the tokens w and w + 8, and reads the next
+ * one's heads while it turns one's. A whole page of keys or values is put together in shared
+ * memory, so that it is written in one piece; of other pages each warp writes its own elements.
+ *
+ * Shared memory: struct plan_shared; a warp's heads, normed, for what they are rotated with,
+ * [slot][128] f32; cos and sin of the tokens' angles, [token][dims / 2] f32 each; the pages of the
+ * heads, where there is room for them, their chunks ROPE_CHUNK_BYTES apart because of the banks.
  */
 #ifndef ZIGCUDA_ATTENTION_ROPE_CUH
 #define ZIGCUDA_ATTENTION_ROPE_CUH
 
-#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/attention_plan.cuh"
 
-enum { SLOT_DIMS = 128 };
+enum {
+    SLOT_DIMS = 128,
+    ROPE_SLOTS = 8,
+    ROPE_CHUNK_BYTES = CHUNK_BYTES + 16,
+    ROPE_TURNS = PAGE_KEYS / GPU_WARPS, /* tokens a warp */
+};
 
 static_assert(LIMIT_HEAD_DIM <= 4 * SLOT_DIMS, "a head has up to 4 slots");
 
+/* Does OP_ATTENTION of `step` turn heads itself, so that OP_ROPE has nothing to do? */
+GPU bool attention_is_fused(const struct gpu_run *run)
+{
+    const struct gpu_step *step = gpu_near(run->step);
+    return step->n_tokens == step->n_rows;
+}
+
+/* A head has 1 << shift slots. */
+GPU u32 rope_shift(u32 dim)
+{
+    return dim <= SLOT_DIMS ? 0 : dim <= 2 * SLOT_DIMS ? 1 : 2;
+}
+
+/* Warps of a block that turn one head each in 4 KiB of shared memory. */
+GPU u32 rope_warps(u32 shift)
+{
+    return GPU_WARPS >> shift;
+}
+
 /* A warp's heads [first, first + n) of a token's q, k and v heads. */
 struct rope_heads {
-    float *near, *cos, *sin; /* in shared memory */
+    float *near;             /* in shared memory */
+    const float *cos, *sin;  /* [dims / 2], in shared memory */
     float *x;                /* the first head */
     u32 first, n;
     u32 queries, rotated; /* heads below are q; q or k */
@@ -32,24 +61,16 @@ GPU u32 rope_dim(const struct rope_heads *h, u32 j)
     return (j & ((1u << h->shift) - 1)) * SLOT_DIMS + gpu_lane() * 4;
 }
 
-/* The angle is f32, as the reference models have it; it is reduced in f64. */
-GPU void rope_angles(const struct rope_heads *h, const struct gpu_rope *rope, u32 pos)
+/* cos and sin of pair i of the token at `pos`. The angle is f32, as the reference models have it; it
+ * is reduced in f64. */
+GPU void rope_angle(const struct gpu_rope *rope, u32 pos, u32 i, float *cos, float *sin)
 {
-    const float *freq = gpu_global(rope->freq);
-    float scale = rope->scale, s, c;
-    u32 half = h->dims / 2;
-#pragma unroll 1
-    for (u32 i = gpu_lane(); i < half; i += 32) {
-        double half_turns = (double)gpu_mul((float)pos, freq[i]) * 0.31830988618379067154;
-        gpu_sincospi((float)(half_turns - 2 * rint(half_turns * 0.5)), &s, &c);
-        h->cos[i] = h->cos[i + half] = gpu_mul(c, scale);
-        h->sin[i] = -gpu_mul(s, scale);
-        h->sin[i + half] = gpu_mul(s, scale);
-    }
-    for (u32 i = h->dims + gpu_lane(); i < ROUND_UP(h->dim, 4u); i += 32) {
-        h->cos[i] = 1;
-        h->sin[i] = 0;
-    }
+    float s, c, scale = rope->scale;
+    double half_turns = (double)gpu_mul((float)pos, gpu_global(rope->freq)[i]);
+    half_turns *= 0.31830988618379067154;
+    gpu_sincospi((float)(half_turns - 2 * rint(half_turns * 0.5)), &s, &c);
+    *cos = gpu_mul(c, scale);
+    *sin = gpu_mul(s, scale);
 }
 
 /* v[slot] over all lanes and the slots of its head, each lane and slot alike. */
@@ -66,17 +87,27 @@ template <u32 most, bool largest> GPU void rope_reduce(u32 shift, u32 slots, flo
         float other[most];
 #pragma unroll
         for (u32 j = 0; j < most; j++)
-            other[j] = s ? v[j ^ 2] : v[j ^ 1];
+            other[j] = s ? v[(j ^ 2) % most] : v[(j ^ 1) % most];
 #pragma unroll
         for (u32 j = 0; j < most; j++)
             v[j] = largest ? fmaxf(v[j], other[j]) : v[j] + other[j];
     }
 }
 
-template <u32 most> GPU void rope_read(const struct rope_heads *h, u32 slots, float v[most][4])
+/* `plain`: heads of 128 dimensions, aligned to 16 bytes. */
+template <u32 most, bool plain>
+GPU void rope_read(const struct rope_heads *h, u32 slots, float v[most][4])
 {
 #pragma unroll
     for (u32 j = 0; j < most; j++) { /* from the heads' start where there is nothing */
+        if (plain) {
+            float4 f = gpu_load<float4>(h->x + (j < slots ? j : 0) * SLOT_DIMS + gpu_lane() * 4);
+            v[j][0] = f.x;
+            v[j][1] = f.y;
+            v[j][2] = f.z;
+            v[j][3] = f.w;
+            continue;
+        }
         u32 d = rope_dim(h, j);
         bool first = j < slots && d < h->dim, second = first && d + 2 < h->dim;
         const float *x = h->x + (j >> h->shift) * h->dim + d;
@@ -133,27 +164,51 @@ template <u32 most> GPU void rope_rotate(const struct rope_heads *h, u32 slots, 
     gpu_warp_sync();
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
-        u32 d = rope_dim(h, j);
+        u32 d = rope_dim(h, j), i = d < half ? d : d - half;
         const float *x = h->near + (j >> h->shift << h->shift) * SLOT_DIMS;
         if (j >= slots)
             break;
         if (h->first + (j >> h->shift) >= h->rotated || d >= h->dims)
             continue;
-        float4 c = gpu_load<float4>(h->cos + d), s = gpu_load<float4>(h->sin + d), o;
         if (half % 4 == 0) {
-            o = gpu_load<float4>(x + (d < half ? d + half : d - half));
-        } else { /* four may be on either side, or not rotated: then times 0 */
-            o.x = x[d < half ? d + half : d - half];
-            o.y = x[d + 1 < half ? d + 1 + half : d + 1 - half];
-            o.z = x[d + 2 < half ? d + 2 + half : d + 2 - half];
-            o.w = x[d + 3 < half ? d + 3 + half : d + 3 - half];
+            float4 c = gpu_load<float4>(h->cos + i), s = gpu_load<float4>(h->sin + i);
+            float4 o = gpu_load<float4>(x + (d < half ? d + half : i));
+            float sign = d < half ? -1 : 1;
+            v[j][0] = fmaf(v[j][0], c.x, gpu_mul(o.x, sign * s.x));
+            v[j][1] = fmaf(v[j][1], c.y, gpu_mul(o.y, sign * s.y));
+            v[j][2] = fmaf(v[j][2], c.z, gpu_mul(o.z, sign * s.z));
+            v[j][3] = fmaf(v[j][3], c.w, gpu_mul(o.w, sign * s.w));
+            continue;
         }
-        v[j][0] = fmaf(v[j][0], c.x, gpu_mul(o.x, s.x));
-        v[j][1] = fmaf(v[j][1], c.y, gpu_mul(o.y, s.y));
-        v[j][2] = fmaf(v[j][2], c.z, gpu_mul(o.z, s.z));
-        v[j][3] = fmaf(v[j][3], c.w, gpu_mul(o.w, s.w));
+        for (u32 e = 0; e < 4; e++) { /* four may be on either side, or not rotated */
+            i = d + e < half ? d + e : d + e - half;
+            float sign = d + e < half ? -1 : 1;
+            if (d + e < h->dims)
+                v[j][e] = fmaf(v[j][e], h->cos[i],
+                               gpu_mul(x[d + e < half ? d + e + half : i], sign * h->sin[i]));
+        }
     }
     gpu_warp_sync();
+}
+
+template <u32 most> GPU void rope_largest(u32 shift, u32 slots, const float v[most][4], float largest[most])
+{
+#pragma unroll
+    for (u32 j = 0; j < most; j++)
+        largest[j] =
+            fmaxf(fmaxf(fabsf(v[j][0]), fabsf(v[j][1])), fmaxf(fabsf(v[j][2]), fabsf(v[j][3])));
+    rope_reduce<most, true>(shift, slots, largest);
+}
+
+/* A query head is multiplied by 2^(exponent - 127); 0 has none of its own. */
+GPU u32 rope_exponent(float largest)
+{
+    return MIN(267 - (gpu_bits(largest) >> 23), 200u);
+}
+
+GPU float rope_undo(u32 exponent)
+{
+    return gpu_from_bits((254 - exponent) << 23);
 }
 
 /* Query heads in their own place: halves scaled by a power of two, then what undoes it. */
@@ -163,26 +218,23 @@ GPU void rope_write_q(const struct rope_heads *h, u32 slots, const float v[most]
     float largest[most];
     if (h->first >= h->queries)
         return;
-#pragma unroll
-    for (u32 j = 0; j < most; j++)
-        largest[j] =
-            fmaxf(fmaxf(fabsf(v[j][0]), fabsf(v[j][1])), fmaxf(fabsf(v[j][2]), fabsf(v[j][3])));
-    rope_reduce<most, true>(h->shift, slots, largest);
+    rope_largest<most>(h->shift, slots, v, largest);
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
         u32 i = j >> h->shift, d = rope_dim(h, j);
         float *x = h->x + i * h->dim;
         if (j >= slots || h->first + i >= h->queries)
             break;
-        u32 exponent = MIN(267 - (gpu_bits(largest[j]) >> 23), 200u); /* 0 has none */
+        u32 exponent = rope_exponent(largest[j]);
         float power = gpu_from_bits(exponent << 23);
-        if (d < h->dim)
-            gpu_store<u32>(x + d / 2, gpu_half2(gpu_mul(v[j][0], power), gpu_mul(v[j][1], power)));
+        uint2 to = {gpu_half2(gpu_mul(v[j][0], power), gpu_mul(v[j][1], power)),
+                    gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power))};
         if (d + 2 < h->dim)
-            gpu_store<u32>(x + d / 2 + 1,
-                           gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power)));
+            gpu_store<uint2>(x + d / 2, to);
+        else if (d < h->dim)
+            gpu_store<u32>(x + d / 2, to.x);
         if (d == 0)
-            x[h->dim / 2] = gpu_from_bits((254 - exponent) << 23);
+            x[h->dim / 2] = rope_undo(exponent);
     }
 }
 
@@ -192,82 +244,225 @@ GPU u32 rope_saturated(float a, float b)
     return gpu_half2(fminf(fmaxf(a, -65504.0f), 65504.0f), fminf(fmaxf(b, -65504.0f), 65504.0f));
 }
 
-/* Key and value heads to position `key` of a page; 0 in the padding. k, v: of KV head 0. */
-template <u32 most>
-GPU void rope_write_kv(const struct rope_heads *h, u32 slots, u8 *k, u8 *v_page, u32 key,
-                       const float v[most][4])
+/* Dimensions d.. d + 3 of a key, or a value, to a page of its head. */
+GPU void rope_put_kv(u8 *page, bool is_key, u32 key, u32 d, const float v[4])
 {
-    u32 dim = ROUND_UP(h->dim, 16u), bytes = dim * (u32)(PAGE_KEYS * sizeof(u16));
+    u32 a = rope_saturated(v[0], v[1]), b = rope_saturated(v[2], v[3]);
+    if (is_key) {
+        gpu_store<uint2>(page + attention_k_at(key, d) * sizeof(u16), (uint2){a, b});
+        return;
+    }
+    page += attention_v_at(key, d) * sizeof(u16); /* d, d + 1, .. every 64 bytes */
+    gpu_store<u16>(page, (u16)a);
+    gpu_store<u16>(page + 64, (u16)(a >> 16));
+    gpu_store<u16>(page + 128, (u16)b);
+    gpu_store<u16>(page + 192, (u16)(b >> 16));
+}
+
+/* --- the operation ------------------------------------------------------------------------- */
+
+/* The tokens of a row that share a page, and where things are. */
+struct rope_group {
+    u32 token, pos, n; /* of the step; of its first; tokens */
+    u32 page;
+    const struct gpu_rope *rope;
+};
+
+GPU struct rope_group rope_group(const struct op_attention *op, const struct gpu_run *run,
+                                 u32 index)
+{
+    u32 at;
+    index = attention_find(run, index, &at);
+    const struct gpu_row *row = gpu_global(gpu_near(run->step)->rows) + at;
+    u32 page = row->pos / PAGE_KEYS + index, end = row->pos + row->n;
+    struct rope_group g;
+    g.pos = MAX(row->pos, page * PAGE_KEYS);
+    g.n = MIN(end, (page + 1) * PAGE_KEYS) - g.pos;
+    g.token = row->first + g.pos - row->pos;
+    g.page = gpu_global(run->state.pages)[(size_t)row->slot * run->state.pages_stride + page];
+    g.rope = row->flags & ROW_ROPE_LONG ? &op->rope_long : &op->rope;
+    return g;
+}
+
+/* angles: [token][cos, sin][dims / 2]. Begins and ends with a barrier. */
+GPU void rope_fill_angles(const struct rope_group *g, float *angles)
+{
+    u32 half = g->rope->dims / 2;
+    gpu_sync();
+#pragma unroll 1
+    for (u32 i = gpu_thread(); i < g->n * half; i += GPU_THREADS) {
+        float *at = angles + i / half * half * 2 + i % half;
+        rope_angle(g->rope, g->pos + i / half, i % half, at, at + half);
+    }
+    gpu_sync();
+}
+
+/* Writes the pages of the key and value heads of a piece, which are all in shared memory. */
+GPU void rope_write_pages(const struct op_attention *op, const struct rope_heads *h, u32 page,
+                          const u8 *pages)
+{
+    u32 chunks = CEIL_DIV(h->dim, 16u), lane_at = gpu_lane() * 16;
+#pragma unroll 1
+    for (u32 i = gpu_warp(); i < h->n * chunks; i += GPU_WARPS) {
+        u32 head = h->first + i / chunks;
+        bool key = head < h->rotated;
+        if (head < h->queries)
+            continue;
+        u8 *to = gpu_global((u8 *)(key ? op->k : op->v));
+        to += (size_t)(page * op->kv_heads + head - (key ? h->queries : h->rotated)) * chunks *
+              CHUNK_BYTES;
+        gpu_store<uint4>(to + i % chunks * CHUNK_BYTES + lane_at,
+                         gpu_load<uint4>(pages + i * ROPE_CHUNK_BYTES + lane_at));
+    }
+}
+
+/* The key and value heads of a token; `near`: to the pages in shared memory. */
+template <bool near>
+GPU void rope_write_kv(const struct op_attention *op, const struct rope_heads *h, u32 page, u32 key,
+                       u8 *pages, const float v[ROPE_SLOTS][4])
+{
+    u32 dim = ROUND_UP(h->dim, 16u), slots = h->n << h->shift;
 #pragma unroll
-    for (u32 j = 0; j < most; j++) {
-        u32 head = h->first + (j >> h->shift), d = rope_dim(h, j);
+    for (u32 j = 0; j < ROPE_SLOTS; j++) {
+        u32 i = j >> h->shift, head = h->first + i, d = rope_dim(h, j);
+        bool is_key = head < h->rotated;
         if (j >= slots)
             break;
         if (head < h->queries || d >= dim)
             continue;
-        u32 a = rope_saturated(v[j][0], v[j][1]), b = rope_saturated(v[j][2], v[j][3]);
-        if (head < h->rotated) {
-            u8 *to = k + (size_t)(head - h->queries) * bytes;
-            gpu_store<uint2>(to + attention_k_at(key, d) * sizeof(u16), (uint2){a, b});
+        if (near) {
+            u32 at = (i * (dim / 16) * ROPE_CHUNK_BYTES) + d / 16 * (ROPE_CHUNK_BYTES - CHUNK_BYTES);
+            rope_put_kv(gpu_near(pages) + at, is_key, key, d, v[j]);
             continue;
         }
-        u8 *to = v_page + (size_t)(head - h->rotated) * bytes;
-        to += attention_v_at(key, d) * sizeof(u16); /* d, d + 1, .. every 64 bytes */
-        gpu_store<u16>(to, (u16)a);
-        gpu_store<u16>(to + 64, (u16)(a >> 16));
-        gpu_store<u16>(to + 128, (u16)b);
-        gpu_store<u16>(to + 192, (u16)(b >> 16));
+        u32 at = page * op->kv_heads + head - (is_key ? h->queries : h->rotated);
+        rope_put_kv(gpu_global((u8 *)(is_key ? op->k : op->v)) + (size_t)at * dim * PAGE_KEYS * 2,
+                    is_key, key, d, v[j]);
     }
 }
 
-template <u32 most>
-GPU void rope_token(const struct op_attention *op, const struct gpu_run *run, u32 token,
-                    struct rope_heads *h)
+/* A warp's turn: a token of a group and heads of it. */
+struct rope_turn {
+    struct rope_group group;
+    u32 index, piece; /* of the group; of the heads */
+    u32 token;        /* of the group; it may have fewer */
+};
+
+template <bool plain>
+GPU void rope_ask(const struct op_attention *op, const struct rope_turn *t, u32 each,
+                  struct rope_heads *h, float v[ROPE_SLOTS][4])
 {
-    const struct gpu_step *step = gpu_near(run->step);
-    const struct gpu_row *row = gpu_global(step->rows) + gpu_global(step->token_row)[token];
-    const struct gpu_rope *rope = row->flags & ROW_ROPE_LONG ? &op->rope_long : &op->rope;
-    u32 pos = row->pos + token - row->first, slots = h->n << h->shift;
-    const u32 *pages = gpu_global(run->state.pages) + (size_t)row->slot * run->state.pages_stride;
-    u32 bytes = ROUND_UP(h->dim, 16u) * (u32)(PAGE_KEYS * sizeof(u16));
-    size_t page = (size_t)(pages[pos / PAGE_KEYS] * op->kv_heads) * bytes;
-    float v[most][4];
-    h->x = gpu_global(op->qkv) + (size_t)token * op->stride + h->first * h->dim;
-    h->dims = rope->dims;
-    rope_read<most>(h, slots, v);
-    if (h->first < h->rotated)
-        rope_angles(h, rope, pos);
-    rope_norm<most>(op, h, slots, v);
-    rope_rotate<most>(h, slots, v);
-    rope_write_q<most>(h, slots, v);
-    rope_write_kv<most>(h, slots, gpu_global((u8 *)op->k) + page, gpu_global((u8 *)op->v) + page,
-                        pos % PAGE_KEYS, v);
+    u32 heads = h->rotated + op->kv_heads;
+    h->first = t->piece * each;
+    h->n = t->token < t->group.n ? MIN(each, heads - h->first) : 0;
+    h->x = gpu_global(op->qkv) + h->first * h->dim;
+    h->x += (size_t)(t->group.token + MIN(t->token, t->group.n - 1)) * op->stride;
+    rope_read<ROPE_SLOTS, plain>(h, h->n << h->shift, v);
 }
 
-template <u32 most>
-GPU_CALL void attention_rope(const struct op_attention *op, const struct gpu_run *run)
+/* Heads of a token, read to written. */
+template <bool plain>
+GPU void rope_do(const struct op_attention *op, const struct rope_turn *t, struct rope_heads *h,
+                 const float *angles, u8 *pages, float v[ROPE_SLOTS][4])
+{
+    u32 slots = h->n << h->shift, key = (t->group.pos + t->token) % PAGE_KEYS;
+    if (h->n == 0)
+        return;
+    h->dims = plain ? (u32)SLOT_DIMS : t->group.rope->dims;
+    h->cos = angles + t->token * h->dims;
+    h->sin = h->cos + h->dims / 2;
+    rope_norm<ROPE_SLOTS>(op, h, slots, v);
+    rope_rotate<ROPE_SLOTS>(h, slots, v);
+    rope_write_q<ROPE_SLOTS>(h, slots, v);
+    if (h->first + h->n <= h->queries)
+        return;
+    if (pages)
+        rope_write_kv<true>(op, h, t->group.page, key, pages, v);
+    else
+        rope_write_kv<false>(op, h, t->group.page, key, NULL, v);
+}
+
+/* Groups of the row that is this thread's. */
+GPU u32 rope_groups(const struct gpu_run *run)
+{
+    const struct gpu_step *step = gpu_near(run->step);
+    u32 i = step->n_rows == 1 ? 0 : gpu_thread();
+    if (i >= step->n_rows)
+        return 0;
+    const struct gpu_row row = gpu_global(step->rows)[i];
+    return (row.pos + row.n - 1) / PAGE_KEYS - row.pos / PAGE_KEYS + 1;
+}
+
+template <bool plain>
+GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
     run = gpu_near(run);
-    u32 heads = op->heads + 2 * op->kv_heads, warps = gpu_blocks() * GPU_WARPS;
-    u32 tokens = gpu_near(run->step)->n_tokens;
-    struct rope_heads h;
+    u32 groups = attention_number(run, rope_groups(run));
+    u32 shift = plain ? 0 : rope_shift(op->head_dim), slots = shift == 2 ? 4 : ROPE_SLOTS;
+    u32 each = slots >> shift, pieces = CEIL_DIV(op->heads + 2 * op->kv_heads, each);
+    u32 items = groups * pieces, share = items / gpu_blocks(), more = items % gpu_blocks();
+    u32 from = share * gpu_block() + MIN(gpu_block(), more), filled = ~0u;
+    u32 turns = (share + (gpu_block() < more)) * ROPE_TURNS;
+    u32 dims = MAX(op->rope.dims, op->rope_long.dims), near_floats = slots * SLOT_DIMS;
+    float *near = (float *)(gpu_shared() + PLAN_BYTES), *angles = near + near_floats * GPU_WARPS;
+    u8 *pages = (u8 *)(angles + PAGE_KEYS * dims);
+    u32 taken = PLAN_BYTES + (near_floats * GPU_WARPS + PAGE_KEYS * dims) * 4;
+    bool room = taken + slots * 8 * ROPE_CHUNK_BYTES <= run->shared_bytes;
+    struct rope_heads h = {}, h_next;
+    struct rope_turn turn, next;
+    float v[ROPE_SLOTS][4], v_next[ROPE_SLOTS][4];
+    h.near = gpu_near(near) + gpu_warp() * near_floats;
     h.queries = op->heads;
     h.rotated = op->heads + op->kv_heads;
-    h.dim = op->head_dim;
-    h.shift = h.dim <= SLOT_DIMS ? 0 : h.dim <= 2 * SLOT_DIMS ? 1 : 2;
-    u32 slots = h.shift == 2 ? 4 : most, table = ROUND_UP(h.dim, 4u);
-    h.near = (float *)gpu_shared() + gpu_warp() * (slots * SLOT_DIMS + 2 * table);
-    h.cos = h.near + slots * SLOT_DIMS;
-    h.sin = h.cos + table;
-    u32 each = MIN(CEIL_DIV(tokens * heads, warps), slots >> h.shift);
-    u32 pieces = CEIL_DIV(heads, each);
+    h.dim = plain ? (u32)SLOT_DIMS : op->head_dim;
+    h.shift = shift;
+    h_next = h;
+    if (turns == 0)
+        return;
+    next.index = from / pieces;
+    next.piece = from % pieces;
+    next.token = gpu_warp();
+    next.group = rope_group(op, run, next.index);
+    rope_ask<plain>(op, &next, each, &h_next, v_next);
 #pragma unroll 1
-    for (u32 i = gpu_warp() * gpu_blocks() + gpu_block(); i < tokens * pieces; i += warps) {
-        h.first = i % pieces * each;
-        h.n = MIN(each, heads - h.first);
-        rope_token<most>(op, run, i / pieces, &h);
+    for (u32 i = 0; i < turns; i++) {
+        turn = next;
+        h = h_next;
+        memcpy(v, v_next, sizeof v);
+        next.token += GPU_WARPS;
+        if (next.token >= PAGE_KEYS) {
+            next.token = gpu_warp();
+            next.piece++;
+        }
+        if (next.piece == pieces && i + 1 < turns) {
+            next.piece = 0;
+            next.group = rope_group(op, run, ++next.index);
+        }
+        if (i + 1 < turns)
+            rope_ask<plain>(op, &next, each, &h_next, v_next);
+        if (filled != turn.index) {
+            rope_fill_angles(&turn.group, angles);
+            filled = turn.index;
+        }
+        u32 end = MIN(h.first + each, h.rotated + op->kv_heads);
+        bool whole = room && turn.group.n == PAGE_KEYS && end > h.queries;
+        rope_do<plain>(op, &turn, &h, gpu_near(angles), whole ? gpu_near(pages) : NULL, v);
+        if (!whole || turn.token < PAGE_KEYS - GPU_WARPS)
+            continue;
+        gpu_sync();
+        rope_write_pages(op, &h, turn.group.page, gpu_near(pages));
+        gpu_sync();
     }
+}
+
+GPU void attention_rope(const struct op_attention *op, const struct gpu_run *run)
+{
+    if (op->head_dim == SLOT_DIMS && op->stride % 4 == 0 && op->rope.dims == SLOT_DIMS &&
+        op->rope_long.dims % SLOT_DIMS == 0)
+        rope_run<true>(op, run);
+    else
+        rope_run<false>(op, run);
 }
 
 #endif

@@ -70,21 +70,39 @@ struct attention_row {
     float before, c; /* x is scaled by `before` ahead of a softcap's 2^..; c see above */
 };
 
+/* All of it but, where the row is real, `before` and c. */
+GPU void attention_row_place(const struct op_attention *op, const struct attention_tile *tile,
+                             u32 row, struct attention_row *r)
+{
+    u32 group = op->heads / op->kv_heads, i = tile->part * ATTENTION_ROWS + row;
+    u32 token = i / group, head = tile->kv_head * group + i - token * group;
+    bool real = token < tile->n;
+    token = real ? token : 0;
+    head = real ? head : tile->kv_head * group;
+    r->q = (tile->token + token) * op->stride + head * op->head_dim;
+    r->out = (tile->token + token) * op->out_stride + head * op->head_dim;
+    r->to = real ? tile->pos + token + 1 : 0;
+    r->from = real ? attention_seen_from(op, tile->pos + token) : 0;
+    if (!real)
+        r->before = r->c = 1;
+}
+
+/* undo: what undoes the power that its query is multiplied by. */
+GPU void attention_row_scale(const struct op_attention *op, float undo, struct attention_row *r)
+{
+    float softcap = op->softcap;
+    undo = gpu_mul(undo, op->scale);
+    r->before = softcap > 0 ? undo * gpu_reciprocal(softcap) * (2 * LOG2_E) : 1;
+    r->c = gpu_mul(softcap > 0 ? softcap : undo, LOG2_E);
+}
+
+/* Of a query that OP_ROPE left in op->qkv. */
 GPU struct attention_row attention_row_of(const struct op_attention *op,
                                           const struct attention_tile *tile, u32 row)
 {
-    u32 group = op->heads / op->kv_heads, i = tile->part * ATTENTION_ROWS + row;
-    bool real = i / group < tile->n;
-    u32 token = real ? i / group : 0, head = tile->kv_head * group + (real ? i % group : 0);
-    float softcap = op->softcap, undo, scale = op->scale;
     struct attention_row r;
-    r.q = (tile->token + token) * op->stride + head * op->head_dim;
-    r.out = (tile->token + token) * op->out_stride + head * op->head_dim;
-    r.to = real ? tile->pos + token + 1 : 0;
-    r.from = real ? attention_seen_from(op, tile->pos + token) : 0;
-    undo = gpu_mul(gpu_global(op->qkv)[r.q + op->head_dim / 2], scale);
-    r.before = softcap > 0 ? undo * gpu_reciprocal(softcap) * (2 * LOG2_E) : 1;
-    r.c = gpu_mul(softcap > 0 ? softcap : undo, LOG2_E);
+    attention_row_place(op, tile, row, &r);
+    attention_row_scale(op, gpu_global(op->qkv)[r.q + op->head_dim / 2], &r);
     return r;
 }
 

@@ -61,8 +61,8 @@ template <u32 kind_, bool fine_> struct few_form {
         kind_ == MATRIX_HALF || (kind_ == MATRIX_INT8 && fine_) ? 64 : 128;
     static constexpr u32 chunks = inputs / (64 >> kind_), bytes = chunks * WEIGHT_CHUNK_BYTES;
     static constexpr u32 groups = kind_ == MATRIX_HALF ? 0 : fine_ ? inputs / 32 : 1;
-    static constexpr u32 slot_bytes = bytes + groups * 96;
-    static constexpr u32 slots = kind_ == MATRIX_INT4 && !fine_ ? 8 : 4; /* of a whole ring */
+    static constexpr u32 slot_bytes = bytes + groups * (fine_ ? 80 : 48); /* fine: f32 */
+    static constexpr u32 slots = kind_ == MATRIX_INT4 && !fine_ ? 8 : 4;  /* of a whole ring */
     static constexpr u32 pieces = fine_ ? groups : 2, tiles = inputs / 16 / pieces; /* a piece's */
     static_assert(slots * slot_bytes <= FEW_RING_BYTES, "the ring");
 };

@@ -30,7 +30,9 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_strea
         vector_add_norm(&op->add_norm, s);
         return true;
     case OP_ROPE:
-        attention_rope<few ? 4 : 8>(&op->attention, run);
+        if (few || attention_is_fused(run))
+            return false;
+        attention_rope(&op->attention, run);
         return true;
     case OP_ATTENTION:
         attention_run<few>(&op->attention, run);
@@ -66,6 +68,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     if (gpu_thread() == 0) {
         near->run = *p;
         near->run.step = &near->step;
+        splits_forget((struct splits_kept *)near->attention);
     }
     gpu_sync();
     if (near->op[p->first % 2].kind == OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
@@ -74,14 +77,17 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     struct few_stream stream = {};
     u32 begun = 0; /* the linear whose first weights are on their way */
     for (u32 i = p->first; i < p->last; i++) {
-        const struct op *op = &near->op[i % 2];
+        const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
         bool more = i + 1 < p->last;
-        u32 ahead = op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
+        bool begins = op->kind == OP_LINEAR || (few && op->kind == OP_ATTENTION);
+        u32 ahead = begins && op->ahead < p->last ? op->ahead : 0;
         if (more)
             copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
         if (ahead)
             copy_near(&near->ahead, &p->ops[ahead], sizeof(struct op));
         gpu_copy_commit();
+        if (few && i == p->first && op->kind == OP_ATTENTION)
+            attention_ahead(&op->attention, &near->run);
         bool meet = run_op<few>(op, &near->run, &stream, begun == i) && more;
         gpu_copy_wait<0>();
         if (!meet) {
@@ -89,7 +95,9 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             continue;
         }
         u32 before = gpu_grid_arrive(p->state.barrier);
-        if (ahead && few) {
+        if (few && next->kind == OP_ATTENTION) { /* which uses the rings' memory */
+            attention_ahead(&next->attention, &near->run);
+        } else if (ahead && few) {
             few_begin_part(&stream, &near->ahead.linear, 0, &near->run);
             begun = ahead;
         } else if (ahead) {

@@ -193,13 +193,15 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float eps, scale, softcap;
 };
 
-/* What OP_ROPE and OP_ATTENTION of `decode` need of gpu_run.shared_bytes at the least (`step` has
- * enough anywhere): heads and angles of eight warps; queries, one piece of keys, work space. */
+enum { SPLITS_SHARED_BYTES = 2688, ATTENTION_KEPT_BYTES = 3840 }; /* attention_few.cuh */
+
+/* What OP_ATTENTION of `decode` needs of shared memory at the least, rings included: work space,
+ * weights, queries, new keys and values, one piece of keys. (OP_ROPE of `step` needs 50 KiB, which
+ * every card has.) */
 static inline u32 attention_shared_bytes(u32 head_dim)
 {
-    u32 dim = ROUND_UP(head_dim, 16u), rope = GPU_WARPS * (2048 + dim * 8);
-    u32 splits = 9216 + dim * 32 + GPU_WARPS * 2048;
-    return ROUND_UP(MAX(rope, splits), 128u);
+    u32 dim = ROUND_UP(head_dim, 16u), kept = SPLITS_SHARED_BYTES + 4096 + dim * 32;
+    return ROUND_UP(kept + dim * 16 + MIN(dim, 256u) * 16 + 16384, 128u);
 }
 
 enum {
@@ -238,7 +240,7 @@ struct op_sample {
 
 struct op {
     u32 kind __attribute__((aligned(16)));
-    u32 ahead; /* index of the next linear, whose first weights `decode` asks for early; 0: none */
+    u32 ahead; /* index of the next linear, whose first weights are asked for early; 0: none */
     union {
         struct op_embed embed;
         struct op_linear linear; /* OP_PREPARE: only `in` */
@@ -320,9 +322,9 @@ struct gpu_state {
 };
 
 enum {
-    DECODE_WORK_BYTES = 11 << 10,
+    DECODE_WORK_BYTES = 10880,
     FEW_ROW_PAD_BYTES = 64,
-    FEW_RING_BYTES = 8960, /* of a warp: weights on their way */
+    FEW_RING_BYTES = 8576, /* of a warp: weights on their way */
 };
 
 /* What operations other than linears need of gpu_run.shared_bytes at the least. */
@@ -360,6 +362,7 @@ struct step_shared {
     struct op op[2], ahead; /* operation i in op[i % 2]; the next linear */
     struct gpu_step step;
     struct gpu_run run; /* whose step is the one above */
+    u8 attention[ATTENTION_KEPT_BYTES] __attribute__((aligned(16))); /* from layer to layer */
 };
 
 enum { STEP_SHARED_BYTES = ROUND_UP(sizeof(struct step_shared), (size_t)128) };

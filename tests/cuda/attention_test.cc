@@ -189,7 +189,7 @@ static struct test_case make_case(const struct shape &s)
 /* --- the device's side ------------------------------------------------------------------------ */
 
 struct device {
-    const char *kernel;
+    u32 few_shared_bytes; /* not 0: steps of few tokens run in `decode`, with so much */
     struct op ops[2];
     struct op *device_ops;
     struct gpu_run run;
@@ -260,13 +260,13 @@ static void make_op(struct device *d, const struct test_case *t, u32 partial_row
     d->device_ops = gpu_copy_of(d->ops, 2);
 }
 
-static struct device make_device(const struct test_case *t, const char *kernel, u32 blocks,
-                                 u32 shared_bytes, u32 partial_rows)
+static struct device make_device(const struct test_case *t, u32 blocks, u32 shared_bytes,
+                                 u32 few_shared_bytes, u32 partial_rows)
 {
     struct device d = {};
     for (const struct sequence &q : t->sequences)
         d.tokens_max += q.n;
-    d.kernel = kernel;
+    d.few_shared_bytes = few_shared_bytes;
     d.blocks = blocks;
     make_pages(&d, t);
     make_op(&d, t, partial_rows);
@@ -316,8 +316,12 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     vector<u32> row_max(MAX(tokens, d->blocks), 0);
     gpu_put(op->out, result.data(), result.size() * 4);
     gpu_put(op->row_max, row_max.data(), tokens * 4);
-    gpu_launch(d->kernel, d->blocks, d->run.shared_bytes + STEP_SHARED_BYTES, &d->run,
-               sizeof d->run);
+    bool decode = tokens <= FEW_TOKENS && d->few_shared_bytes;
+    struct gpu_run run = d->run;
+    run.shared_bytes = decode ? d->few_shared_bytes : run.shared_bytes;
+    run.first = decode; /* without OP_ROPE */
+    gpu_launch(decode ? "decode" : "step", d->blocks, run.shared_bytes + STEP_SHARED_BYTES, &run,
+               sizeof run);
     gpu_get(result.data(), op->out, result.size() * 4);
     gpu_get(row_max.data(), op->row_max, tokens * 4);
     bool max_right = true;
@@ -338,11 +342,11 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
 
 /* Feeds all sequences: sequence i starts after start[i] steps (0 where there is no entry) and takes
  * chunk[i] tokens a step (the last entry for all beyond). */
-static vector<vector<float>> run_all(const struct test_case *t, const char *kernel, u32 blocks,
-                                     u32 shared_bytes, u32 partial_rows, const vector<u32> &chunk,
-                                     const vector<u32> &start)
+static vector<vector<float>> run_all(const struct test_case *t, u32 blocks, u32 shared_bytes,
+                                     u32 few_shared_bytes, u32 partial_rows,
+                                     const vector<u32> &chunk, const vector<u32> &start)
 {
-    struct device d = make_device(t, kernel, blocks, shared_bytes, partial_rows);
+    struct device d = make_device(t, blocks, shared_bytes, few_shared_bytes, partial_rows);
     size_t count = t->sequences.size();
     vector<vector<float>> out(count);
     vector<u32> at(count), n(count);
@@ -410,24 +414,23 @@ static void test_shape(const struct shape &s, bool thorough)
         return;
     u32 shared = (gpu_shared_bytes_max() - STEP_SHARED_BYTES) & ~127u,
         blocks = gpu_multiprocessors(), all = 1u << 20;
-    vector<vector<float>> first = run_all(&t, "step", blocks, shared, 1 << 14, {all}, {});
+    u32 least = attention_shared_bytes(s.dim), few = MAX(61440u, least);
+    vector<vector<float>> first = run_all(&t, blocks, shared, 0, 1 << 14, {all}, {});
     compare(&t, first);
-    same_bits(&t, first, run_all(&t, "decode", blocks, 61440, 1 << 14, {all}, {}),
-              "all at once, few");
-    same_bits(&t, first, run_all(&t, "decode", 5, 61440, 0, {all}, {}),
-              "all at once, few, unshared");
-    same_bits(&t, first, run_all(&t, "step", 2, shared, 1 << 14, {70, 1, 33}, {0, 2}),
+    same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {70, 1, 33}, {0, 2}),
               "chunks 70, 1, 33");
-    same_bits(&t, first, run_all(&t, "step", 5, shared, 1 << 14, {16, 130, 7}, {3, 0, 1}),
+    same_bits(&t, first, run_all(&t, 5, shared, few, 1 << 14, {16, 130, 7}, {3, 0, 1}),
               "16, 130, 7");
-    u32 least = attention_shared_bytes(s.dim);
-    same_bits(&t, first, run_all(&t, "decode", 4, least, 1 << 14, {64, 1}, {}), "least memory");
+    same_bits(&t, first, run_all(&t, 4, shared, least, 1 << 14, {8, 1}, {}), "8, 1; least memory");
+    same_bits(&t, first, run_all(&t, 7, shared, few, 1 << 14, {131, 3, 2}, {}), "131, 3, 2");
     if (!thorough)
         return;
-    same_bits(&t, first, run_all(&t, "step", 1, 90112, 300, {7, 3, 100}, {}), "7, 3, 100");
+    same_bits(&t, first, run_all(&t, 1, MAX(90112u, least), 0, 300, {7, 3, 100}, {}), "7, 3, 100");
+    same_bits(&t, first, run_all(&t, 3, shared, few, 0, {5, 1, 1}, {1, 0}), "5, 1, unshared");
+    same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {}), "one by one, step");
     t.sequences.resize(1);
-    same_bits(&t, first, run_all(&t, "decode", 8, 61440, 1 << 14, {1}, {}), "one by one");
-    same_bits(&t, first, run_all(&t, "step", blocks, shared, 0, {1}, {}), "one by one, unshared");
+    same_bits(&t, first, run_all(&t, 8, shared, few, 1 << 14, {1}, {}), "one by one");
+    same_bits(&t, first, run_all(&t, blocks, shared, 0, 0, {1}, {}), "one by one, unshared");
 }
 
 static void test_all(void)
@@ -462,6 +465,9 @@ struct bench {
 };
 
 enum { BENCH_KV_BYTES = 256 << 20, BENCH_LAYERS_MAX = 32, BENCH_REPEAT = 5 };
+
+/* What an H200 reaches, for floors: bytes that read_all reads, dense halves, a us. */
+static const double BENCH_BYTES_US = 4.55e6, BENCH_FLOP_US = 790e6;
 
 static u16 *random_halves(size_t n)
 {
@@ -546,31 +552,48 @@ static void bench_one(const struct bench *b)
         return gpu_time_us(decode ? "decode" : "step", blocks, bytes_all, &run, sizeof run,
                            BENCH_REPEAT);
     };
-    float launch_us = time_us(0, 0), rope_us = time_us(0, 1) - launch_us;
+    bool fused = decode || tokens == b->batch;
+    float launch_us = time_us(0, 0), rope_us = fused ? 0 : time_us(0, 1) - launch_us;
     float us = (time_us(1, layers + 1) - launch_us) / (float)layers;
     double seen = b->context - (b->tokens - 1) / 2.0; /* keys of a token, on average */
     double bytes = (double)b->batch * b->context * b->kv_heads * b->dim * 4;
-    printf("%-10s batch %3u tokens %4u context %5u: %7.1f us (rope %6.1f, launch %4.1f), "
-           "%4.0f GB/s, %5.1f TFLOP/s\n",
-           b->name, b->batch, b->tokens, b->context, (double)us, (double)rope_us, (double)launch_us,
-           bytes / us * 1e-3, 4.0 * tokens * seen * b->heads * b->dim / us * 1e-6);
+    double work = 4.0 * tokens * seen * b->heads * b->dim;
+    double floor_us = fmax(bytes / BENCH_BYTES_US, work / BENCH_FLOP_US);
+    printf("%-8s batch %3u tokens %4u context %5u: %7.1f us, floor %6.1f, %5.0f GB/s, %5.1f TFLOP/s",
+           b->name, b->batch, b->tokens, b->context, (double)us, floor_us, bytes / us * 1e-3,
+           work / us * 1e-6);
+    double rope_bytes = tokens * 2.0 * b->dim * (3 * b->heads + 2 * 3 * b->kv_heads);
+    if (!fused)
+        printf("; rope %6.1f us, floor %5.1f", (double)rope_us, rope_bytes / BENCH_BYTES_US);
+    printf("\n");
+}
+
+/* Is "NAME:BATCH:TOKENS:CONTEXT" in `list`? */
+static bool bench_named(const struct bench *b, const char *list)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s:%u:%u:%u", b->name, b->batch, b->tokens, b->context);
+    return strstr(list, name) != NULL;
 }
 
 static void bench_all(void)
 {
     static const struct bench shapes[] = {
         {"8b/4b", 32, 8, 128, 0, 0, 0}, {"1b", 32, 8, 64, 0, 0, 0}, {"gemma", 8, 4, 256, 0, 0, 0}};
-    static const u32 sizes[][3] = {{1, 1, 1024},    {1, 1, 8192},   {4, 1, 1024},   {8, 1, 1024},
-                                   {32, 1, 1024},   {32, 1, 8192},  {128, 1, 1024}, {1, 16, 1024},
-                                   {1, 64, 1024},   {1, 256, 1024}, {1, 512, 512},  {1, 2048, 2048},
-                                   {1, 2048, 8192}, {4, 512, 512}};
+    static const u32 sizes[][3] = {
+        {1, 1, 128},    {1, 1, 1024},   {1, 1, 8192},     {1, 1, 32768},    {8, 1, 1024},
+        {8, 1, 8192},   {32, 1, 1024},  {32, 1, 8192},    {64, 1, 1024},    {128, 1, 1024},
+        {128, 1, 8192}, {1, 512, 512},  {1, 2048, 2048},  {1, 2048, 8192},  {4, 512, 512},
+        {1, 16, 1024},  {1, 64, 1024},
+    };
     for (const struct bench &shape : shapes)
         for (const auto &size : sizes) {
             struct bench b = shape;
             b.batch = size[0];
             b.tokens = size[1];
             b.context = size[2];
-            bench_one(&b);
+            if (!getenv("BENCH") || bench_named(&b, getenv("BENCH")))
+                bench_one(&b);
         }
 }
 

@@ -409,9 +409,8 @@ GPU void gpu_barrier_arrive(u64 *b)
 /* Arrives when this thread's gpu_copy16 so far are there. */
 GPU void gpu_barrier_arrive_copied(u64 *b)
 {
-    asm volatile(
-        "cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(gpu_shared_address(b))
-        : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(gpu_shared_address(b))
+                 : "memory");
 }
 
 /* One warp together: copies bytes, a multiple of 16, from global to shared memory, both aligned to
@@ -459,17 +458,17 @@ GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
 #define GPU_C32(i) GPU_C16(i), GPU_C16(i + 16)
 #define GPU_R8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define GPU_R16 GPU_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define GPU_R32                                                                       \
+#define GPU_R32                                                                        \
     GPU_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
             "%30, %31"
-#define GPU_GROUP_MMA(tokens, registers, results, a0, a1, a2, a3, b0, b1, p)              \
-    asm volatile("{.reg .pred p;\n.reg .b64 b;\n"                                        \
-                 "setp.ne.b32 p, " p ", 0;\nmov.b64 b, {" b0 ", " b1 "};\n"              \
-                 "wgmma.mma_async.sync.aligned.m64n" tokens "k16.f32.f16.f16 "           \
-                 "{" registers "}, {" a0 ", " a1 ", " a2 ", " a3 "}, b, p, 1, 1, 0;}"    \
-                 : results                                                               \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(tiles),               \
-                   "n"(stride / 16), "n"(add))
+#define GPU_GROUP_MMA(tokens, registers, results, a0, a1, a2, a3, b0, b1, p)                 \
+    asm volatile("{.reg .pred p;\n.reg .b64 b;\n"                                            \
+                 "setp.ne.b32 p, " p ", 0;\nmov.b64 b, {" b0 ", " b1 "};\n"                  \
+                 "wgmma.mma_async.sync.aligned.m64n" tokens "k16.f32.f16.f16 "               \
+                 "{" registers "}, {" a0 ", " a1 ", " a2 ", " a3 "}, b, p, 1, 1, 0;}"        \
+                 : results                                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(tiles), "n"(stride / 16), \
+                   "n"(add))
 
 template <u32 tokens, u32 stride, bool add>
 GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)

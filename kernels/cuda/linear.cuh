@@ -1,6 +1,6 @@
-/* y = W x, in ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input each
- * block prepares for itself; linear_wide.cuh on Hopper and linear_many.cuh elsewhere, for which
- * OP_PREPARE prepares it.
+/* y = W x, in ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input
+ * each block prepares for itself; linear_wide.cuh on Hopper and linear_many.cuh elsewhere, for
+ * which OP_PREPARE prepares it.
  */
 #ifndef ZIGCUDA_LINEAR_CUH
 #define ZIGCUDA_LINEAR_CUH

@@ -169,10 +169,10 @@ GPU uint4 linear_round_eight(const float v[8])
     return word;
 }
 
-/* A row of OP_PREPARE, by a block or by a warp, 16 bytes at a time: those of packed inputs 8 i go to
- * to + 128 i. With an order: */
-GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale, u8 *to,
-                           u32 thread, u32 threads)
+/* A row of OP_PREPARE, by a block or by a warp, 16 bytes at a time: those of packed inputs 8 i go
+ * to to + 128 i. With an order: */
+GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale,
+                           u8 *to, u32 thread, u32 threads)
 {
 #pragma unroll 1
     for (u32 i = thread; i < in->k / 8; i += threads) {

@@ -1,8 +1,8 @@
-/* Linears of more tokens. A tile is 128 outputs by 16, 32, 64 or 128 tokens; where tiles are too
- * few for the multiprocessors, its eight slices are spread over 2, 4 or 8 blocks, which leave their
- * sums in op->partial, and the last to arrive adds them up in order. Weights, prepared inputs and
- * scales come through stages of MANY_K inputs in shared memory, one barrier a stage; copies run
- * ahead from item to item.
+/* Linears of more tokens, where linear_wide.cuh is not. A tile is 128 outputs by 16, 32, 64 or 128
+ * tokens; where tiles are too few for the multiprocessors, its eight slices are spread over 2, 4 or
+ * 8 blocks, which leave their sums in op->partial, and the last to arrive adds them up in order.
+ * Weights, prepared inputs and scales come through stages of MANY_K inputs in shared memory, one
+ * barrier a stage; copies run ahead from item to item.
  *
  * A stage is
  *   weights [8 blocks of outputs][chunks][512]
@@ -335,8 +335,8 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, struct tile_sums<sh
             }
             many_weights<shape>(a[i], word[i], block, k % 2, &zero[i]);
         }
-        many_products<shape>(a, inputs + k * 512,
-                             !halves && (fine || k % 2 == 0), halves ? p : &sum);
+        many_products<shape>(a, inputs + k * 512, !halves && (fine || k % 2 == 0),
+                             halves ? p : &sum);
         if (!halves && (fine || k % 2 == 1))
             many_add_piece<shape>(p, &sum, scale_type, side, none);
     }

@@ -1,9 +1,9 @@
 /* Sums of a tile of outputs by tokens, as linear_many.cuh and linear_wide.cuh have them in
  * registers: between slices, on their way to another block, and as outputs. `shape` says how: m
  * tiles of 16 outputs by n of 8 tokens a warp, in the places that gpu_mma says; `across` warps side
- * by side along the tokens; `apart` blocks of 16 outputs from a warp's tile to its next, 1 or, where
- * four warps multiply as one, 4; floats of all threads; `head` bytes of shared memory in front of
- * parked sums.
+ * by side along the tokens; `apart` blocks of 16 outputs from a warp's tile to its next, 1 or,
+ * where four warps multiply as one, 4; floats of all threads; `head` bytes of shared memory in
+ * front of parked sums.
  */
 #ifndef ZIGCUDA_LINEAR_TILE_CUH
 #define ZIGCUDA_LINEAR_TILE_CUH
@@ -179,7 +179,8 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
         }
 }
 
-/* Puts out a warp's tiles: from `block` of 16 outputs of a part, and this lane's first token, on. */
+/* Puts out a warp's tiles: from `block` of 16 outputs of a part, and this lane's first token, on.
+ */
 template <class shape>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
                     struct tile_sums<shape> *s)

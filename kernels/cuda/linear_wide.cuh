@@ -4,15 +4,16 @@
  * memory by the tensor cores themselves. The sums are those of step.h, in the same order, and so
  * are the bits.
  *
- * A tile is 256 outputs by 32 or 64 tokens, or 128 by 128. A block has whole tiles, in turns; or, where
- * that would leave blocks idle, all slices of all tiles stand in a row and each block has an equal
- * stretch of them: what it has of a tile that others share it leaves in op->partial, slice by
+ * A tile is 256 outputs by 32 or 64 tokens, or 128 by 128. A block has whole tiles, in turns; or,
+ * where that would leave blocks idle, all slices of all tiles stand in a row and each block has an
+ * equal stretch of them: what it has of a tile that others share it leaves in op->partial, slice by
  * slice. When a block has done all that others wait for, it adds up its share of those tiles.
  *
  * Weights, prepared inputs and scales come through a ring of stages by copies that run ahead from
- * item to item; inputs by bulk copies, which tensor cores see without a fence. Two barriers a stage: `full`, where the copies of every thread have come; `empty`,
- * where every warp has done with it. The two groups of
- * warps run apart by up to a stage, so that one multiplies while the other scales its sums.
+ * item to item; inputs by bulk copies, which tensor cores see without a fence. Two barriers a
+ * stage: `full`, where the copies of every thread have come; `empty`, where every warp has done
+ * with it. The two groups of warps run apart by up to a stage, so that one multiplies while the
+ * other scales its sums.
  *
  * A stage is
  *   weights [8 warps][m][chunks][512]
@@ -125,12 +126,9 @@ GPU struct tile_item wide_item_of(const struct op_linear *op, const struct wide_
         }
         before += tiles;
     }
-    struct tile_item it = {part,
-                           (before + at) * w->tiles_t + token_tile,
-                           at * blocks,
-                           token_tile * tokens,
-                           slice,
-                           MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
+    struct tile_item it = {part,        (before + at) * w->tiles_t + token_tile,
+                           at * blocks, token_tile * tokens,
+                           slice,       MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
     return it;
 }
 
@@ -177,8 +175,9 @@ GPU void wide_aim_side(struct wide_pipe<shape> *pipe, const struct matrix *m, u3
         pipe->side_to = ~0u;
 #pragma unroll
     for (u32 i = 0; i < shape::m; i++)
-        pipe->side[i] = (zeros ? m->zeros : (const u8 *)m->scales) + piece +
-                        ((size_t)MIN(block + 4 * i, last) * m->groups + k / m->group + span) * bytes;
+        pipe->side[i] =
+            (zeros ? m->zeros : (const u8 *)m->scales) + piece +
+            ((size_t)MIN(block + 4 * i, last) * m->groups + k / m->group + span) * bytes;
 }
 
 template <class shape>
@@ -201,16 +200,15 @@ GPU void wide_aim(struct wide_pipe<shape> *pipe, const struct op_linear *op,
     for (u32 i = 0; i < pipe->times; i++) {
         u32 at = (i * GPU_WARPS + gpu_warp()) * pipe->bulk_bytes, octet = it.token / 8;
         octet = MIN(octet + at / (shape::k * 16), CEIL_DIV(w.rows, 8) - 1);
-        pipe->inputs[i] = (const u8 *)op->in.prepared + ((size_t)octet * m.k + k) * 16 +
-                          at % (shape::k * 16);
+        pipe->inputs[i] =
+            (const u8 *)op->in.prepared + ((size_t)octet * m.k + k) * 16 + at % (shape::k * 16);
     }
     if (shape::kind != MATRIX_HALF)
         wide_aim_side<shape>(pipe, &m, block, k);
 }
 
 /* Asks for this warp's part of the next stage, if there is one. */
-template <class shape>
-GPU void wide_copy(struct wide_pipe<shape> *pipe, const struct op_linear *op)
+template <class shape> GPU void wide_copy(struct wide_pipe<shape> *pipe, const struct op_linear *op)
 {
     struct wide_head *head = wide_head_of();
     while (pipe->left == 0 && pipe->place < head->work.end) {
@@ -305,8 +303,8 @@ template <u32 unit> GPU void wide_add(float (*p)[4], const float *sum, float low
  * weights for the next are made. None is when the stage ends: the compiler follows them no further.
  */
 template <class shape, bool fine>
-GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op,
-                    u32 scale_type, bool zeros, struct tile_sums<shape> *p)
+GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u32 scale_type,
+                    bool zeros, struct tile_sums<shape> *p)
 {
     constexpr bool plain = shape::kind == MATRIX_HALF;
     constexpr u32 tiles = plain || fine ? 2 : 4; /* of 16 inputs, in a piece */
@@ -335,8 +333,8 @@ GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op,
                 u32 both = ((const u16 *)(side + 64))[at]; /* something, when there are none */
                 scales[fine ? piece % 2 : 0][i] =
                     weight_scales_of(words[second], words[second + 1], scale_type);
-                zero[i] = weight_zero_of<shape::kind>(zeros ? both
-                                                            : weight_no_zeros<shape::kind>());
+                zero[i] =
+                    weight_zero_of<shape::kind>(zeros ? both : weight_no_zeros<shape::kind>());
             }
             wide_fragments<shape::kind, tiles>(a[step % 2], weights + i * shape::block_bytes, piece,
                                                &zero[i]);
@@ -496,11 +494,11 @@ template <class shape> GPU void wide_finish(const struct op_linear *op)
         wide_gather<shape>(op, last);
 }
 
-template <class shape>
-GPU void wide_run_as(const struct op_linear *op, const struct gpu_run *run)
+template <class shape> GPU void wide_run_as(const struct op_linear *op, const struct gpu_run *run)
 {
     struct wide_head *head = wide_head_of();
-    struct wide_pipe<shape> pipe = {};
+    struct wide_pipe<shape> pipe = {
+    };
     u32 stages = MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
     if (gpu_thread() < stages) {
         gpu_barrier_init(&head->full[gpu_thread()], GPU_THREADS);

@@ -288,7 +288,8 @@ static struct barrier *barrier_at(u64 *word)
 {
     const struct block *b = running_now()->block;
     u8 *at = (u8 *)word;
-    emulate_check(at >= b->shared && at + 8 <= b->shared + b->shared_bytes && (uintptr_t)at % 8 == 0,
+    emulate_check(at >= b->shared && at + 8 <= b->shared + b->shared_bytes &&
+                      (uintptr_t)at % 8 == 0,
                   "a barrier is not in shared memory");
     return (struct barrier *)word;
 }
@@ -512,8 +513,9 @@ static void run_warp(struct warp *w, u32 *n, u32 *n_new)
 /* Nobody can go on: says where the first of each kind of waiting is. */
 static void stuck(u32 n_warps)
 {
-    static const char *const names[] = {"gpu_sync", "gpu_sync_any",   "a warp's exchange",
-                                        "gpu_mma",  "gpu_load_tiles", "gpu_load_tiles_transposed",
+    static const char *const names[] = {"gpu_sync",          "gpu_sync_any",
+                                        "a warp's exchange", "gpu_mma",
+                                        "gpu_load_tiles",    "gpu_load_tiles_transposed",
                                         "gpu_group_mma"};
     const struct running *last = NULL;
     for (u32 w = 0; w < n_warps; w++)

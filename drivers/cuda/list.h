@@ -31,7 +31,7 @@ struct list_weight {
     const struct weight *from;
     u32 first, n;
     struct matrix to;
-    u32 *order;        /* on the card; NULL: the inputs as they are */
+    u32 *order;       /* on the card; NULL: the inputs as they are */
     bool makes_order; /* the first that uses it */
     u32 below;        /* rows of the matrix above its own; not 0: it shares an earlier one's */
     u32 run, step, at, group; /* see struct gpu_pack */

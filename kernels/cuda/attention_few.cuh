@@ -4,11 +4,11 @@
  *
  * Items are looked up in batches, a thread a page, into shared memory. For an item, warp w takes
  * the keys of the split's page w: scores; then, when all warps have told their maxima and weights,
- * chunk w of the output's dimensions (and w + 8) over all pages. Keys and values come through a ring
- * of each warp's own in shared memory, in pieces of four fragments: an item's keys, four chunks
- * each, then its values, four pages each. A lane copies the very bytes that it reads later, so that
- * no barrier is needed for them. In `decode` the ring is filled while the blocks still meet: nobody
- * has written these pages since the last step.
+ * chunk w of the output's dimensions (and w + 8) over all pages. Keys and values come through a
+ * ring of each warp's own in shared memory, in pieces of four fragments: an item's keys, four
+ * chunks each, then its values, four pages each. A lane copies the very bytes that it reads later,
+ * so that no barrier is needed for them. In `decode` the ring is filled while the blocks still
+ * meet: nobody has written these pages since the last step.
  *
  * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A block
  * then turns the queries of its units itself, and of the new keys and values those that lie in its
@@ -92,7 +92,7 @@ struct splits_ring {
     const u8 *k, *v;      /* at this lane's 16 bytes */
     u32 chunks;           /* of head_dim */
     u32 k_pieces, pieces; /* of an item: of keys, in all */
-    u32 index, to, at;    /* item to be copied next, relative to the stretch; its end; piece of it */
+    u32 index, to, at; /* item to be copied next, relative to the stretch; its end; piece of it */
     const struct splits_item *item;
     const u8 *keys; /* of the item, for this warp */
 };
@@ -429,8 +429,8 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
         h.x = (float *)x + h.first * h.dim;
         rope_read<SLOTS, false>(&h, 1u << h.shift, v);
         if (!query && item->writes)
-            page = gpu_global(run->state.pages)[(size_t)item->slot * run->state.pages_stride +
-                                                pos / PAGE_KEYS];
+            page = gpu_global(
+                run->state.pages)[(size_t)item->slot * run->state.pages_stride + pos / PAGE_KEYS];
         rope_norm<SLOTS>(op, &h, 1u << h.shift, v);
         rope_rotate<SLOTS>(&h, 1u << h.shift, v);
         if (query) {
@@ -459,7 +459,7 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
     const struct gpu_rope *rope = splits_rope(op, item);
     u32 mine = MIN(item->unit + item->splits, kept->to) - item->index, last = GPU_WARPS * 32;
     u32 from_pos = item->pos, to_pos = from_pos + mine * ATTENTION_SPLIT, end = t->pos + t->n;
-    gpu_sync(); /* the last unit is done with */
+    gpu_sync();               /* the last unit is done with */
     last -= gpu_thread() + 1; /* by a warp that has less to turn */
     if (last < ATTENTION_ROWS)
         attention_row_place(op, t, last, &rows[last]);
@@ -516,7 +516,8 @@ GPU void splits_scores(struct splits_ring *r, const struct splits_kept *kept, co
 /* Shares maxima and weights of the split among the warps; all of them stand in `weights`
  * afterwards. Not `edge`: all rows see all keys. */
 GPU void splits_weigh(const struct splits_item *item, const struct attention_row *rows, bool capped,
-                      bool edge, struct splits_shared *work, uint4 *weights, float x[2][4], float m[2])
+                      bool edge, struct splits_shared *work, uint4 *weights, float x[2][4],
+                      float m[2])
 {
     u32 g = gpu_lane() / 4, from[2], to[2];
     float c[2];
@@ -556,7 +557,8 @@ struct splits_seen {
     u32 from, new_from, to;
 };
 
-/* Of values of the page at `pos`: 0 where no row sees the key, those of the image where it is new. */
+/* Of values of the page at `pos`: 0 where no row sees the key, those of the image where it is new.
+ */
 GPU uint4 splits_mend(uint4 f, u32 pos, const struct splits_seen *seen, const u8 *image)
 {
     u32 mask[2];

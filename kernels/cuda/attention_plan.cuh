@@ -74,7 +74,8 @@ GPU u32 attention_items(const struct op_attention *op, const struct attention_pl
 GPU u32 attention_number(const struct gpu_run *run, u32 n)
 {
     struct plan_shared *work = plan_shared();
-    u32 i = gpu_thread(), lane = gpu_lane(), rows = gpu_near(run->step)->n_rows, total = 0, upto = n;
+    u32 i = gpu_thread(), lane = gpu_lane(), rows = gpu_near(run->step)->n_rows, total = 0,
+        upto = n;
     if (rows == 1)
         return n;
     for (u32 d = 1; d < 32; d *= 2) {
@@ -185,8 +186,8 @@ GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run 
     plan->each = plan->items / gpu_blocks();
     plan->one_more = plan->items % gpu_blocks();
     plan->partial_each = step->n_tokens == step->n_rows ? MIN(group, 16u) : 16;
-    plan->share = (u64)plan->items * plan->partial_each <= op->partial_rows &&
-                  !attention_is_even(plan, step);
+    plan->share =
+        (u64)plan->items * plan->partial_each <= op->partial_rows && !attention_is_even(plan, step);
 }
 
 #endif

@@ -46,9 +46,9 @@ GPU u32 rope_warps(u32 shift)
 
 /* A warp's heads [first, first + n) of a token's q, k and v heads. */
 struct rope_heads {
-    float *near;             /* in shared memory */
-    const float *cos, *sin;  /* [dims / 2], in shared memory */
-    float *x;                /* the first head */
+    float *near;            /* in shared memory */
+    const float *cos, *sin; /* [dims / 2], in shared memory */
+    float *x;               /* the first head */
     u32 first, n;
     u32 queries, rotated; /* heads below are q; q or k */
     u32 dim, dims;        /* head_dim; of them rotated */
@@ -61,8 +61,8 @@ GPU u32 rope_dim(const struct rope_heads *h, u32 j)
     return (j & ((1u << h->shift) - 1)) * SLOT_DIMS + gpu_lane() * 4;
 }
 
-/* cos and sin of pair i of the token at `pos`. The angle is f32, as the reference models have it; it
- * is reduced in f64. */
+/* cos and sin of pair i of the token at `pos`. The angle is f32, as the reference models have it;
+ * it is reduced in f64. */
 GPU void rope_angle(const struct gpu_rope *rope, u32 pos, u32 i, float *cos, float *sin)
 {
     float s, c, scale = rope->scale;
@@ -191,7 +191,8 @@ template <u32 most> GPU void rope_rotate(const struct rope_heads *h, u32 slots, 
     gpu_warp_sync();
 }
 
-template <u32 most> GPU void rope_largest(u32 shift, u32 slots, const float v[most][4], float largest[most])
+template <u32 most>
+GPU void rope_largest(u32 shift, u32 slots, const float v[most][4], float largest[most])
 {
 #pragma unroll
     for (u32 j = 0; j < most; j++)
@@ -331,7 +332,8 @@ GPU void rope_write_kv(const struct op_attention *op, const struct rope_heads *h
         if (head < h->queries || d >= dim)
             continue;
         if (near) {
-            u32 at = (i * (dim / 16) * ROPE_CHUNK_BYTES) + d / 16 * (ROPE_CHUNK_BYTES - CHUNK_BYTES);
+            u32 at =
+                (i * (dim / 16) * ROPE_CHUNK_BYTES) + d / 16 * (ROPE_CHUNK_BYTES - CHUNK_BYTES);
             rope_put_kv(gpu_near(pages) + at, is_key, key, d, v[j]);
             continue;
         }

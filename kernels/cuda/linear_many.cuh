@@ -134,8 +134,9 @@ template <class shape> struct many_pipe {
     u32 item, left;              /* stages that remain of the item */
     const u8 *weights, *inputs;  /* first of the copies, the others follow at these distances: */
     u32 weight_stride, input_stride, weights_n, inputs_n;
-    const u8 *side;                             /* of group 0 */
-    u32 side_bytes, side_to, group, groups; /* next group (of 64 inputs: its half), and of a stage */
+    const u8 *side; /* of group 0 */
+    u32 side_bytes, side_to, group,
+        groups; /* next group (of 64 inputs: its half), and of a stage */
     bool side_mine;
 };
 
@@ -325,7 +326,8 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, struct tile_sums<sh
                 weights + i * shape::block_bytes + k / 2 * (WEIGHT_CHUNK_BYTES << shape::kind);
             if (!halves && (fine || k == 0)) {
                 const u8 *zeros = side + 64 + i * MANY_SPANS * MANY_SIDE_BYTES;
-                u32 both = ((const u16 *)zeros)[gpu_lane() / 4]; /* something, when there are none */
+                u32 both =
+                    ((const u16 *)zeros)[gpu_lane() / 4]; /* something, when there are none */
                 zero[i] =
                     weight_zero_of<shape::kind>(m->zeros ? both : weight_no_zeros<shape::kind>());
             }

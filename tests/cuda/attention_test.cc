@@ -559,9 +559,10 @@ static void bench_one(const struct bench *b)
     double bytes = (double)b->batch * b->context * b->kv_heads * b->dim * 4;
     double work = 4.0 * tokens * seen * b->heads * b->dim;
     double floor_us = fmax(bytes / BENCH_BYTES_US, work / BENCH_FLOP_US);
-    printf("%-8s batch %3u tokens %4u context %5u: %7.1f us, floor %6.1f, %5.0f GB/s, %5.1f TFLOP/s",
-           b->name, b->batch, b->tokens, b->context, (double)us, floor_us, bytes / us * 1e-3,
-           work / us * 1e-6);
+    printf(
+        "%-8s batch %3u tokens %4u context %5u: %7.1f us, floor %6.1f, %5.0f GB/s, %5.1f TFLOP/s",
+        b->name, b->batch, b->tokens, b->context, (double)us, floor_us, bytes / us * 1e-3,
+        work / us * 1e-6);
     double rope_bytes = tokens * 2.0 * b->dim * (3 * b->heads + 2 * 3 * b->kv_heads);
     if (!fused)
         printf("; rope %6.1f us, floor %5.1f", (double)rope_us, rope_bytes / BENCH_BYTES_US);
@@ -581,9 +582,9 @@ static void bench_all(void)
     static const struct bench shapes[] = {
         {"8b/4b", 32, 8, 128, 0, 0, 0}, {"1b", 32, 8, 64, 0, 0, 0}, {"gemma", 8, 4, 256, 0, 0, 0}};
     static const u32 sizes[][3] = {
-        {1, 1, 128},    {1, 1, 1024},   {1, 1, 8192},     {1, 1, 32768},    {8, 1, 1024},
-        {8, 1, 8192},   {32, 1, 1024},  {32, 1, 8192},    {64, 1, 1024},    {128, 1, 1024},
-        {128, 1, 8192}, {1, 512, 512},  {1, 2048, 2048},  {1, 2048, 8192},  {4, 512, 512},
+        {1, 1, 128},    {1, 1, 1024},  {1, 1, 8192},    {1, 1, 32768},   {8, 1, 1024},
+        {8, 1, 8192},   {32, 1, 1024}, {32, 1, 8192},   {64, 1, 1024},   {128, 1, 1024},
+        {128, 1, 8192}, {1, 512, 512}, {1, 2048, 2048}, {1, 2048, 8192}, {4, 512, 512},
         {1, 16, 1024},  {1, 64, 1024},
     };
     for (const struct bench &shape : shapes)

@@ -404,7 +404,7 @@ struct result {
 
 struct way { /* of running it */
     u32 tokens, blocks, shared_bytes, ring_bytes;
-    u32 wanted; /* 0: all tokens; else one row, of token wanted - 1 */
+    u32 wanted;         /* 0: all tokens; else one row, of token wanted - 1 */
     bool alone = false; /* as on a GPU whose warps multiply alone */
 };
 

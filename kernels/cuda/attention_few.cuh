@@ -24,272 +24,8 @@
 #ifndef ZIGCUDA_ATTENTION_FEW_CUH
 #define ZIGCUDA_ATTENTION_FEW_CUH
 
-#include "kernels/cuda/attention_plan.cuh"
+#include "kernels/cuda/attention_ring.cuh"
 #include "kernels/cuda/attention_rope.cuh"
-
-enum {
-    SPLITS_BATCH = 8,
-    SPLITS_PASSES = 2, /* over the output's dimensions: 8 chunks each, a warp one */
-    PIECE_FRAGMENTS = 4,
-    PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
-    IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
-};
-
-static_assert(SPLITS_PASSES * GPU_WARPS == SPLITS_CHUNKS, "a unit's output");
-static_assert(SPLITS_BATCH * SPLIT_PAGES <= GPU_THREADS, "a thread a page");
-static_assert((int)FEW_TOKENS <= 8, "the image");
-
-struct alignas(16) splits_item {
-    u32 page[SPLIT_PAGES]; /* page * kv_heads + kv_head */
-    struct attention_tile tile;
-    u32 pos;          /* of the split */
-    u32 first_chunk;  /* of the output */
-    u32 index;        /* in the list */
-    u32 unit, splits; /* index of the unit's first item; how many it has */
-    u32 row_pos;      /* of the row's first token of this step: pages have what is before */
-    u32 slot, flags;  /* of the row */
-    bool begins;      /* first one of its unit in this block */
-    bool writes;      /* its block writes new keys and values to the row's pages */
-};
-
-/* What stays from layer to layer, as far as it is the same in them. */
-struct splits_kept {
-    struct splits_item items[2][SPLITS_BATCH]; /* batches in turn */
-    float angles[LIMIT_HEAD_DIM];              /* of a token: cos [dims / 2], sin [dims / 2] */
-    const float *freq;                         /* they are made of; NULL: none yet */
-    u32 token;
-    u32 window; /* of the layer that the rest is for; ~0: none */
-    struct attention_plan plan;
-    u32 from, to; /* the block's stretch; the first batch stays while it is the only one */
-};
-
-static_assert(sizeof(struct splits_kept) <= ATTENTION_KEPT_BYTES, "step_shared");
-
-struct splits_shared {
-    struct plan_shared list;
-    struct attention_row rows[2][ATTENTION_ROWS]; /* of units in turn */
-    float largest[SPLIT_PAGES][ATTENTION_ROWS];
-    u32 last;
-};
-
-static_assert(sizeof(struct splits_shared) <= SPLITS_SHARED_BYTES, "attention_shared_bytes");
-
-/* Behind it. */
-struct splits_places {
-    uint4 *weights; /* a-fragments [page][32 lanes]; or work space to turn heads */
-    uint4 *queries; /* a-fragments [chunk][32 lanes] */
-    /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
-     * 2t and 2t + 1, dimension g and g + 8. */
-    u8 *k, *v; /* [chunk]; v: the unit's chunks */
-    u8 *ring;
-};
-
-/* A warp's ring, and what is copied into it. */
-struct splits_ring {
-    u8 *base;             /* at this lane's 16 bytes */
-    u32 bytes;            /* 1, 2, 4, 6, 8 or 12 slots of PIECE_BYTES */
-    u32 next, fill;       /* slot to be used, to be filled; in bytes */
-    const u8 *k, *v;      /* at this lane's 16 bytes */
-    u32 chunks;           /* of head_dim */
-    u32 k_pieces, pieces; /* of an item: of keys, in all */
-    u32 index, to, at; /* item to be copied next, relative to the stretch; its end; piece of it */
-    const struct splits_item *item;
-    const u8 *keys; /* of the item, for this warp */
-};
-
-/* What a split yields, and what a unit has so far. */
-template <u32 passes> struct splits_sum {
-    float o[passes][2][4];
-    float m[2], l[2];
-};
-
-GPU struct splits_shared *splits_shared(void)
-{
-    return gpu_near((struct splits_shared *)gpu_shared());
-}
-
-GPU struct splits_places splits_places(u32 chunks)
-{
-    struct splits_places p;
-    p.weights = (uint4 *)(gpu_shared() + SPLITS_SHARED_BYTES);
-    p.queries = p.weights + SPLIT_PAGES * 32;
-    p.k = (u8 *)(p.queries + chunks * 32);
-    p.v = p.k + chunks * IMAGE_BYTES;
-    p.ring = p.v + MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES;
-    return p;
-}
-
-/* Shared memory for attention: the rings of linears have nothing in them yet. */
-GPU u32 splits_space(const struct gpu_run *run)
-{
-    return run->shared_bytes + GPU_WARPS * run->ring_bytes;
-}
-
-GPU struct splits_kept *splits_kept(const struct gpu_run *run)
-{
-    struct step_shared *near = (struct step_shared *)(gpu_shared() + splits_space(run));
-    return gpu_near((struct splits_kept *)near->attention);
-}
-
-/* The item at place `at` of the block's stretch. */
-GPU const struct splits_item *splits_item(const struct splits_kept *kept, u32 at)
-{
-    return &kept->items[at / SPLITS_BATCH % 2][at % SPLITS_BATCH];
-}
-
-/* --- the list ------------------------------------------------------------------------------ */
-
-/* Items [first, first + n) of the list; n <= SPLITS_BATCH. [from, ..) is the block's stretch. */
-GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run,
-                        const struct attention_plan *plan, struct splits_item *items, u32 first,
-                        u32 n, u32 from)
-{
-    u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, at;
-    if (i >= n)
-        return;
-    u32 rest = attention_find(run, first + i, &at);
-    const struct gpu_row *row = gpu_global(gpu_near(run->step)->rows) + at;
-    u32 splits = attention_splits(op, row), unit = rest / splits, split = rest % splits;
-    u32 skipped = unit / plan->few_units * plan->tokens, in_tile = unit % plan->few_units;
-    struct splits_item *item = &items[i];
-    struct attention_tile t;
-    t.token = row->first + skipped;
-    t.n = MIN(plan->tokens, row->n - skipped);
-    t.pos = row->pos + skipped;
-    t.kv_head = in_tile % plan->units / plan->parts;
-    t.part = in_tile % plan->parts;
-    u32 pos = (attention_first_split(op, row) + split) * ATTENTION_SPLIT;
-    u32 seen_first = attention_seen_from(op, t.pos) / PAGE_KEYS;
-    u32 seen_last = (t.pos + t.n - 1) / PAGE_KEYS;
-    u32 page = MIN(MAX(pos / PAGE_KEYS + p, seen_first), seen_last);
-    page = gpu_global(run->state.pages)[(size_t)row->slot * run->state.pages_stride + page];
-    item->page[p] = page * op->kv_heads + t.kv_head;
-    if (p)
-        return;
-    item->tile = t;
-    item->pos = pos;
-    item->first_chunk = in_tile / plan->units * SPLITS_CHUNKS;
-    item->index = first + i;
-    item->unit = first + i - split;
-    item->splits = splits;
-    item->row_pos = row->pos;
-    item->slot = row->slot;
-    item->flags = row->flags;
-    item->begins = split == 0 || first + i == from;
-    item->writes = skipped + t.n == row->n && in_tile % plan->parts == 0 && item->first_chunk == 0;
-}
-
-/* --- the ring ------------------------------------------------------------------------------ */
-
-/* This warp's chunk of the output in a pass; chunks or more: none. */
-GPU u32 splits_chunk(const struct splits_item *item, u32 pass)
-{
-    return item->first_chunk + pass * GPU_WARPS + gpu_warp();
-}
-
-GPU void splits_copy_keys(const struct splits_ring *r, u8 *to)
-{
-    u32 first = r->at * PIECE_FRAGMENTS;
-    const u8 *from = r->keys + first * CHUNK_BYTES;
-    if (first + PIECE_FRAGMENTS <= r->chunks) {
-#pragma unroll
-        for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
-            gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES);
-        return;
-    }
-#pragma unroll 1
-    for (u32 i = 0; first + i < r->chunks; i++)
-        gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES);
-}
-
-GPU void splits_copy_values(const struct splits_ring *r, u8 *to)
-{
-    u32 i = r->at - r->k_pieces, c = splits_chunk(r->item, i / 2), bytes = r->chunks * CHUNK_BYTES;
-    uint4 page = gpu_load<uint4>(r->item->page + i % 2 * PIECE_FRAGMENTS);
-    const u8 *from = r->v + c * CHUNK_BYTES;
-    if (c >= r->chunks)
-        return;
-    gpu_copy16(to, from + (size_t)page.x * bytes);
-    gpu_copy16(to + CHUNK_BYTES, from + (size_t)page.y * bytes);
-    gpu_copy16(to + 2 * CHUNK_BYTES, from + (size_t)page.z * bytes);
-    gpu_copy16(to + 3 * CHUNK_BYTES, from + (size_t)page.w * bytes);
-}
-
-GPU void splits_enter(struct splits_ring *r, const struct splits_kept *kept)
-{
-    if (r->index >= r->to)
-        return;
-    r->item = splits_item(kept, r->index);
-    r->keys = r->k + (size_t)r->item->page[gpu_warp()] * (r->chunks * CHUNK_BYTES);
-}
-
-/* Starts the copies of the next piece, or if not `really`, goes past it: they were started. */
-GPU void splits_copy(struct splits_ring *r, const struct splits_kept *kept, bool really)
-{
-    if (r->index < r->to) {
-        if (really && r->at < r->k_pieces)
-            splits_copy_keys(r, r->base + r->fill);
-        else if (really)
-            splits_copy_values(r, r->base + r->fill);
-        if (++r->at == r->pieces) {
-            r->at = 0;
-            r->index++;
-            splits_enter(r, kept);
-        }
-    }
-    if (really)
-        gpu_copy_commit(); /* also an empty one: they are counted */
-    r->fill = r->fill + PIECE_BYTES == r->bytes ? 0 : r->fill + PIECE_BYTES;
-}
-
-/* The ring of a stretch, full. */
-template <bool wide>
-GPU struct splits_ring splits_ring(const struct op_attention *op, const struct gpu_run *run,
-                                   const struct splits_kept *kept, bool really)
-{
-    struct splits_ring r;
-    u32 chunks = kept->plan.chunks, slots;
-    u8 *base = splits_places(chunks).ring;
-    slots = (splits_space(run) - (u32)(base - gpu_shared())) / (GPU_WARPS * PIECE_BYTES);
-    slots = slots >= 12 ? 12 : slots >= 8 ? 8 : slots == 1 ? 1 : slots & ~1u;
-    r.bytes = slots * PIECE_BYTES;
-    r.base = gpu_near(base) + gpu_warp() * r.bytes + gpu_lane() * 16;
-    r.next = r.fill = r.index = r.at = 0;
-    r.to = kept->to - kept->from;
-    r.k = gpu_global((const u8 *)op->k) + gpu_lane() * 16;
-    r.v = gpu_global((const u8 *)op->v) + gpu_lane() * 16;
-    r.chunks = chunks;
-    r.k_pieces = CEIL_DIV(chunks, (u32)PIECE_FRAGMENTS);
-    r.pieces = r.k_pieces + (wide ? 4 : 2);
-    splits_enter(&r, kept);
-#pragma unroll 1
-    for (u32 i = 0; i < slots; i++)
-        splits_copy(&r, kept, really);
-    return r;
-}
-
-/* The piece to be used, at this lane's 16 bytes. At most slots - 1 copies may be open behind it. */
-GPU const u8 *splits_wait(const struct splits_ring *r)
-{
-    if (r->bytes == 12 * PIECE_BYTES)
-        gpu_copy_wait<11>();
-    else if (r->bytes == 4 * PIECE_BYTES)
-        gpu_copy_wait<3>();
-    else if (r->bytes >= 6 * PIECE_BYTES) /* or 8: a little early */
-        gpu_copy_wait<5>();
-    else if (r->bytes == 2 * PIECE_BYTES)
-        gpu_copy_wait<1>();
-    else
-        gpu_copy_wait<0>();
-    return r->base + r->next;
-}
-
-/* It is done with. */
-GPU void splits_next(struct splits_ring *r, const struct splits_kept *kept)
-{
-    r->next = r->next + PIECE_BYTES == r->bytes ? 0 : r->next + PIECE_BYTES;
-    splits_copy(r, kept, true);
-}
 
 /* --- queries of a unit --------------------------------------------------------------------- */
 
@@ -330,16 +66,14 @@ GPU struct rope_heads splits_heads(const struct op_attention *op, const struct s
     return h;
 }
 
-/* The table of angles, unless it is there; all threads. Others see it after a barrier. */
-GPU void splits_angles(const struct gpu_rope *rope, u32 pos, u32 token, struct splits_kept *kept)
+/* The table of angles; all threads. Others see it after a barrier. */
+GPU void splits_angles(const struct gpu_rope *rope, u32 pos, u32 token, struct splits_shared *work)
 {
     u32 half = rope->dims / 2;
     for (u32 i = gpu_thread(); i < half; i += GPU_THREADS)
-        rope_angle(rope, pos, i, kept->angles + i, kept->angles + half + i);
-    if (gpu_thread() == 0) {
-        kept->freq = rope->freq;
-        kept->token = token;
-    }
+        rope_angle(rope, pos, i, work->angles + i, work->angles + half + i);
+    if (gpu_thread() == 0)
+        work->token = token;
 }
 
 /* A turned query head to row r of the tile. */
@@ -453,11 +187,11 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
 template <bool wide>
 GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
                      const struct splits_item *item, const struct splits_places *places,
-                     struct splits_kept *kept, struct attention_row rows[ATTENTION_ROWS])
+                     struct splits_shared *work, u32 to, struct attention_row rows[ATTENTION_ROWS])
 {
     const struct attention_tile *t = &item->tile;
     const struct gpu_rope *rope = splits_rope(op, item);
-    u32 mine = MIN(item->unit + item->splits, kept->to) - item->index, last = GPU_WARPS * 32;
+    u32 mine = MIN(item->unit + item->splits, to) - item->index, last = GPU_WARPS * 32;
     u32 from_pos = item->pos, to_pos = from_pos + mine * ATTENTION_SPLIT, end = t->pos + t->n;
     gpu_sync();               /* the last unit is done with */
     last -= gpu_thread() + 1; /* by a warp that has less to turn */
@@ -466,12 +200,12 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
 #pragma unroll 1
     for (u32 pos = to_pos > item->row_pos ? item->row_pos : t->pos; pos < end; pos++) {
         u32 token = t->token + pos - t->pos;
-        if (kept->token != token || kept->freq != rope->freq) { /* all threads alike */
+        if (work->token != token) { /* all threads alike */
             gpu_sync();
-            splits_angles(rope, pos, token, kept);
+            splits_angles(rope, pos, token, work);
             gpu_sync();
         }
-        splits_turn_token<wide>(op, run, item, places, kept->angles, pos,
+        splits_turn_token<wide>(op, run, item, places, work->angles, pos,
                                 pos >= from_pos && pos < to_pos, rows);
     }
     gpu_sync();
@@ -481,8 +215,8 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
 
 /* Scores of this warp's page. fresh: the split has new keys. Where the lane's key g (1) or g + 8
  * (2) is new, it is that of the image, of which this is the lane's part. */
-GPU void splits_scores(struct splits_ring *r, const struct splits_kept *kept, const uint4 *queries,
-                       bool fresh, u32 new_keys, const u8 *image, float x[2][4])
+GPU void splits_scores(struct splits_ring *r, const uint4 *queries, bool fresh, u32 new_keys,
+                       const u8 *image, float x[2][4])
 {
     memset(x, 0, sizeof(float[2][4]));
 #pragma unroll 1
@@ -509,7 +243,7 @@ GPU void splits_scores(struct splits_ring *r, const struct splits_kept *kept, co
                 attention_scores(x, a, b);
             }
         }
-        splits_next(r, kept);
+        splits_next(r);
     }
 }
 
@@ -589,9 +323,8 @@ GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4
 
 /* o and l of the split for this warp's chunks. */
 template <u32 passes>
-GPU void splits_values(struct splits_ring *r, const struct splits_kept *kept, u32 pos,
-                       const struct splits_seen *seen, const uint4 *weights, const u8 *image,
-                       struct splits_sum<passes> *split)
+GPU void splits_values(struct splits_ring *r, u32 pos, const struct splits_seen *seen,
+                       const uint4 *weights, const u8 *image, struct splits_sum<passes> *split)
 {
     bool mend = pos < seen->from || pos + ATTENTION_SPLIT > seen->new_from;
     float sums[4] = {0, 0, 0, 0};
@@ -616,7 +349,7 @@ GPU void splits_values(struct splits_ring *r, const struct splits_kept *kept, u3
                                            image + pass * GPU_WARPS * IMAGE_BYTES),
                                pass == 0, sums, split->o[pass]);
             }
-            splits_next(r, kept);
+            splits_next(r);
         }
     }
     split->l[0] = sums[0];
@@ -809,27 +542,39 @@ GPU void splits_finish(const struct op_attention *op, const struct attention_pla
 GPU void splits_forget(struct splits_kept *kept)
 {
     kept->window = ~0u;
-    kept->freq = NULL;
 }
 
-/* Who does what, and the first items. Others see it after a barrier, which this ends with when
- * something was to be done. */
+/* Copies the items that are kept. */
+GPU void splits_copy_items(struct splits_item *to, const struct splits_item *from)
+{
+    if (gpu_thread() < SPLITS_KEPT * sizeof *to / 16)
+        ((uint4 *)to)[gpu_thread()] = ((const uint4 *)from)[gpu_thread()];
+}
+
+/* Who does what, and the first items. Begins and ends with a barrier. */
 template <bool few>
 GPU_CALL void splits_prepare(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
     run = gpu_near(run);
+    struct splits_shared *work = splits_shared();
     struct splits_kept *kept = splits_kept(run);
     struct attention_plan plan;
     u32 from = kept->from, to = kept->to;
-    if (kept->window == op->window && to - from <= SPLITS_BATCH)
-        return;
+    bool known = kept->window == op->window && to - from <= SPLITS_KEPT;
     gpu_sync(); /* what was in shared memory is done with */
+    if (gpu_thread() == 0)
+        work->token = ~0u;
+    if (known) {
+        splits_copy_items(work->items[0], kept->first);
+        gpu_sync();
+        return;
+    }
     attention_plan_of(op, run, !few, &plan);
     attention_plan_few(op, run, &plan);
     from = gpu_uniform(attention_bound(op, run, &plan, gpu_block()));
     to = gpu_uniform(attention_bound(op, run, &plan, gpu_block() + 1));
-    splits_look_up(op, run, &plan, kept->items[0], from, MIN(to - from, (u32)SPLITS_BATCH), from);
+    splits_look_up(op, run, &plan, work->items[0], from, MIN(to - from, (u32)SPLITS_BATCH), from);
     if (gpu_thread() == 0) {
         kept->window = op->window;
         kept->plan = plan;
@@ -837,6 +582,7 @@ GPU_CALL void splits_prepare(const struct op_attention *op, const struct gpu_run
         kept->to = to;
     }
     gpu_sync();
+    splits_copy_items(kept->first, work->items[0]);
 }
 
 /* What can be done while the blocks still meet: the above, keys and values that earlier steps
@@ -851,14 +597,10 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
         splits_ring<true>(op, run, kept, true);
     else
         splits_ring<false>(op, run, kept, true);
-    const struct splits_item *item = splits_item(kept, 0);
-    const struct gpu_rope *rope = splits_rope(op, item);
+    const struct splits_item *item = splits_item(0);
     if (kept->from == kept->to || item->tile.pos != item->row_pos) /* may need another token's */
         return;
-    if (kept->token == item->tile.token && kept->freq == rope->freq)
-        return;
-    gpu_sync(); /* all threads have seen that */
-    splits_angles(rope, item->tile.pos, item->tile.token, kept);
+    splits_angles(splits_rope(op, item), item->tile.pos, item->tile.token, splits_shared());
 }
 
 template <bool few, bool wide>
@@ -882,12 +624,12 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
     const u8 *own_v = places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
 #pragma unroll 1
     for (u32 at = 0; at < to - from; at++) {
-        const struct splits_item *item = splits_item(kept, at);
+        const struct splits_item *item = splits_item(at);
         struct attention_row *rows = work->rows[(turn += item->begins) % 2];
         float x[2][4];
         if (item->begins) {
             if (fused)
-                splits_turn<wide>(op, run, item, &places, kept, rows);
+                splits_turn<wide>(op, run, item, &places, work, to, rows);
             else
                 splits_begin(op, chunks, item, places.queries, rows);
             splits_clear(&unit);
@@ -904,13 +646,13 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
             new_keys = key >= seen.new_from && key < seen.to           ? 1
                        : key + 8 >= seen.new_from && key + 8 < seen.to ? 2
                                                                        : 0;
-        splits_scores(&ring, kept, queries, fresh, new_keys, own_k, x);
+        splits_scores(&ring, queries, fresh, new_keys, own_k, x);
         splits_weigh(item, rows, capped, edge, work, places.weights, x, split.m);
         if (at % SPLITS_BATCH == 0 && at + SPLITS_BATCH < to - from)
-            splits_look_up(op, run, plan, kept->items[(at / SPLITS_BATCH + 1) % 2],
+            splits_look_up(op, run, plan, work->items[(at / SPLITS_BATCH + 1) % 2],
                            from + at + SPLITS_BATCH,
                            MIN(to - from - at - SPLITS_BATCH, (u32)SPLITS_BATCH), from);
-        splits_values(&ring, kept, pos, &seen, weights, own_v, &split);
+        splits_values(&ring, pos, &seen, weights, own_v, &split);
         splits_finish(op, plan, item, rows, from, to, work, &unit, &split);
     }
 }

@@ -177,7 +177,8 @@ struct gpu_rope {
  * formulas. k: for scores, k = dimension, n = key; v: for outputs, k = key, n = dimension. */
 struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float *qkv; /* [token][stride]: q heads, k heads, v heads; OP_ROPE turns each q head into halves
-                   and their scale, in its place. stride is even */
+                   and their scale, in its place. stride is even. In `decode`, and where all rows
+                   have one token, OP_ATTENTION does all that OP_ROPE does, with the same bits */
     u16 *k, *v;
     const float *norm_q, *norm_k; /* [head_dim] or NULL */
     struct gpu_rope rope, rope_long;
@@ -193,7 +194,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float eps, scale, softcap;
 };
 
-enum { SPLITS_SHARED_BYTES = 2688, ATTENTION_KEPT_BYTES = 3840 }; /* attention_few.cuh */
+enum { SPLITS_SHARED_BYTES = 6272, ATTENTION_KEPT_BYTES = 512 }; /* attention_few.cuh */
 
 /* What OP_ATTENTION of `decode` needs of shared memory at the least, rings included: work space,
  * weights, queries, new keys and values, one piece of keys. (OP_ROPE of `step` needs 50 KiB, which

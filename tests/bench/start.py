@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Where the time of a start goes: starts `zigcuda serve` on a folder some times, ends it when it is
-ready, and prints for each phase of its debug log the least, median and most milliseconds. The first
-start reads the folder from disk if it has to, and is not counted. Folders of real shapes are made by
-folder.py.
+ready, and prints for each phase of its debug log the least, median and most milliseconds. The
+first start reads the folder from disk if it has to, and is not counted. Folders of real shapes are
+made by folder.py.
 
 usage: start.py ZIGCUDA FOLDER [TIMES] [flags of zigcuda serve ...]
 """

@@ -75,7 +75,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         near->step.stamps)
         near->step.stamps[0] = gpu_clock_ns();
     struct few_stream stream = {};
-    u32 begun = 0; /* the linear whose first weights are on their way */
+    u32 begun = ~0u; /* the linear whose first weights are on their way */
     for (u32 i = p->first; i < p->last; i++) {
         const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
         bool more = i + 1 < p->last;

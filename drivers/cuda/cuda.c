@@ -12,7 +12,6 @@ enum {
     INTEGRATED_CHUNK_BYTES = 512 << 20,
     PACK_BLOCKS_AN_SM = 8,
     READ_BLOCKS_AN_SM = 8,
-    SHARED_RESERVED_BYTES = 1 << 10, /* that the driver takes of each block (CUDA C guide) */
 };
 
 struct cuda_device {
@@ -78,14 +77,13 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     CUDA_TRY(cuda_module_load(&module, gpu_image), e, "load the GPU kernels for sm_%u%u",
              c->info.major, c->info.minor);
     u32 all = c->info.shared_optin_bytes;
-    u32 half = c->info.shared_sm_bytes / 2 - SHARED_RESERVED_BYTES;
     u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES + 128;
     if (least > all)
         return err_set(e, ERR_DEVICE,
                        "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
                        model->head_dim, least, c->info.name, all);
     TRY(find_step(c, module, "step", all, &c->step, e));
-    TRY(find_step(c, module, "decode", half < least ? all : MIN(half, all), &c->decode, e));
+    TRY(find_step(c, module, "decode", all, &c->decode, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);

@@ -108,6 +108,18 @@ GPU u32 gpu_atomic_add(u32 *p, u32 v)
 {
     return atomicAdd(p, v);
 }
+/* A message to other thread blocks: what this thread wrote, or has seen before a barrier of its
+ * block, is seen by who reads the new value by gpu_load_acquire, or passes a barrier after that. */
+GPU void gpu_add_release(u32 *p, u32 v)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+GPU u32 gpu_load_acquire(const u32 *p)
+{
+    u32 v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
 GPU u32 gpu_atomic_max(u32 *p, u32 v)
 {
     return atomicMax(p, v);
@@ -554,22 +566,20 @@ GPU u32 gpu_max_xor(u32 v, u32 mask)
 GPU u32 gpu_grid_arrive(u32 *word)
 {
     u32 before = 0;
+    if (gpu_thread() == 0)
+        before = gpu_load_volatile(word); /* its highest bit stays until this block arrives */
     gpu_sync();
-    if (gpu_thread() == 0) {
-        gpu_fence();
-        before = gpu_atomic_add(word, gpu_block() ? 1 : 0x80000001u - gpu_blocks());
-    }
+    if (gpu_thread() == 0)
+        gpu_add_release(word, gpu_block() ? 1 : 0x80000001u - gpu_blocks());
     return before;
 }
 
 /* before: what gpu_grid_arrive returned. */
 GPU void gpu_grid_wait(u32 *word, u32 before)
 {
-    if (gpu_thread() == 0) {
-        while (!((gpu_load_volatile(word) ^ before) >> 31))
+    if (gpu_thread() == 0)
+        while (!((gpu_load_acquire(word) ^ before) >> 31))
             gpu_pause();
-        gpu_fence();
-    }
     gpu_sync();
 }
 

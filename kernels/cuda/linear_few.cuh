@@ -1,9 +1,9 @@
 /* Linears of few tokens: the weights' way from memory is all that counts. A unit is 16 outputs by
- * all inputs, and thread blocks take units in turns; warp w has slice w of each unit. Its weights
- * come in batches, each with the scales and zeros that belong to it, through a ring of slots in
- * shared memory that the warp has for itself: asynchronous copies run ahead over the ends of units,
- * and those of the next linear begin before the blocks meet, so that memory goes on
- * while they meet and prepare the input. Weights are the 16-row operand of the tensor core and
+ * all inputs; a thread block has a stretch of units, one or two a turn, and warp w has slice w of
+ * each. Its weights come in batches, each with the scales and zeros that belong to it, through a
+ * ring of slots in shared memory that the warp has for itself: asynchronous copies run ahead over
+ * the ends of turns, and those of the next linear begin before the blocks meet, so that memory goes
+ * on while they meet and prepare the input. Weights are the 16-row operand of the tensor core and
  * tokens the 8 columns.
  *
  * Why a ring and not registers: what is on its way to registers occupies them, and a spill right
@@ -20,21 +20,24 @@
 #include "kernels/cuda/linear_weight.cuh"
 
 enum {
-    FEW_SUMS_STRIDE = 20, /* floats of a token's 16 outputs: free of bank conflicts */
-    FEW_SUMS_FLOATS = FEW_TOKENS * FEW_SUMS_STRIDE,
+    FEW_ROW_FLOATS = 20,  /* of a token's 16 outputs: free of bank conflicts */
+    FEW_UNITS = 2,        /* of a turn, at most */
+    FEW_CHUNK_UNITS = 32, /* units of one row whose sums there is room for */
+    FEW_SUMS_FLOATS = FEW_CHUNK_UNITS * GPU_WARPS * FEW_ROW_FLOATS,
+    FEW_FINISH = FEW_CHUNK_UNITS * 16 / GPU_THREADS, /* outputs that a thread finishes, at most */
+    FEW_WAVE_BYTES = 5 << 10, /* of a warp: copies that begin together, at first */
 };
 
 /* The operation's input and sums in shared memory. */
 struct few_work {
     u8 *fragments;   /* [rows][near_stride(k)] */
-    float *sums;     /* [2][GPU_WARPS][FEW_SUMS_FLOATS] */
+    float *sums;     /* [turn][GPU_WARPS][unit of the turn][rows][FEW_ROW_FLOATS] */
     float *measures; /* [FEW_TOKENS][GPU_WARPS][2] */
     u32 *most;       /* [FEW_TOKENS] largest |y| of the block's outputs, as bits */
     struct linear_scale *scales;
 };
 
-static_assert((2 * GPU_WARPS * FEW_SUMS_FLOATS + FEW_TOKENS * GPU_WARPS * 2 + FEW_TOKENS) *
-                          sizeof(float) +
+static_assert((FEW_SUMS_FLOATS + FEW_TOKENS * GPU_WARPS * 2 + FEW_TOKENS) * sizeof(float) +
                       FEW_TOKENS * sizeof(struct linear_scale) <=
                   DECODE_WORK_BYTES,
               "what is behind the fragments");
@@ -44,7 +47,7 @@ GPU struct few_work few_work_of(u32 rows, u32 k)
     struct few_work w;
     w.fragments = gpu_shared();
     w.sums = (float *)(gpu_shared() + rows * near_stride(k));
-    w.measures = w.sums + 2 * GPU_WARPS * FEW_SUMS_FLOATS;
+    w.measures = w.sums + FEW_SUMS_FLOATS;
     w.most = (u32 *)(w.measures + FEW_TOKENS * GPU_WARPS * 2);
     w.scales = (struct linear_scale *)(w.most + FEW_TOKENS);
     return w;
@@ -52,30 +55,45 @@ GPU struct few_work few_work_of(u32 rows, u32 k)
 
 /* --- the ring ------------------------------------------------------------------------------ */
 
-/* How a loop is specialised: `fine` where groups are of 32. A slot holds a batch: its chunks, the
- * scales of its groups, their zeros. */
+/* How a loop is specialised: `fine` where groups are of 32. A slot holds a batch of a turn's units:
+ * the chunks of each, then the scales of its groups and their zeros, of each. */
 template <u32 kind_, bool fine_> struct few_form {
     static constexpr u32 kind = kind_;
     static constexpr bool fine = fine_;
+    static constexpr u32 units = kind_ == MATRIX_INT4 && !fine_ ? FEW_UNITS : 1; /* of a turn */
     static constexpr u32 inputs =
         kind_ == MATRIX_HALF || (kind_ == MATRIX_INT8 && fine_) ? 64 : 128;
     static constexpr u32 chunks = inputs / (64 >> kind_), bytes = chunks * WEIGHT_CHUNK_BYTES;
     static constexpr u32 groups = kind_ == MATRIX_HALF ? 0 : fine_ ? inputs / 32 : 1;
-    static constexpr u32 slot_bytes = bytes + groups * (fine_ ? 80 : 48); /* fine: f32 */
-    static constexpr u32 slots = kind_ == MATRIX_INT4 && !fine_ ? 8 : 4;  /* of a whole ring */
+    static constexpr u32 side_bytes = groups * (fine_ ? 80 : 48); /* fine: f32 */
+    static constexpr u32 sides_at = units * bytes;
+    static constexpr u32 slot_bytes = sides_at + units * side_bytes;
     static constexpr u32 pieces = fine_ ? groups : 2, tiles = inputs / 16 / pieces; /* a piece's */
-    static_assert(slots * slot_bytes <= FEW_RING_BYTES, "the ring");
+    static_assert(FEW_RING_BYTES / FEW_RINGS_PARTS / slot_bytes >= 2, "one is used, one filled");
 };
+
+/* Slots of a ring; part: of FEW_RING_BYTES, 1, 2 or 4. */
+template <typename F> GPU constexpr u32 few_slots(u32 part)
+{
+    constexpr u32 bytes = F::slot_bytes;
+    return part == 1   ? FEW_RING_BYTES / bytes
+           : part == 2 ? FEW_RING_BYTES / 2 / bytes
+                       : FEW_RING_BYTES / 4 / bytes;
+}
 
 /* Where this warp's copies of a part come from and go to. Places in shared memory are offsets. */
 struct few_stream {
     const u8 *data, *side; /* this lane's of the next batch; side: scales, zeros, or nothing */
-    u32 remain, left;      /* batches to copy: of all units, of this one */
+    u32 remain, left;      /* batches to copy: of all turns, of this one */
+    u32 single;            /* the last so many of them are of one unit where others are of two */
     u32 batches;           /* of a slice */
-    u32 jump, side_jump;   /* bytes from the end of a slice to that of the next unit */
+    u32 second;            /* bytes from a unit's chunks to those of the unit behind */
+    u32 jump, side_jump;   /* bytes from the end of a slice to that of the next turn */
     u32 side_step;         /* bytes from batch to batch; 0: this lane copies no side */
     u32 to, from, end;     /* this lane's chunks of the next batch; of the ring; its end */
-    bool whole;            /* the ring has all slots, not half of them */
+    u32 part;              /* few_slots */
+    u32 ahead;             /* batches on their way at the beginning, up to slots - 1 */
+    u32 first, units;      /* the stretch of this block */
 };
 
 /* Lanes that copy scales, 16 bytes each; as many as groups copy zeros. Only fine groups have scales
@@ -85,30 +103,54 @@ template <typename F> GPU u32 few_scale_lanes(const struct matrix *m)
     return F::groups * (F::fine && m->scale_type == DTYPE_F32 ? 4 : 2);
 }
 
+/* This lane's part of the sides of a slot: scales or zeros of a unit. */
+struct few_side {
+    u32 unit, lane;    /* of the turn; among those of the unit */
+    bool scales, some; /* some: any at all */
+};
+
+template <typename F> GPU struct few_side few_side_of(const struct matrix *m)
+{
+    u32 scale_lanes = few_scale_lanes<F>(m), each = scale_lanes + F::groups, lane = gpu_lane();
+    struct few_side s;
+    s.unit = F::units > 1 && lane >= each;
+    s.lane = lane - s.unit * each;
+    s.scales = s.lane < scale_lanes;
+    s.some = s.lane < each;
+    return s;
+}
+
 template <typename F>
 GPU struct few_stream few_stream_of(const struct matrix *m, const struct gpu_run *run)
 {
     struct few_stream s;
     const u32 bits = 4 << F::kind, unit_bytes = m->k * bits * 2, lane = gpu_lane();
-    u32 first = MIN(gpu_warp() * m->slice, m->k), units = CEIL_DIV(m->n, 16u), unit = gpu_block();
+    u32 first = MIN(gpu_warp() * m->slice, m->k), block = gpu_block();
+    u32 units = CEIL_DIV(m->n, 16u), each = units / gpu_blocks(),
+        more = units - each * gpu_blocks();
+    s.first = block * each + MIN(block, more);
+    s.units = each + (block < more);
     s.left = s.batches = (MIN(first + m->slice, m->k) - first) / F::inputs;
-    s.remain = unit < units ? CEIL_DIV(units - unit, gpu_blocks()) * s.batches : 0;
-    s.data = gpu_global(m->data) + (size_t)unit * unit_bytes + first * bits * 2 + lane * 16;
-    s.jump = gpu_blocks() * unit_bytes - s.batches * F::bytes;
-    s.whole = run->ring_bytes == FEW_RING_BYTES;
+    s.remain = CEIL_DIV(s.units, F::units) * s.batches;
+    s.single = s.units % F::units * s.batches;
+    s.second = unit_bytes;
+    s.data = gpu_global(m->data) + (size_t)s.first * unit_bytes + first * bits * 2 + lane * 16;
+    s.jump = F::units * unit_bytes - s.batches * F::bytes;
+    s.part = run->ring_bytes == FEW_RING_BYTES ? 1 : run->ring_bytes == FEW_RING_BYTES / 2 ? 2 : 4;
+    s.ahead = 0;
     s.to = s.from = run->shared_bytes + gpu_warp() * run->ring_bytes + lane * 16;
-    s.end = s.from + (s.whole ? F::slots : F::slots / 2) * F::slot_bytes;
+    s.end = s.from + few_slots<F>(s.part) * F::slot_bytes;
     s.side = s.data;
     s.side_step = s.side_jump = 0;
     if (F::groups) {
-        u32 scale_lanes = few_scale_lanes<F>(m), zero_lanes = m->zeros ? F::groups : 0;
-        bool scale = lane < scale_lanes;
-        u32 step = (scale ? scale_lanes : zero_lanes) * 16, row = m->k / F::inputs * step;
-        const u8 *at =
-            scale ? (const u8 *)m->scales + lane * 16 : m->zeros + (lane - scale_lanes) * 16;
-        s.side_step = lane < scale_lanes + zero_lanes ? step : 0;
-        s.side = gpu_global(at) + (size_t)unit * row + first / F::inputs * step;
-        s.side_jump = gpu_blocks() * row - s.batches * step;
+        struct few_side mine = few_side_of<F>(m);
+        u32 scale_lanes = few_scale_lanes<F>(m);
+        u32 step = (mine.scales ? scale_lanes : F::groups) * 16, row = m->k / F::inputs * step;
+        const u8 *at = mine.scales ? (const u8 *)m->scales + mine.lane * 16
+                                   : m->zeros + (mine.lane - scale_lanes) * 16;
+        s.side_step = mine.some && (mine.scales || m->zeros) ? step : 0;
+        s.side = gpu_global(at) + (size_t)(s.first + mine.unit) * row + first / F::inputs * step;
+        s.side_jump = F::units * row - s.batches * step;
     }
     return s;
 }
@@ -124,12 +166,18 @@ template <typename F> GPU u32 few_behind(const struct few_stream *s, u32 slot)
 template <typename F> GPU void few_copy(struct few_stream *s)
 {
     u8 *to = gpu_shared() + s->to;
-    bool some = s->remain != 0;
+    bool some = s->remain != 0, both = F::units > 1 && s->remain > s->single;
 #pragma unroll
     for (u32 c = 0; c < F::chunks; c++)
         gpu_copy16_if(some, to + c * WEIGHT_CHUNK_BYTES, s->data + c * WEIGHT_CHUNK_BYTES);
-    if (F::groups)
-        gpu_copy16_if(some && s->side_step, to + F::bytes, s->side);
+#pragma unroll
+    for (u32 c = 0; c < F::chunks && F::units > 1; c++)
+        gpu_copy16_if(both, to + F::bytes + c * WEIGHT_CHUNK_BYTES,
+                      s->data + s->second + c * WEIGHT_CHUNK_BYTES);
+    if (F::groups) {
+        bool side = F::units > 1 && gpu_lane() >= F::side_bytes / 16 ? both : some;
+        gpu_copy16_if(side && s->side_step, to + F::sides_at, s->side);
+    }
     gpu_copy_commit();
     s->to = few_behind<F>(s, s->to);
     s->data += F::bytes;
@@ -142,17 +190,25 @@ template <typename F> GPU void few_copy(struct few_stream *s)
     }
 }
 
+/* Copies of n more batches at the beginning, as long as a slot stays free. */
+template <typename F> GPU void few_fill(struct few_stream *s, u32 n)
+{
+    for (u32 slots = few_slots<F>(s->part); n && s->ahead < slots - 1; n--, s->ahead++)
+        few_copy<F>(s);
+}
+
 /* Zeros of all slots, where the file has none. */
 template <typename F> GPU void few_fill_zeros(const struct few_stream *s, const struct matrix *m)
 {
     const u32 zeros = weight_no_zeros<F::kind>() * 0x10001;
     uint4 v = {zeros, zeros, zeros, zeros};
-    u32 lane = gpu_lane() - few_scale_lanes<F>(m);
-    for (u32 to = s->from; to != s->end && lane < F::groups; to += F::slot_bytes)
-        *(uint4 *)(gpu_shared() + to + F::bytes) = v;
+    struct few_side mine = few_side_of<F>(m);
+    for (u32 to = s->from; to != s->end && mine.some && !mine.scales; to += F::slot_bytes)
+        *(uint4 *)(gpu_shared() + to + F::sides_at) = v;
 }
 
-/* The stream, and copies to all slots but one. */
+/* The stream, and its first copies. What the blocks still want to read before they can begin would
+ * stand behind all that is asked for; so the ring is filled in waves. */
 template <typename F>
 GPU void few_begin(struct few_stream *s, const struct matrix *m, const struct gpu_run *run)
 {
@@ -160,17 +216,18 @@ GPU void few_begin(struct few_stream *s, const struct matrix *m, const struct gp
     if constexpr (F::groups != 0)
         if (!m->zeros)
             few_fill_zeros<F>(s, m);
-    for (u32 i = (s->whole ? F::slots : F::slots / 2) - 1; i; i--)
-        few_copy<F>(s);
+    few_fill<F>(s, FEW_WAVE_BYTES / F::slot_bytes);
 }
 
 /* Waits for the oldest batch, of which all slots but one are on their way. */
-template <typename F> GPU void few_wait(bool whole)
+template <typename F> GPU void few_wait(u32 part)
 {
-    if (whole)
-        gpu_copy_wait<F::slots - 2>();
+    if (part == 1)
+        gpu_copy_wait<few_slots<F>(1) - 2>();
+    else if (part == 2)
+        gpu_copy_wait<few_slots<F>(2) - 2>();
     else
-        gpu_copy_wait<F::slots / 2 - 2>();
+        gpu_copy_wait<few_slots<F>(4) - 2>();
     gpu_warp_sync();
 }
 
@@ -186,7 +243,7 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
 {
     struct few_sides s;
     bool f32 = F::fine && m->scale_type == DTYPE_F32;
-    u32 at = F::bytes - gpu_lane() * 16, row = gpu_lane() / 4;
+    u32 at = F::sides_at - gpu_lane() * 16, row = gpu_lane() / 4;
     s.type = m->scale_type == DTYPE_F16 ? DTYPE_F16 : f32 ? DTYPE_F32 : DTYPE_BF16;
     s.scale_at = at + row * (f32 ? 8 : 4);
     s.zero_at = at + few_scale_lanes<F>(m) * 16 + row * 2;
@@ -194,15 +251,16 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
 }
 
 template <typename F>
-GPU struct weight_zero few_zero(const struct few_sides *s, const u8 *mine, u32 group)
+GPU struct weight_zero few_zero(const struct few_sides *s, const u8 *mine, u32 unit, u32 group)
 {
-    return weight_zero_of<F::kind>(*(const u16 *)(mine + s->zero_at + group * 16));
+    const u8 *at = mine + s->zero_at + unit * F::side_bytes;
+    return weight_zero_of<F::kind>(*(const u16 *)(at + group * 16));
 }
 
 template <typename F>
-GPU struct weight_scales few_scales(const struct few_sides *s, const u8 *mine, u32 group)
+GPU struct weight_scales few_scales(const struct few_sides *s, const u8 *mine, u32 unit, u32 group)
 {
-    const u8 *at = mine + s->scale_at;
+    const u8 *at = mine + s->scale_at + unit * F::side_bytes;
     if (F::fine && s->type == DTYPE_F32) {
         uint2 two = *(const uint2 *)(at + group * 64);
         return weight_scales_of(two.x, two.y, DTYPE_F32);
@@ -210,62 +268,96 @@ GPU struct weight_scales few_scales(const struct few_sides *s, const u8 *mine, u
     return weight_scales_of(*(const u32 *)(at + group * 32), 0, s->type);
 }
 
-/* The chunks of a batch, and this lane's fragments of its inputs. */
-template <typename F> struct few_batch {
-    uint4 chunk[F::chunks], x[F::inputs / 32];
+/* The chunks of a batch of N units, and this lane's fragments of its inputs. */
+template <typename F, u32 N> struct few_batch {
+    uint4 chunk[N][F::chunks], x[F::inputs / 32];
 };
 
 /* mine: this lane's chunks of a slot. */
-template <typename F> GPU struct few_batch<F> few_batch_of(const u8 *mine, const u8 *x) {
-    struct few_batch<F> b;
-#pragma unroll
-    for (u32 c = 0; c < F::chunks; c++)
-        b.chunk[c] = *(const uint4 *)(mine + c * WEIGHT_CHUNK_BYTES);
+template <typename F, u32 N> GPU struct few_batch<F, N> few_batch_of(const u8 *mine, const u8 *x) {
+    struct few_batch<F, N> b;
 #pragma unroll
     for (u32 i = 0; i < F::inputs / 32; i++)
         b.x[i] = *(const uint4 *)(x + i * 64);
+#pragma unroll
+    for (u32 c = 0; c < F::chunks; c++)
+#pragma unroll
+        for (u32 u = 0; u < N; u++)
+            b.chunk[u][c] = *(const uint4 *)(mine + u * F::bytes + c * WEIGHT_CHUNK_BYTES);
     return b;
 }
 
-/* Tile `tile` (16 outputs x 16 inputs) of a batch onto sum. */
+/* Tile `tile` (16 outputs x 16 inputs) of a unit's chunks, of inputs x, onto sum. */
 template <typename F>
-GPU void few_tile(float sum[4], const struct few_batch<F> *b, u32 tile,
+GPU void few_tile(float sum[4], const uint4 *chunk, const uint4 *x, u32 tile,
                   const struct weight_zero *zero)
 {
     const u32 in_chunk = F::kind == MATRIX_HALF ? 1 : 4 >> F::kind; /* tiles */
-    uint4 c = b->chunk[tile / in_chunk], v = b->x[tile / 2];
+    uint4 c = chunk[tile / in_chunk], v = x[tile / 2];
     u32 word[4] = {c.x, c.y, c.z, c.w}, a[4];
     u32 fragment[2] = {tile % 2 ? v.z : v.x, tile % 2 ? v.w : v.y};
     weight_fragment<F::kind>(a, word, tile % in_chunk, zero);
     gpu_mma(sum, a, fragment);
 }
 
-/* A batch onto the sums of the slice. */
-template <typename F>
-GPU void few_compute(float p[4], const struct few_batch<F> *b, const u8 *mine,
+/* A batch onto the sums of the slice. Products that do not depend on one another stand side by
+ * side. */
+template <typename F, u32 N>
+GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, const u8 *mine,
                      const struct few_sides *sides)
 {
     if constexpr (F::kind == MATRIX_HALF) {
 #pragma unroll
         for (u32 tile = 0; tile < F::chunks; tile++)
-            few_tile<F>(p, b, tile, NULL);
+            few_tile<F>(p[0], b->chunk[0], b->x, tile, NULL);
     } else {
-        float sum[F::pieces][4] = {};
-        struct weight_zero zero[F::groups];
-        struct weight_scales scales[F::groups];
+        float sum[N][F::pieces][4] = {};
+        struct weight_zero zero[N][F::groups];
+        struct weight_scales scales[N][F::groups];
 #pragma unroll
-        for (u32 g = 0; g < F::groups; g++) {
-            zero[g] = few_zero<F>(sides, mine, g);
-            scales[g] = few_scales<F>(sides, mine, g);
-        }
+        for (u32 u = 0; u < N; u++)
 #pragma unroll
-        for (u32 j = 0; j < F::tiles; j++) /* products that do not depend on one another */
+            for (u32 g = 0; g < F::groups; g++) {
+                zero[u][g] = few_zero<F>(sides, mine, u, g);
+                scales[u][g] = few_scales<F>(sides, mine, u, g);
+            }
+#pragma unroll
+        for (u32 j = 0; j < F::tiles; j++)
 #pragma unroll
             for (u32 i = 0; i < F::pieces; i++)
-                few_tile<F>(sum[i], b, i * F::tiles + j, &zero[i * F::groups / F::pieces]);
+#pragma unroll
+                for (u32 u = 0; u < N; u++)
+                    few_tile<F>(sum[u][i], b->chunk[u], b->x, i * F::tiles + j,
+                                &zero[u][i * F::groups / F::pieces]);
 #pragma unroll
         for (u32 i = 0; i < F::pieces; i++)
-            weight_add(p, sum[i], &scales[i * F::groups / F::pieces]);
+#pragma unroll
+            for (u32 u = 0; u < N; u++)
+                weight_add(p[u], sum[u][i], &scales[u][i * F::groups / F::pieces]);
+    }
+}
+
+/* Where a warp is in its ring and in its inputs. */
+struct few_place {
+    u32 slot;
+    const u8 *x; /* this lane's fragments of the slice */
+};
+
+/* This warp's slice of a turn of N units, onto p. */
+template <typename F, u32 N>
+GPU void few_slice(float (*p)[4], struct few_stream *s, struct few_place *place,
+                   const struct few_sides *sides)
+{
+    const u8 *x = place->x;
+#pragma unroll 1
+    for (u32 left = s->batches; left; left--) {
+        const u8 *mine = gpu_shared() + place->slot;
+        few_wait<F>(s->part);
+        struct few_batch<F, N> batch = few_batch_of<F, N>(mine, x);
+        few_copy<F>(s);
+        few_compute<F, N>(p, &batch, mine, sides);
+        place->slot = few_behind<F>(s, place->slot);
+        x += F::inputs * 2;
     }
 }
 
@@ -275,70 +367,73 @@ GPU void few_compute(float p[4], const struct few_batch<F> *b, const u8 *mine,
 GPU void few_leave(float *sums, const float p[4], u32 rows)
 {
     u32 token = gpu_lane() % 4 * 2;
-    float *to = sums + gpu_warp() * FEW_SUMS_FLOATS + token * FEW_SUMS_STRIDE + gpu_lane() / 4;
+    float *to = sums + token * FEW_ROW_FLOATS + gpu_lane() / 4;
     if (token < rows) {
         to[0] = p[0];
         to[8] = p[2];
     }
     if (token + 1 < rows) {
-        to[FEW_SUMS_STRIDE] = p[1];
-        to[FEW_SUMS_STRIDE + 8] = p[3];
+        to[FEW_ROW_FLOATS] = p[1];
+        to[FEW_ROW_FLOATS + 8] = p[3];
     }
 }
 
-GPU float few_add_up(const float *sums)
-{
-    float v = 0;
-#pragma unroll
-    for (u32 w = 0; w < GPU_WARPS; w++)
-        v += sums[w * FEW_SUMS_FLOATS];
-    return v;
-}
-
-/* The output that this thread finishes of a unit: warps take turns. For OUTPUT_GATE rows 0..7, with
- * the up row 8 below. */
-struct few_output {
-    float *y;
-    u32 row, token, n; /* n: of the matrix */
+/* Several turns that leave their sums before outputs are made of them. */
+struct few_chunk {
+    u32 first, units; /* of the matrix */
+    u32 rows;
+    u32 shift; /* a unit has 1 << shift outputs: 16; for OUTPUT_GATE 8, of its gate rows 0..7, with
+                  the up row 8 below */
+    u32 apart; /* floats from the sums of a warp to those of the next */
+    const float *sums;
 };
 
-/* Has this thread an output in this turn? shift: 3 for OUTPUT_GATE, else 4. */
-GPU bool few_finishes(u32 turn, u32 rows, u32 shift)
-{
-    return (gpu_thread() - turn * 32) % GPU_THREADS < rows << shift;
-}
+/* Output `i` of a chunk. */
+struct few_output {
+    float *y;
+    u32 token, n; /* n: of the matrix */
+    const float *sums;
+    bool some; /* else there is none */
+};
 
-GPU struct few_output few_output_of(const struct op_linear *op, u32 p, u32 unit, u32 turn,
-                                    u32 shift)
+template <typename F>
+GPU struct few_output few_output_of(const struct op_linear *op, u32 p, const struct few_chunk *c,
+                                    u32 i)
 {
     struct few_output o;
-    u32 thread = (gpu_thread() - turn * 32) % GPU_THREADS;
-    o.row = thread & ((1u << shift) - 1);
-    o.token = thread >> shift;
-    o.n = unit * 16 + o.row;
-    o.y = gpu_global(op->y) + (size_t)o.token * op->y_stride + op->at[p] + (unit << shift) + o.row;
+    u32 outputs = c->units << c->shift;
+    o.token = 0;
+    for (u32 row = 1; row < c->rows && i >= outputs; row++, i -= outputs)
+        o.token = row;
+    u32 unit = i >> c->shift, row = i - (unit << c->shift);
+    o.n = (c->first + unit) * 16 + row;
+    o.some = i < outputs && o.n < op->part[p].n;
+    o.y =
+        gpu_global(op->y) + (size_t)o.token * op->y_stride + op->at[p] + (c->first << c->shift) + i;
+    o.sums = c->sums + unit / F::units * GPU_WARPS * c->apart +
+             (unit % F::units * c->rows + o.token) * FEW_ROW_FLOATS + row;
     return o;
 }
 
-GPU float few_value(const struct matrix *m, u32 n, const float *sums, float scale)
+GPU float few_value(const struct matrix *m, u32 n, const float *sums, u32 apart, float scale)
 {
-    float sum = few_add_up(sums);
+    float sum = 0;
+#pragma unroll
+    for (u32 w = 0; w < GPU_WARPS; w++)
+        sum += sums[w * apart];
     if (m->kind == MATRIX_HALF)
         sum *= gpu_global((const float *)m->scales)[n];
     return m->bias ? fmaf(sum, scale, gpu_global(m->bias)[n]) : sum * scale;
 }
 
 GPU void few_finish(const struct op_linear *op, u32 p, const struct few_work *work,
-                    const float *sums, const struct few_output *o, float old)
+                    const struct few_output *o, u32 apart, float old)
 {
-    if (o->n >= op->part[p].n)
-        return;
     const struct matrix *m = &op->part[p];
     float scale = work->scales[o->token].scale;
-    sums += o->token * FEW_SUMS_STRIDE + o->row;
-    float v = few_value(m, o->n, sums, scale);
+    float v = few_value(m, o->n, o->sums, apart, scale);
     if (op->output == OUTPUT_GATE) {
-        v = linear_activate(v, op->activation) * few_value(m, o->n + 8, sums + 8, scale);
+        v = linear_activate(v, op->activation) * few_value(m, o->n + 8, o->sums + 8, apart, scale);
         gpu_atomic_max(&work->most[o->token], gpu_bits(fabsf(v)));
     } else if (op->output == OUTPUT_ADD) {
         v += old;
@@ -350,43 +445,59 @@ GPU void few_finish(const struct op_linear *op, u32 p, const struct few_work *wo
 
 /* --- the operation ------------------------------------------------------------------------- */
 
+/* N units a turn of those of a chunk from `first` on. */
+template <typename F, u32 N>
+GPU void few_turns(const struct few_chunk *c, u32 first, float *sums, struct few_stream *s,
+                   struct few_place *place, const struct few_sides *sides)
+{
+    for (; first + N <= c->units; first += N) {
+        float sum[N][4] = {};
+        float *mine = sums + (first / F::units * GPU_WARPS + gpu_warp()) * c->apart;
+        few_slice<F, N>(sum, s, place, sides);
+#pragma unroll
+        for (u32 u = 0; u < N; u++)
+            few_leave(mine + u * c->rows * FEW_ROW_FLOATS, sum[u], c->rows);
+    }
+}
+
 /* Part p of the operation, whose stream has begun. */
 template <typename F>
 GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct few_stream *begun)
 {
     const struct few_work work = few_work_of(rows, op->in.k);
     const struct matrix *m = &op->part[p];
-    const u32 units = CEIL_DIV(m->n, 16u), shift = op->output == OUTPUT_GATE ? 3 : 4;
     const struct few_sides sides = few_sides_of<F>(m);
-    const u8 *x = work.fragments + MIN(gpu_lane() / 4, rows - 1) * near_stride(op->in.k) +
-                  gpu_lane() % 4 * 16 + MIN(gpu_warp() * m->slice, m->k) * 2;
     struct few_stream s = *begun;
-    u32 slot = s.from;
-    float *sums = work.sums, *other = sums + GPU_WARPS * FEW_SUMS_FLOATS;
-    for (u32 unit = gpu_block(), turn = 0; unit < units; unit += gpu_blocks(), turn++) {
-        float old = 0, sum[4] = {0, 0, 0, 0};
-        bool finishes = few_finishes(turn, rows, shift);
-        if (finishes && op->output == OUTPUT_ADD && unit * 16 + gpu_thread() % 16 < m->n)
-            old = *few_output_of(op, p, unit, turn, shift).y;
-        const u8 *in = x;
-        for (u32 left = s.batches; left; left--) {
-            const u8 *mine = gpu_shared() + slot;
-            few_wait<F>(s.whole);
-            struct few_batch<F> batch = few_batch_of<F>(mine, in);
-            few_copy<F>(&s);
-            few_compute<F>(sum, &batch, mine, &sides);
-            slot = few_behind<F>(&s, slot);
-            in += F::inputs * 2;
+    struct few_place place = {
+        s.from, work.fragments + MIN(gpu_lane() / 4, rows - 1) * near_stride(op->in.k) +
+                    gpu_lane() % 4 * 16 + MIN(gpu_warp() * m->slice, m->k) * 2};
+    struct few_chunk c;
+    c.rows = rows;
+    c.shift = op->output == OUTPUT_GATE ? 3 : 4;
+    c.apart = F::units * rows * FEW_ROW_FLOATS;
+    c.sums = work.sums;
+    few_fill<F>(&s, ~0u);
+    const u32 chunk = FEW_CHUNK_UNITS >> (32 - gpu_leading_zeros(rows - 1)); /* at most */
+    for (u32 done = 0; done < s.units; done += c.units) {
+        struct few_output o[FEW_FINISH];
+        float old[FEW_FINISH];
+        c.first = s.first + done;
+        c.units = MIN(chunk, s.units - done);
+#pragma unroll
+        for (u32 i = 0; i < FEW_FINISH; i++) {
+            o[i] = few_output_of<F>(op, p, &c, gpu_thread() + i * GPU_THREADS);
+            old[i] = o[i].some && op->output == OUTPUT_ADD ? *o[i].y : 0;
         }
-        few_leave(sums, sum, rows);
+        few_turns<F, F::units>(&c, 0, work.sums, &s, &place, &sides);
+        if (c.units % F::units)
+            few_turns<F, 1>(&c, c.units - 1, work.sums, &s, &place, &sides);
         gpu_sync();
-        if (finishes) {
-            struct few_output output = few_output_of(op, p, unit, turn, shift);
-            few_finish(op, p, &work, sums, &output, old);
-        }
-        float *swap = sums;
-        sums = other;
-        other = swap;
+#pragma unroll
+        for (u32 i = 0; i < FEW_FINISH; i++)
+            if (o[i].some)
+                few_finish(op, p, &work, &o[i], c.apart, old[i]);
+        if (done + c.units < s.units)
+            gpu_sync();
     }
     if (p + 1 < op->parts || op->output == OUTPUT_GATE) /* others use the sums, the maxima */
         gpu_sync();
@@ -418,7 +529,14 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
     struct few_work work = few_work_of(rows, op->in.k);
     if (thread < FEW_TOKENS)
         work.most[thread] = 0;
-    near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
+    const auto fill = [&] { /* while the row is on its way */
+#define FEW_FILL(...) few_fill<__VA_ARGS__>(stream, FEW_WAVE_BYTES / __VA_ARGS__::slot_bytes)
+                            FEW_WITH_FORM(&op->part[0], FEW_FILL)
+    };
+    if (rows != 1 || !near_one_fits(&op->in))
+        near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
+    else
+        near_prepare_one(&op->in, run->step, &work.scales[0], work.fragments, work.measures, fill);
     for (u32 p = 0; p < op->parts; p++) {
         if (p)
             few_begin_part(stream, op, p, run);

@@ -14,6 +14,138 @@ GPU u32 near_stride(u32 k)
     return k * 2 + FEW_ROW_PAD_BYTES;
 }
 
+/* What the warps measured of a row, together: sum of squares, and largest |x * norm|. */
+GPU void near_measures(const float *measures, float *sum, float *most)
+{
+    *sum = *most = 0;
+#pragma unroll
+    for (u32 w = 0; w < GPU_WARPS; w++) {
+        float part = measures[w * 2 + 1];
+        *sum += measures[w * 2];
+        *most = part <= *most ? *most : part;
+    }
+}
+
+/* --- one row, which is held in registers ---------------------------------------------------- */
+
+enum { NEAR_HELD = 16, NEAR_HELD_NORM = 8 }; /* times four features a thread, at most */
+
+/* Can near_prepare_one do it? */
+GPU bool near_one_fits(const struct input *in)
+{
+    u32 held = in->kind == INPUT_NORM ? NEAR_HELD_NORM : NEAR_HELD;
+    return !in->order && linear_aligned(in) && in->k <= held * 4 * GPU_THREADS;
+}
+
+/* As linear_measure_part, of this warp's part; v becomes v * norm. */
+template <u32 held>
+GPU void near_measure_held(float4 v[held], const float4 norm[held], float *sum, float *most)
+{
+    float squares = 0, top = 0;
+#pragma unroll
+    for (u32 j = 0; j < held; j++) {
+        float x[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
+        const float n[4] = {norm[j].x, norm[j].y, norm[j].z, norm[j].w};
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            squares = fmaf(x[i], x[i], squares);
+            x[i] *= n[i];
+            float size = fabsf(x[i]);
+            top = size <= top ? top : size; /* keeps NaN */
+        }
+        v[j] = {x[0], x[1], x[2], x[3]};
+    }
+    *sum = gpu_sum_warp(squares);
+    for (u32 mask = 16; mask; mask /= 2) {
+        float other = gpu_shuffle_xor(top, mask);
+        top = other <= top ? top : other;
+    }
+    *most = top;
+}
+
+/* Features 4 q .. 4 q + 3 as halves: two words, of neighbouring t. */
+GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *s, bool int8)
+{
+    float v[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        v[i] = x[i] * s->inverse * s->factor;
+        v[i] = int8 ? rintf(v[i]) : v[i];
+    }
+    u32 *to = row + q / 8 * 16 + q % 2 * 8 + q % 8 / 2;
+    to[0] = gpu_half2(v[0], v[1]);
+    to[4] = gpu_half2(v[2], v[3]);
+}
+
+/* Loads have no branch between them, so that all are on their way at once; what is behind the row
+ * is loaded from its end, and not used. between: what else can begin then. */
+template <bool normed, u32 held, class work>
+GPU void near_one(const struct input *in, const float *x, u32 *row, struct linear_scale *scale,
+                  float *measures, float most, work between)
+{
+    const bool int8 = in->int8;
+    const u32 quads = in->k / 4, whole = in->features / 4;
+    const float *from = gpu_global(x), *norm = gpu_global(in->norm);
+    float4 v[held], n[normed ? held : 1];
+#pragma unroll
+    for (u32 i = 0; i < held; i++) {
+        u32 at = MIN(gpu_thread() + i * GPU_THREADS, whole - 1) * 4;
+        v[i] = *(const float4 *)(from + at);
+        if (normed)
+            n[i] = *(const float4 *)(norm + at);
+    }
+    between();
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        if (gpu_thread() + i * GPU_THREADS >= whole)
+            v[i] = {0, 0, 0, 0};
+    float sum = 0;
+    if (normed) {
+        float part_most;
+        near_measure_held<held>(v, n, &sum, &part_most);
+        if (gpu_lane() == 0) {
+            measures[gpu_warp() * 2] = sum;
+            measures[gpu_warp() * 2 + 1] = part_most;
+        }
+        gpu_sync();
+        near_measures(measures, &sum, &most);
+    }
+    const struct linear_scale s = linear_scale_of(in, sum, most);
+#pragma unroll
+    for (u32 i = 0; i < held; i++) {
+        const float y[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+        if (gpu_thread() + i * GPU_THREADS < quads)
+            near_put(row, gpu_thread() + i * GPU_THREADS, y, &s, int8);
+    }
+    if (gpu_thread() == 0)
+        *scale = s;
+    gpu_sync();
+}
+
+/* One row (near_one_fits). measures: work space of GPU_WARPS * 2 floats. Ends with a barrier. */
+template <class work>
+GPU void near_prepare_one(const struct input *op_in, const struct gpu_step *s,
+                          struct linear_scale *scale, u8 *fragments, float *measures, work between)
+{
+    const struct input in = *op_in;
+    const float *x = linear_row(&in, s, 0);
+    u32 *row = (u32 *)fragments;
+    if (in.kind == INPUT_NORM) {
+        if (in.k <= NEAR_HELD_NORM * 2 * GPU_THREADS)
+            near_one<true, NEAR_HELD_NORM / 2>(&in, x, row, scale, measures, 0, between);
+        else
+            near_one<true, NEAR_HELD_NORM>(&in, x, row, scale, measures, 0, between);
+        return;
+    }
+    float most = gpu_from_bits(in.row_max[linear_token(&in, s, 0)]);
+    if (in.k <= NEAR_HELD * GPU_THREADS)
+        near_one<false, NEAR_HELD / 4>(&in, x, row, scale, measures, most, between);
+    else
+        near_one<false, NEAR_HELD>(&in, x, row, scale, measures, most, between);
+}
+
+/* --- some rows ------------------------------------------------------------------------------- */
+
 /* `measures`: of row r and warp w at [r][w]: sum of squares, and largest |x * norm|. */
 GPU void near_measure(const struct input *in, const struct gpu_step *s, u32 rows, float *measures)
 {
@@ -33,58 +165,16 @@ GPU struct linear_scale near_scale(const struct input *in, const struct gpu_step
 {
     float sum = 0, most = 0;
     if (in->kind == INPUT_ROWS)
-        return linear_scale_of(in, 0, gpu_from_bits(in->row_max[linear_token(in, s, row)]));
-#pragma unroll
-    for (u32 w = 0; w < GPU_WARPS; w++) {
-        float part = measures[(row * GPU_WARPS + w) * 2 + 1];
-        sum += measures[(row * GPU_WARPS + w) * 2];
-        most = part <= most ? most : part;
-    }
+        most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
+    else
+        near_measures(measures + row * GPU_WARPS * 2, &sum, &most);
     return linear_scale_of(in, sum, most);
 }
 
-/* Features 4 q .. 4 q + 3 as halves: two words, of neighbouring t. */
-GPU void near_put(u32 *row, u32 q, const struct linear_quad *x, const struct linear_quad *norm,
-                  const struct linear_scale *s, bool normed, bool int8)
-{
-    float v[4];
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        v[i] = normed ? x->v[i] * norm->v[i] * s->inverse : x->v[i];
-        v[i] *= s->factor;
-        v[i] = int8 ? rintf(v[i]) : v[i];
-    }
-    u32 *to = row + q / 8 * 16 + q % 2 * 8 + q % 8 / 2;
-    to[0] = gpu_half2(v[0], v[1]);
-    to[4] = gpu_half2(v[2], v[3]);
-}
-
-/* How a row becomes halves. */
-struct near_how {
-    const struct gpu_step *step;
-    u32 row;
-    const float *measures;
-    struct linear_scale *scales; /* of all rows; with one row not there yet */
-    bool one;
-};
-
-GPU struct linear_scale near_how_of(const struct input *in, const struct near_how *how)
-{
-    if (!how->one)
-        return how->scales[how->row];
-    struct linear_scale s = near_scale(in, how->step, 0, how->measures);
-    if (gpu_thread() == 0)
-        how->scales[0] = s;
-    return s;
-}
-
-/* An aligned row in the order of its features. Loads have no branch between them, and the scale
- * comes after, so that many are on their way; what is not there is loaded from the row's end and
- * not used. */
+/* An aligned row in the order of its features. Loads have no branch between them. */
 template <bool normed>
-GPU void near_place(const struct input *in, const float *x, const struct near_how *how, u32 *row)
+GPU void near_place(const struct input *in, const float *x, const struct linear_scale *s, u32 *row)
 {
-    struct linear_scale s = {1, 1, 1};
     const bool int8 = in->int8;
     const float *from = gpu_global(x), *norm = gpu_global(in->norm);
     const u32 quads = in->k / 4, whole = in->features / 4, AT_ONCE = normed ? 4 : 7;
@@ -97,50 +187,53 @@ GPU void near_place(const struct input *in, const float *x, const struct near_ho
             if (normed)
                 n[i] = *(const float4 *)(norm + at);
         }
-        if (first == 0)
-            s = near_how_of(in, how);
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++) {
             u32 at = first + gpu_thread() + i * GPU_THREADS;
             bool there = at < whole;
-            struct linear_quad v = {
-                {there ? a[i].x : 0, there ? a[i].y : 0, there ? a[i].z : 0, there ? a[i].w : 0}};
-            struct linear_quad w = v;
-            if (normed)
-                w = {{n[i].x, n[i].y, n[i].z, n[i].w}};
+            float v[4] = {there ? a[i].x : 0, there ? a[i].y : 0, there ? a[i].z : 0,
+                          there ? a[i].w : 0};
+            if (normed) {
+                v[0] *= n[i].x;
+                v[1] *= n[i].y;
+                v[2] *= n[i].z;
+                v[3] *= n[i].w;
+            }
             if (at < quads)
-                near_put(row, at, &v, &w, &s, normed, int8);
+                near_put(row, at, v, s, int8);
         }
     }
 }
 
 /* Any row in the order of its features. */
-GPU void near_place_any(const struct input *in, const float *x, const struct near_how *how,
+GPU void near_place_any(const struct input *in, const float *x, const struct linear_scale *s,
                         u32 *row)
 {
     const bool normed = in->kind == INPUT_NORM;
     if (linear_aligned(in)) {
         if (normed)
-            near_place<true>(in, x, how, row);
+            near_place<true>(in, x, s, row);
         else
-            near_place<false>(in, x, how, row);
+            near_place<false>(in, x, s, row);
         return;
     }
-    struct linear_scale s = near_how_of(in, how);
     for (u32 q = gpu_thread(); q < in->k / 4; q += GPU_THREADS) {
-        struct linear_quad a = linear_load_quad(x, q, in->features, false), n = a;
+        struct linear_quad a = linear_load_quad(x, q, in->features, false), n;
         if (normed)
             n = linear_load_quad(in->norm, q, in->features, false);
-        near_put(row, q, &a, &n, &s, normed, in->int8);
+#pragma unroll
+        for (u32 i = 0; i < 4 && normed; i++)
+            a.v[i] *= n.v[i];
+        near_put(row, q, a.v, s, in->int8);
     }
 }
 
 /* In another order. */
-GPU void near_gather(const struct input *in, const float *x, const struct near_how *how, uint4 *row)
+GPU void near_gather(const struct input *in, const float *x, const struct linear_scale *s,
+                     uint4 *row)
 {
-    struct linear_scale s = near_how_of(in, how);
     for (u32 i = gpu_thread(); i < in->k / 8; i += GPU_THREADS)
-        row[i] = linear_fragment(in, x, &s, i);
+        row[i] = linear_fragment(in, x, s, i);
 }
 
 /* At most FEW_TOKENS rows. `scales`: of each; `measures`: work space of FEW_TOKENS * GPU_WARPS * 2
@@ -152,19 +245,16 @@ GPU_CALL void near_prepare(const struct input *op_in, const struct gpu_step *s, 
     u32 rows = linear_rows(&in, s);
     if (in.kind == INPUT_NORM)
         near_measure(&in, s, rows, measures);
-    if (rows > 1) { /* else each thread computes the one scale: a barrier less */
-        if (gpu_thread() < rows)
-            scales[gpu_thread()] = near_scale(&in, s, gpu_thread(), measures);
-        gpu_sync();
-    }
+    if (gpu_thread() < rows)
+        scales[gpu_thread()] = near_scale(&in, s, gpu_thread(), measures);
+    gpu_sync();
     for (u32 row = 0; row < rows; row++) {
         const float *x = linear_row(&in, s, row);
         u8 *to = fragments + row * near_stride(in.k);
-        struct near_how how = {s, row, measures, scales, rows == 1};
         if (in.order)
-            near_gather(&in, x, &how, (uint4 *)to);
+            near_gather(&in, x, &scales[row], (uint4 *)to);
         else
-            near_place_any(&in, x, &how, (u32 *)to);
+            near_place_any(&in, x, &scales[row], (u32 *)to);
     }
     gpu_sync();
 }

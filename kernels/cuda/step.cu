@@ -1,8 +1,8 @@
-/* The kernels of the backend. `step` and `decode` walk the operations of a step: `decode` where
- * there are at most FEW_TOKENS tokens and all their inputs fit into shared memory (step.h,
- * decode_fits), two blocks a multiprocessor, so that many loads are on their way; `step` otherwise,
- * one block with twice the registers. `pack` writes a weight matrix in the form that they read,
- * `read_all` measures the memory. See step.h.
+/* The kernels of the backend. `step` and `decode` walk the operations of a step, with one thread
+ * block a multiprocessor: `decode` where there are at most FEW_TOKENS tokens and all their inputs
+ * fit into shared memory beside the weights that are on their way (step.h, decode_ring_bytes),
+ * `step` otherwise. `pack` writes a weight matrix in the form that they read, `read_all` measures
+ * the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -107,7 +107,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     }
 }
 
-GPU_KERNEL(decode, struct gpu_run, 2)
+GPU_KERNEL(decode, struct gpu_run, 1)
 {
     run_ops<true>(&p);
 }

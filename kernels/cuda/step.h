@@ -323,9 +323,10 @@ struct gpu_state {
 };
 
 enum {
-    DECODE_WORK_BYTES = 10880,
+    DECODE_WORK_BYTES = 21248,
     FEW_ROW_PAD_BYTES = 64,
-    FEW_RING_BYTES = 8576, /* of a warp: weights on their way */
+    FEW_RING_BYTES = 21504, /* of a warp: weights on their way */
+    FEW_RINGS_PARTS = 4,    /* where that does not fit, a half of it, or a quarter */
 };
 
 /* What operations other than linears need of gpu_run.shared_bytes at the least. */
@@ -341,7 +342,7 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
 {
     size_t linear = (size_t)tokens * (k_max * 2 + FEW_ROW_PAD_BYTES) + DECODE_WORK_BYTES;
     size_t work = MAX(linear, (size_t)least);
-    for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / 2; bytes /= 2)
+    for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / FEW_RINGS_PARTS; bytes /= 2)
         if (tokens <= FEW_TOKENS && work + GPU_WARPS * bytes <= shared_bytes)
             return bytes;
     return 0;

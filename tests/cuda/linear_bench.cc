@@ -55,8 +55,8 @@ struct bench {
     struct op ops[2 * BENCH_OPS];
     u32 n_ops;
     double bytes, operations;
-    struct op_linear like; /* buffers */
-    u32 tokens;
+    struct op_linear like;  /* buffers */
+    u32 tokens, ring_bytes; /* ring_bytes: of `decode`; 0: `step` */
 };
 
 static void *from_pool(struct bench *b, size_t bytes)
@@ -96,10 +96,17 @@ static void add_op(struct bench *b, const struct shape *s)
         at += m->n;
     }
     l.y_stride = at;
-    b->ops[b->n_ops].kind = OP_PREPARE;
-    b->ops[b->n_ops++].linear.in = l.in;
+    if (!b->ring_bytes) { /* `decode` has none */
+        b->ops[b->n_ops].kind = OP_PREPARE;
+        b->ops[b->n_ops++].linear.in = l.in;
+    }
     b->ops[b->n_ops].kind = OP_LINEAR;
     b->ops[b->n_ops++].linear = l;
+}
+
+static u32 shared_bytes(void)
+{
+    return (gpu_shared_bytes_max() - (u32)STEP_SHARED_BYTES) & ~127u;
 }
 
 static void time_ops(struct bench *b, const char *name, u32 times)
@@ -110,23 +117,18 @@ static void time_ops(struct bench *b, const char *name, u32 times)
     p.step = gpu_copy_of(&step, 1);
     p.state.barrier = (u32 *)gpu_take(8);
     p.last = b->n_ops;
-    u32 k_max = 0;
-    u32 whole = (gpu_shared_bytes_max() - (u32)STEP_SHARED_BYTES) & ~127u;
-    u32 half = ((gpu_shared_bytes_max() + 1024) / 2 - 1024 - STEP_SHARED_BYTES) & ~127u;
+    u32 whole = shared_bytes();
     for (u32 i = 0; i < b->n_ops; i++)
         if (b->ops[i].kind == OP_LINEAR) {
             for (u32 j = i; j-- > 0 && !b->ops[j].ahead;)
                 if (b->ops[j].kind == OP_LINEAR)
                     b->ops[j].ahead = i;
-            k_max = MAX(k_max, b->ops[i].linear.in.k);
         }
     p.ops = gpu_copy_of(b->ops, b->n_ops);
-    p.ring_bytes = decode_ring_bytes(b->tokens, k_max, 0, half);
-    bool few = p.ring_bytes != 0;
-    u32 shared = few ? half : whole;
-    p.shared_bytes = shared - GPU_WARPS * p.ring_bytes;
-    double us = (double)gpu_time_us(few ? "decode" : "step", gpu_multiprocessors() * (few ? 2 : 1),
-                                    shared + STEP_SHARED_BYTES, &p, sizeof p, 5) /
+    p.ring_bytes = b->ring_bytes;
+    p.shared_bytes = (whole - GPU_WARPS * p.ring_bytes) & ~127u;
+    double us = (double)gpu_time_us(p.ring_bytes ? "decode" : "step", gpu_multiprocessors(),
+                                    whole + (u32)STEP_SHARED_BYTES, &p, sizeof p, 5) /
                 times;
     double bytes = b->bytes / times, operations = b->operations / times;
     double floor_us = 1e6 * fmax(bytes / bytes_a_second, operations / operations_a_second);
@@ -168,6 +170,7 @@ static void run_bench(const char *only, u32 only_tokens)
             continue;
         b.tokens = t;
         memset(b.ops, 0, sizeof b.ops);
+        b.ring_bytes = decode_ring_bytes(t, 4096, 0, shared_bytes());
         for (b.n_ops = 0; b.n_ops < 32; b.n_ops++)
             b.ops[b.n_ops].kind = OP_GATE;
         time_ops(&b, "meeting", 32);
@@ -175,12 +178,14 @@ static void run_bench(const char *only, u32 only_tokens)
             if (only && strcmp(s.name, only) != 0)
                 continue;
             u32 times = strstr(s.name, "head") ? 2 : 16;
+            b.ring_bytes = decode_ring_bytes(t, s.k, 0, shared_bytes());
             for (u32 i = 0; i < times; i++)
                 add_op(&b, &s);
             time_ops(&b, s.name, times);
         }
         if (only && strcmp(only, "8B layer") != 0)
             continue;
+        b.ring_bytes = decode_ring_bytes(t, 14336, 0, shared_bytes());
         for (u32 i = 0; i < 32; i++)
             add_op(&b, &shapes[i % 4]);
         time_ops(&b, "8B layer", 8);

@@ -163,14 +163,12 @@ static void send(struct rig *g, const struct side *from, u32 n, u32 vocab)
     gpu_put((void *)g->run.step, &g->step, sizeof g->step);
 }
 
-/* The step of n wants by so many blocks of `step` or, more than there are multiprocessors, of
- * `decode`. */
-static void run(struct rig *g, const struct side *from, u32 n, u32 vocab, u32 blocks,
-                struct results *out)
+/* The step of n wants by so many blocks of `step` or `decode`. */
+static void run(struct rig *g, const struct side *from, u32 n, u32 vocab, const char *kernel,
+                u32 blocks, struct results *out)
 {
     send(g, from, n, vocab);
-    gpu_launch(blocks > gpu_multiprocessors() ? "decode" : "step", blocks,
-               g->run.shared_bytes + STEP_SHARED_BYTES, &g->run, sizeof g->run);
+    gpu_launch(kernel, blocks, g->run.shared_bytes + STEP_SHARED_BYTES, &g->run, sizeof g->run);
     gpu_get(out->result, g->step.results, sizeof out->result);
     gpu_get(out->counts, g->run.state.output_counts, (size_t)SLOTS * vocab * 2);
     gpu_get(out->last, g->run.state.last, sizeof out->last);
@@ -247,7 +245,7 @@ static void test_random(struct rig *g, u32 rounds)
             random_row(&host, i, vocab);
         if (skip < n)
             host.want[skip].result = ~0u;
-        run(g, &host, n, vocab, 1 + round % (2 * blocks), &got);
+        run(g, &host, n, vocab, round % 2 ? "decode" : "step", 1 + round / 2 % blocks, &got);
         failed += got.done != g->step.serial || got.stamps[1] <= stamp;
         stamp = got.stamps[1];
         for (u32 i = 0; i < n; i++)
@@ -271,7 +269,7 @@ static void test_flat(struct rig *g, u32 rounds)
             host.sampling[i].temperature = 0.5f + uniform();
             host.sampling[i].top_k = one_in(3) ? 4000 : 0;
         }
-        run(g, &host, 2, vocab, 1 + round % 4, &got);
+        run(g, &host, 2, vocab, round % 2 ? "decode" : "step", 1 + round % 4, &got);
         for (u32 i = 0; i < 2; i++)
             if (!is_right(&host, &got, i, vocab) && failed++ < 5)
                 printf("flat: round %u row %u vocab %u: results differ\n", round, i, vocab);
@@ -281,7 +279,7 @@ static void test_flat(struct rig *g, u32 rounds)
 static void test_nothing_wanted(struct rig *g)
 {
     static struct results got;
-    run(g, &host, 0, 100, 3, &got);
+    run(g, &host, 0, 100, "step", 3, &got);
     failed += got.done != g->step.serial;
 }
 
@@ -296,19 +294,20 @@ static void copy_row(struct side *to, u32 at, const struct side *from, u32 i, u3
 static void test_bits(struct rig *g, u32 vocab)
 {
     static const u32 n_rows[] = {1, 2, 3, 5, 8, 9};
-    const u32 n_blocks[] = {1, 2, 3, 5, 2 * gpu_multiprocessors()};
+    const u32 n_blocks[] = {1, 2, 3, 5, gpu_multiprocessors()};
     static struct side some;
     static struct results all, got;
     for (u32 i = 0; i < SLOTS; i++)
         random_row(&host, i, vocab);
-    run(g, &host, SLOTS, vocab, 1, &all);
+    run(g, &host, SLOTS, vocab, "step", 1, &all);
     for (u32 n : n_rows)
         for (u32 blocks : n_blocks) {
+            const char *kernel = n % 2 ? "decode" : "step";
             u32 first = random_u32() % SLOTS;
             some = host;
             for (u32 i = 0; i < n; i++)
                 copy_row(&some, i, &host, (first + i) % SLOTS, vocab);
-            run(g, &some, n, vocab, blocks, &got);
+            run(g, &some, n, vocab, kernel, blocks, &got);
             for (u32 k = 0; k < n; k++) {
                 u32 i = (first + k) % SLOTS;
                 size_t top = all.result[i].n_top * 4;
@@ -316,8 +315,8 @@ static void test_bits(struct rig *g, u32 vocab)
                             memcmp(got.result[i].top_id, all.result[i].top_id, top) == 0 &&
                             memcmp(got.result[i].top, all.result[i].top, top) == 0;
                 if (!same && failed++ < 5)
-                    printf("vocab %u row %u: other bits among %u rows by %u blocks\n", vocab, i, n,
-                           blocks);
+                    printf("vocab %u row %u: other bits among %u rows by %u blocks of %s\n", vocab,
+                           i, n, blocks, kernel);
             }
         }
 }
@@ -348,7 +347,7 @@ static void bench_one(struct rig *g, const struct setting *s, u32 n)
     static struct gpu_row row[BENCH_ROWS];
     static struct gpu_want want[BENCH_ROWS];
     static struct op ops[OPS];
-    u32 sms = gpu_multiprocessors(), blocks = n <= FEW_TOKENS ? 2 * sms : sms;
+    u32 blocks = gpu_multiprocessors();
     const char *kernel = n <= FEW_TOKENS ? "decode" : "step";
     for (u32 i = 0; i < n; i++) {
         sampling[i] = s->s;

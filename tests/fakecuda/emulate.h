@@ -154,6 +154,14 @@ GPU u32 gpu_atomic_add(u32 *p, u32 v)
     *p = old + v;
     return old;
 }
+GPU void gpu_add_release(u32 *p, u32 v)
+{
+    gpu_atomic_add(p, v);
+}
+GPU u32 gpu_load_acquire(const u32 *p)
+{
+    return *(const volatile u32 *)p;
+}
 GPU u32 gpu_atomic_max(u32 *p, u32 v)
 {
     u32 old = *p;

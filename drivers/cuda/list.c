@@ -613,10 +613,10 @@ static void add_decode(struct list *l)
     l->decode.last = l->n_ops;
 }
 
-/* Tells each operation which linear comes next. */
-static void look_ahead(struct list *l, const struct list_stretch *of)
+/* Tells each operation of `step` which linear comes next. */
+static void look_ahead(struct list *l)
 {
-    for (u32 i = of->last, ahead = 0; i-- > of->first;) {
+    for (u32 i = l->step.last, ahead = 0; i-- > l->step.first;) {
         l->ops[i].ahead = ahead;
         if (l->ops[i].kind == OP_LINEAR)
             ahead = i;
@@ -664,6 +664,5 @@ void list_build(struct list *l, struct vram *s)
         add_layer(l, &b, &m->layers[i], &parts[i]);
     add_head(l, &b, head, norm_final, &sample);
     add_decode(l);
-    look_ahead(l, &l->step);
-    look_ahead(l, &l->decode);
+    look_ahead(l);
 }

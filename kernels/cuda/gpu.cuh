@@ -358,6 +358,13 @@ GPU float gpu_reciprocal(float v) /* within 1 unit of the last place; of inf 0 *
     return r;
 }
 
+GPU float gpu_rsqrt(float v) /* 1 / sqrt(v), within 2 units of the last place; of 0 inf */
+{
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
 GPU void gpu_sincospi(float v, float *s, float *c) /* of pi v, |v| <= 1 */
 {
     sincospif(v, s, c);

@@ -44,24 +44,26 @@ GPU void linear_run_prepared(const struct op_linear *op, const struct gpu_run *r
     many_run(op, run);
 }
 
-/* OP_LINEAR; `few`: stream has begun with the operation when `begun`. */
-template <bool few>
-GPU void linear_run(const struct op_linear *op, const struct gpu_run *run,
-                    struct few_stream *stream, bool begun)
+/* OP_LINEAR; `few`: it has begun. meanwhile: other work, which this calls once, when it has to
+ * wait.
+ */
+template <bool few, class task>
+GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, struct few_begun *begun,
+                    task meanwhile)
 {
     u32 tokens = run->step->n_tokens;
     if (op->clear_max && gpu_block() == gpu_blocks() - 1)
         for (u32 i = gpu_thread(); i < tokens; i += GPU_THREADS)
             op->clear_max[i] = 0;
-    if (linear_rows(&op->in, run->step) == 0)
+    bool none = linear_rows(&op->in, run->step) == 0;
+    if (!few || none)
+        meanwhile();
+    if (none)
         return;
-    if (!few) {
+    if (few)
+        few_run(op, run, begun, meanwhile);
+    else
         linear_run_prepared(op, run);
-        return;
-    }
-    if (!begun)
-        few_begin_part(stream, op, 0, run);
-    few_run(op, run, stream);
 }
 
 #endif

@@ -518,25 +518,48 @@ GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct few_
 
 /* Begins the stream of a part. */
 GPU void few_begin_part(struct few_stream *s, const struct op_linear *op, u32 p,
-                        const struct gpu_run *run){
-#define FEW_BEGIN(...) few_begin<__VA_ARGS__>(s, &op->part[p], run)
-    FEW_WITH_FORM(&op->part[p], FEW_BEGIN)}
-
-/* The operation. `stream` has begun with its first part. */
-GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct few_stream *stream)
+                        const struct gpu_run *run)
 {
-    u32 rows = linear_rows(&op->in, run->step), thread = gpu_thread();
+#define FEW_BEGIN(...) few_begin<__VA_ARGS__>(s, &op->part[p], run)
+    FEW_WITH_FORM(&op->part[p], FEW_BEGIN)
+}
+
+/* What of an operation begins before the blocks have met. */
+struct few_begun {
+    struct few_stream stream; /* of its first part */
+    struct near_ahead input;
+};
+
+GPU void few_begin_op(struct few_begun *b, const struct op_linear *op, const struct gpu_run *run)
+{
+    if (linear_rows(&op->in, run->step) == 0)
+        return;
+    few_begin_part(&b->stream, op, 0, run);
+    b->input = near_look_ahead(&op->in, run->step);
+}
+
+/* The operation, which has begun. meanwhile: what else can begin while its input is on its way. */
+template <class task>
+GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct few_begun *begun,
+                 task meanwhile)
+{
+    struct few_stream *stream = &begun->stream;
+    const bool one = begun->input.way != NEAR_ANY;
+    u32 rows = one ? 1 : linear_rows(&op->in, run->step), thread = gpu_thread();
     struct few_work work = few_work_of(rows, op->in.k);
-    if (thread < FEW_TOKENS)
-        work.most[thread] = 0;
-    const auto fill = [&] { /* while the row is on its way */
+    const auto fill = [&] {
+        meanwhile();
 #define FEW_FILL(...) few_fill<__VA_ARGS__>(stream, FEW_WAVE_BYTES / __VA_ARGS__::slot_bytes)
-                            FEW_WITH_FORM(&op->part[0], FEW_FILL)
+        FEW_WITH_FORM(&op->part[0], FEW_FILL)
+        if (thread < FEW_TOKENS)
+            work.most[thread] = 0;
     };
-    if (rows != 1 || !near_one_fits(&op->in))
+    if (one) {
+        near_prepare_one(&op->in, &begun->input, work.fragments, work.scales, work.measures, fill);
+    } else {
+        fill();
         near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
-    else
-        near_prepare_one(&op->in, run->step, &work.scales[0], work.fragments, work.measures, fill);
+    }
     for (u32 p = 0; p < op->parts; p++) {
         if (p)
             few_begin_part(stream, op, p, run);

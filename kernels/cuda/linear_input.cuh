@@ -109,7 +109,7 @@ GPU struct linear_scale linear_scale_of(const struct input *in, float sum, float
 {
     struct linear_scale s = {1, 1, 1};
     if (in->kind == INPUT_NORM) {
-        s.inverse = 1 / sqrtf(sum / (float)in->features + in->eps);
+        s.inverse = gpu_rsqrt(sum * gpu_reciprocal((float)in->features) + in->eps);
         most *= s.inverse;
     }
     if (in->int8) {

@@ -14,27 +14,81 @@ GPU u32 near_stride(u32 k)
     return k * 2 + FEW_ROW_PAD_BYTES;
 }
 
-/* What the warps measured of a row, together: sum of squares, and largest |x * norm|. */
+/* What the warps measured of a row, together: sum of squares, and largest |x * norm|. Those of all
+ * warps stand side by side: first the sums. */
 GPU void near_measures(const float *measures, float *sum, float *most)
 {
+    static_assert(GPU_WARPS == 8, "two vectors of each");
+    const float4 *v = (const float4 *)measures;
+    const float4 a = v[0], b = v[1], c = v[2], d = v[3];
+    const float sums[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    const float parts[8] = {c.x, c.y, c.z, c.w, d.x, d.y, d.z, d.w};
     *sum = *most = 0;
 #pragma unroll
     for (u32 w = 0; w < GPU_WARPS; w++) {
-        float part = measures[w * 2 + 1];
-        *sum += measures[w * 2];
-        *most = part <= *most ? *most : part;
+        *sum += sums[w];
+        *most = parts[w] <= *most ? *most : parts[w];
     }
+}
+
+/* Leaves what this warp measured. */
+GPU void near_leave(float *measures, float sum, float most)
+{
+    if (gpu_lane() == 0) {
+        measures[gpu_warp()] = sum;
+        measures[GPU_WARPS + gpu_warp()] = most;
+    }
+}
+
+/* This thread's features of an aligned row, all of them on their way at once: loads have no branch
+ * between them; what is behind the row is loaded from its end. */
+template <u32 held> GPU void near_load(float4 v[held], const float *x, u32 whole)
+{
+    const float *from = gpu_global(x);
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        v[i] = *(const float4 *)(from + MIN(gpu_thread() + i * GPU_THREADS, whole - 1) * 4);
 }
 
 /* --- one row, which is held in registers ---------------------------------------------------- */
 
-enum { NEAR_HELD = 16, NEAR_HELD_NORM = 8 }; /* times four features a thread, at most */
+/* How: so many times four features a thread. */
+enum near_way {
+    NEAR_ANY, /* not at all */
+    NEAR_ROW,
+    NEAR_LONG_ROW,
+    NEAR_NORM,
+    NEAR_LONG_NORM,
+    NEAR_HELD = 4,
+    NEAR_HELD_LONG_ROW = 16,
+    NEAR_HELD_LONG_NORM = 8,
+};
 
-/* Can near_prepare_one do it? */
-GPU bool near_one_fits(const struct input *in)
+/* What is known of a linear's input before the blocks have met: then the row itself is all that is
+ * still waited for. */
+struct near_ahead {
+    u32 way, quads, whole; /* four features each: packed ones; those that there are */
+    const float *x;
+    const u32 *most;     /* of the row; NULL for a norm */
+    float4 n[NEAR_HELD]; /* NEAR_NORM: this thread's */
+};
+
+GPU struct near_ahead near_look_ahead(const struct input *in, const struct gpu_step *s)
 {
-    u32 held = in->kind == INPUT_NORM ? NEAR_HELD_NORM : NEAR_HELD;
-    return !in->order && linear_aligned(in) && in->k <= held * 4 * GPU_THREADS;
+    struct near_ahead a = {};
+    bool norm = in->kind == INPUT_NORM;
+    const u32 long_held = norm ? NEAR_HELD_LONG_NORM : NEAR_HELD_LONG_ROW;
+    a.quads = in->k / 4;
+    a.whole = in->features / 4;
+    if (linear_rows(in, s) != 1 || in->order || !linear_aligned(in) ||
+        a.quads > long_held * GPU_THREADS)
+        return a;
+    a.way = (norm ? NEAR_NORM : NEAR_ROW) + (a.quads > NEAR_HELD * GPU_THREADS);
+    a.x = linear_row(in, s, 0);
+    a.most = norm ? NULL : in->row_max + linear_token(in, s, 0);
+    if (a.way == NEAR_NORM)
+        near_load<NEAR_HELD>(a.n, in->norm, a.whole);
+    return a;
 }
 
 /* As linear_measure_part, of this warp's part; v becomes v * norm. */
@@ -77,44 +131,37 @@ GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *
     to[4] = gpu_half2(v[2], v[3]);
 }
 
-/* Loads have no branch between them, so that all are on their way at once; what is behind the row
- * is loaded from its end, and not used. between: what else can begin then. */
-template <bool normed, u32 held, class work>
-GPU void near_one(const struct input *in, const float *x, u32 *row, struct linear_scale *scale,
-                  float *measures, float most, work between)
+/* The row. measures: work space of GPU_WARPS * 2 floats. between: what can begin while it is on its
+ * way. Ends with a barrier. */
+template <bool normed, u32 held, class task>
+GPU void near_one(const struct input *in, const struct near_ahead *a, u32 *row,
+                  struct linear_scale *scale, float *measures, task between)
 {
-    const bool int8 = in->int8;
-    const u32 quads = in->k / 4, whole = in->features / 4;
-    const float *from = gpu_global(x), *norm = gpu_global(in->norm);
     float4 v[held], n[normed ? held : 1];
-#pragma unroll
-    for (u32 i = 0; i < held; i++) {
-        u32 at = MIN(gpu_thread() + i * GPU_THREADS, whole - 1) * 4;
-        v[i] = *(const float4 *)(from + at);
-        if (normed)
-            n[i] = *(const float4 *)(norm + at);
-    }
+    near_load<held>(v, a->x, a->whole);
+    float sum = 0, most = normed ? 0 : gpu_from_bits(*a->most);
+    if constexpr (normed && held > NEAR_HELD)
+        near_load<held>(n, in->norm, a->whole);
+    else if constexpr (normed)
+        for (u32 i = 0; i < held; i++)
+            n[i] = a->n[i];
     between();
 #pragma unroll
     for (u32 i = 0; i < held; i++)
-        if (gpu_thread() + i * GPU_THREADS >= whole)
+        if (gpu_thread() + i * GPU_THREADS >= a->whole)
             v[i] = {0, 0, 0, 0};
-    float sum = 0;
     if (normed) {
-        float part_most;
-        near_measure_held<held>(v, n, &sum, &part_most);
-        if (gpu_lane() == 0) {
-            measures[gpu_warp() * 2] = sum;
-            measures[gpu_warp() * 2 + 1] = part_most;
-        }
+        near_measure_held<held>(v, n, &sum, &most);
+        near_leave(measures, sum, most);
         gpu_sync();
         near_measures(measures, &sum, &most);
     }
     const struct linear_scale s = linear_scale_of(in, sum, most);
+    const bool int8 = in->int8;
 #pragma unroll
     for (u32 i = 0; i < held; i++) {
         const float y[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-        if (gpu_thread() + i * GPU_THREADS < quads)
+        if (gpu_thread() + i * GPU_THREADS < a->quads)
             near_put(row, gpu_thread() + i * GPU_THREADS, y, &s, int8);
     }
     if (gpu_thread() == 0)
@@ -122,40 +169,30 @@ GPU void near_one(const struct input *in, const float *x, u32 *row, struct linea
     gpu_sync();
 }
 
-/* One row (near_one_fits). measures: work space of GPU_WARPS * 2 floats. Ends with a barrier. */
-template <class work>
-GPU void near_prepare_one(const struct input *op_in, const struct gpu_step *s,
-                          struct linear_scale *scale, u8 *fragments, float *measures, work between)
+template <class task>
+GPU void near_prepare_one(const struct input *in, const struct near_ahead *a, u8 *fragments,
+                          struct linear_scale *scale, float *measures, task between)
 {
-    const struct input in = *op_in;
-    const float *x = linear_row(&in, s, 0);
     u32 *row = (u32 *)fragments;
-    if (in.kind == INPUT_NORM) {
-        if (in.k <= NEAR_HELD_NORM * 2 * GPU_THREADS)
-            near_one<true, NEAR_HELD_NORM / 2>(&in, x, row, scale, measures, 0, between);
-        else
-            near_one<true, NEAR_HELD_NORM>(&in, x, row, scale, measures, 0, between);
-        return;
-    }
-    float most = gpu_from_bits(in.row_max[linear_token(&in, s, 0)]);
-    if (in.k <= NEAR_HELD * GPU_THREADS)
-        near_one<false, NEAR_HELD / 4>(&in, x, row, scale, measures, most, between);
+    if (a->way == NEAR_NORM)
+        near_one<true, NEAR_HELD>(in, a, row, scale, measures, between);
+    else if (a->way == NEAR_ROW)
+        near_one<false, NEAR_HELD>(in, a, row, scale, measures, between);
+    else if (a->way == NEAR_LONG_ROW)
+        near_one<false, NEAR_HELD_LONG_ROW>(in, a, row, scale, measures, between);
     else
-        near_one<false, NEAR_HELD>(&in, x, row, scale, measures, most, between);
+        near_one<true, NEAR_HELD_LONG_NORM>(in, a, row, scale, measures, between);
 }
 
 /* --- some rows ------------------------------------------------------------------------------- */
 
-/* `measures`: of row r and warp w at [r][w]: sum of squares, and largest |x * norm|. */
+/* `measures`: those of row r at [r * GPU_WARPS * 2]. */
 GPU void near_measure(const struct input *in, const struct gpu_step *s, u32 rows, float *measures)
 {
     for (u32 row = 0; row < rows; row++) {
         float sum, most;
         linear_measure_part(in, linear_row(in, s, row), gpu_warp(), &sum, &most);
-        if (gpu_lane() == 0) {
-            measures[(row * GPU_WARPS + gpu_warp()) * 2] = sum;
-            measures[(row * GPU_WARPS + gpu_warp()) * 2 + 1] = most;
-        }
+        near_leave(measures + row * GPU_WARPS * 2, sum, most);
     }
     gpu_sync();
 }

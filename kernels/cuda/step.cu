@@ -12,11 +12,13 @@
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
  * The answer is the same in every block. */
-template <bool few>
-GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_stream *stream,
-                bool begun)
+template <bool few, class task>
+GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun *begun,
+                task meanwhile)
 {
     const struct gpu_step *s = run->step;
+    if (op->kind != OP_LINEAR)
+        meanwhile();
     switch (op->kind) {
     case OP_EMBED:
         vector_embed(&op->embed, run);
@@ -24,7 +26,7 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_strea
     case OP_PREPARE:
         return !few && linear_prepare(&op->linear.in, run);
     case OP_LINEAR:
-        linear_run<few>(&op->linear, run, stream, begun);
+        linear_run<few>(&op->linear, run, begun, meanwhile);
         return true;
     case OP_ADD_NORM:
         vector_add_norm(&op->add_norm, s);
@@ -74,36 +76,38 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     if (near->op[p->first % 2].kind == OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
         near->step.stamps)
         near->step.stamps[0] = gpu_clock_ns();
-    struct few_stream stream = {};
-    u32 begun = ~0u; /* the linear whose first weights are on their way */
+    struct few_begun begun = {};
+    if (few && near->op[p->first % 2].kind == OP_LINEAR)
+        few_begin_op(&begun, &near->op[p->first % 2].linear, &near->run);
     for (u32 i = p->first; i < p->last; i++) {
         const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
         bool more = i + 1 < p->last;
-        bool begins = op->kind == OP_LINEAR || (few && op->kind == OP_ATTENTION);
-        u32 ahead = begins && op->ahead < p->last ? op->ahead : 0;
-        if (more)
-            copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
-        if (ahead)
-            copy_near(&near->ahead, &p->ops[ahead], sizeof(struct op));
-        gpu_copy_commit();
+        u32 ahead = !few && op->kind == OP_LINEAR && op->ahead < p->last ? op->ahead : 0;
+        const auto copy_next = [=] {
+            if (more)
+                copy_near((struct op *)next, &p->ops[i + 1], sizeof(struct op));
+            if (ahead)
+                copy_near(&near->ahead, &p->ops[ahead], sizeof(struct op));
+            gpu_copy_commit();
+        };
         if (few && i == p->first && op->kind == OP_ATTENTION)
             attention_ahead(&op->attention, &near->run);
-        bool meet = run_op<few>(op, &near->run, &stream, begun == i) && more;
+        bool meet = run_op<few>(op, &near->run, &begun, copy_next) && more;
         gpu_copy_wait<0>();
-        if (!meet) {
+        u32 before = 0;
+        if (meet)
+            before = gpu_grid_arrive(p->state.barrier);
+        else
             gpu_sync();
-            continue;
-        }
-        u32 before = gpu_grid_arrive(p->state.barrier);
-        if (few && next->kind == OP_ATTENTION) { /* which uses the rings' memory */
+        begun = {};
+        if (few && more && next->kind == OP_ATTENTION) /* which uses the rings' memory */
             attention_ahead(&next->attention, &near->run);
-        } else if (ahead && few) {
-            few_begin_part(&stream, &near->ahead.linear, 0, &near->run);
-            begun = ahead;
-        } else if (ahead) {
+        else if (few && more && next->kind == OP_LINEAR)
+            few_begin_op(&begun, &next->linear, &near->run);
+        else if (ahead && meet)
             linear_fetch(&near->ahead.linear, &near->run);
-        }
-        gpu_grid_wait(p->state.barrier, before);
+        if (meet)
+            gpu_grid_wait(p->state.barrier, before);
     }
 }
 

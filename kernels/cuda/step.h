@@ -241,7 +241,8 @@ struct op_sample {
 
 struct op {
     u32 kind __attribute__((aligned(16)));
-    u32 ahead; /* index of the next linear, whose first weights are asked for early; 0: none */
+    u32 ahead; /* `step`: index of the next linear, whose first weights are asked for early; 0: none
+                */
     union {
         struct op_embed embed;
         struct op_linear linear; /* OP_PREPARE: only `in` */

@@ -354,6 +354,10 @@ GPU float gpu_reciprocal(float v)
 {
     return 1 / v;
 }
+GPU float gpu_rsqrt(float v)
+{
+    return 1 / sqrtf(v);
+}
 GPU void gpu_sincospi(float v, float *s, float *c)
 {
     *s = (float)sin(M_PI * (double)v);

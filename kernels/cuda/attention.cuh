@@ -18,12 +18,13 @@ GPU_CALL void attention_many(const struct op_attention *op, const struct gpu_run
 }
 
 /* `few`: attention_ahead ran for it. */
-template <bool few>
-GPU_CALL void attention_few(const struct op_attention *op, const struct gpu_run *run)
+template <bool few> GPU void attention_few(const struct op_attention *op, const struct gpu_run *run)
 {
-    if (!few)
-        splits_prepare<few>(op, run);
-    gpu_sync();
+    if (!few) {
+        if (splits_kept(run)->window != op->window)
+            splits_plan<few>(op, run);
+        gpu_sync(); /* the way of many is done with shared memory */
+    }
     if (op->head_dim > GPU_WARPS * 16)
         splits_run<few, true>(op, run);
     else

@@ -66,14 +66,29 @@ GPU struct rope_heads splits_heads(const struct op_attention *op, const struct s
     return h;
 }
 
-/* The table of angles; all threads. Others see it after a barrier. */
-GPU void splits_angles(const struct gpu_rope *rope, u32 pos, u32 token, struct splits_shared *work)
+/* The angles of the token at `pos`; all threads together. When they are not at hand yet, begins and
+ * ends with a barrier. */
+GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct splits_kept *kept)
 {
-    u32 half = rope->dims / 2;
+    u32 dims = rope->dims, half = dims / 2, tokens, place;
+    if (dims == 0)
+        return kept->angles;
+    tokens = MIN(LIMIT_HEAD_DIM / dims, (u32)ANGLE_TOKENS);
+    place = pos % tokens;
+    float *at = kept->angles + place * dims;
+    if (kept->angle_freq == rope->freq && kept->angle_pos[place] == pos)
+        return at;
+    gpu_sync(); /* all have looked, and nobody reads what was there */
     for (u32 i = gpu_thread(); i < half; i += GPU_THREADS)
-        rope_angle(rope, pos, i, work->angles + i, work->angles + half + i);
-    if (gpu_thread() == 0)
-        work->token = token;
+        rope_angle(rope, pos, i, at + i, at + half + i);
+    if (gpu_thread() == 0) {
+        for (u32 i = 0; i < ANGLE_TOKENS && kept->angle_freq != rope->freq; i++)
+            kept->angle_pos[i] = ~0u;
+        kept->angle_freq = rope->freq;
+        kept->angle_pos[place] = pos;
+    }
+    gpu_sync();
+    return at;
 }
 
 /* A turned query head to row r of the tile. */
@@ -138,17 +153,29 @@ GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4
     }
 }
 
+/* The page of a unit's KV head that has position pos; the unit's first item here has place `at`. */
+GPU u32 splits_page_of(const struct op_attention *op, const struct gpu_run *run,
+                       const struct splits_item *item, u32 at, u32 pos)
+{
+    u32 in = pos - item->pos;
+    at += in / ATTENTION_SPLIT;
+    if (at < SPLITS_BATCH)
+        return splits_kept(run)->first[at].page[in % ATTENTION_SPLIT / PAGE_KEYS];
+    const u32 *pages = gpu_global(run->state.pages) + (size_t)item->slot * run->state.pages_stride;
+    return pages[pos / PAGE_KEYS] * op->kv_heads + item->tile.kv_head;
+}
+
 /* The heads of a token that this block needs, a warp a head. */
 template <bool wide>
 GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *run,
-                           const struct splits_item *item, const struct splits_places *places,
-                           const float *angles, u32 pos, bool new_key,
-                           struct attention_row rows[ATTENTION_ROWS])
+                           const struct splits_item *item, u32 at,
+                           const struct splits_places *places, const float *angles, u32 pos,
+                           bool new_key, struct attention_row rows[ATTENTION_ROWS])
 {
     enum { SLOTS = wide ? 4 : 1 };
     struct rope_heads h = splits_heads(op, item, places, angles);
     const struct attention_tile *t = &item->tile;
-    u32 group = op->heads / op->kv_heads, first = t->part * ATTENTION_ROWS, page = 0;
+    u32 group = splits_kept(run)->plan.group, first = t->part * ATTENTION_ROWS, page = 0;
     u32 heads = pos >= t->pos ? MIN(group - first, (u32)ATTENTION_ROWS) : 0;
     u32 warps = rope_warps(h.shift), dim = ROUND_UP(h.dim, 16u), token = t->token + pos - t->pos;
     const float *x = gpu_global(op->qkv) + (size_t)token * op->stride;
@@ -161,10 +188,9 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
         h.first = query ? t->kv_head * group + first + i : key ? op->heads : h.rotated;
         h.first += query ? 0 : t->kv_head;
         h.x = (float *)x + h.first * h.dim;
-        rope_read<SLOTS, false>(&h, 1u << h.shift, v);
         if (!query && item->writes)
-            page = gpu_global(
-                run->state.pages)[(size_t)item->slot * run->state.pages_stride + pos / PAGE_KEYS];
+            page = splits_page_of(op, run, item, at, pos);
+        rope_read<SLOTS, false>(&h, 1u << h.shift, v);
         rope_norm<SLOTS>(op, &h, 1u << h.shift, v);
         rope_rotate<SLOTS>(&h, 1u << h.shift, v);
         if (query) {
@@ -177,35 +203,28 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
         if (item->writes)
             splits_put_page<SLOTS>(&h, v, pos % PAGE_KEYS,
                                    gpu_global((u8 *)(key ? op->k : op->v)) +
-                                       (size_t)(page * op->kv_heads + t->kv_head) * dim *
-                                           PAGE_KEYS * sizeof(u16));
+                                       (size_t)page * dim * PAGE_KEYS * sizeof(u16));
     }
 }
 
-/* Turns what the block needs of a unit whose splits up to index `to` are its own. Begins and ends
- * with a barrier. */
+/* Turns what the block needs of a unit whose first item here has place `at`; its splits up to
+ * index `to` are the block's own. Ends with a barrier. */
 template <bool wide>
 GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
-                     const struct splits_item *item, const struct splits_places *places,
-                     struct splits_shared *work, u32 to, struct attention_row rows[ATTENTION_ROWS])
+                     const struct splits_item *item, u32 at, const struct splits_places *places,
+                     u32 to, struct attention_row rows[ATTENTION_ROWS])
 {
     const struct attention_tile *t = &item->tile;
     const struct gpu_rope *rope = splits_rope(op, item);
     u32 mine = MIN(item->unit + item->splits, to) - item->index, last = GPU_WARPS * 32;
     u32 from_pos = item->pos, to_pos = from_pos + mine * ATTENTION_SPLIT, end = t->pos + t->n;
-    gpu_sync();               /* the last unit is done with */
     last -= gpu_thread() + 1; /* by a warp that has less to turn */
     if (last < ATTENTION_ROWS)
         attention_row_place(op, t, last, &rows[last]);
 #pragma unroll 1
     for (u32 pos = to_pos > item->row_pos ? item->row_pos : t->pos; pos < end; pos++) {
-        u32 token = t->token + pos - t->pos;
-        if (work->token != token) { /* all threads alike */
-            gpu_sync();
-            splits_angles(rope, pos, token, work);
-            gpu_sync();
-        }
-        splits_turn_token<wide>(op, run, item, places, work->angles, pos,
+        const float *angles = splits_angles(rope, pos, splits_kept(run));
+        splits_turn_token<wide>(op, run, item, at, places, angles, pos,
                                 pos >= from_pos && pos < to_pos, rows);
     }
     gpu_sync();
@@ -213,16 +232,38 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
 
 /* --- one item ------------------------------------------------------------------------------ */
 
-/* Scores of this warp's page. fresh: the split has new keys. Where the lane's key g (1) or g + 8
- * (2) is new, it is that of the image, of which this is the lane's part. */
-GPU void splits_scores(struct splits_ring *r, const uint4 *queries, bool fresh, u32 new_keys,
-                       const u8 *image, float x[2][4])
+/* Positions that the rows of a tile see: in pages [from, new_from), in the image [new_from, to). */
+struct splits_seen {
+    u32 from, new_from, to;
+};
+
+/* New keys of this warp's page at `pos`, from this lane's part of the image to its place among
+ * `n` chunks of the ring. */
+GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen,
+                          const u8 *image)
+{
+    u32 key = pos + gpu_lane() / 4; /* of g and g + 8 one is new at most */
+    if (pos >= seen->to || pos + PAGE_KEYS <= seen->new_from)
+        return;
+    bool low = key >= seen->new_from && key < seen->to;
+    if (low || (key + 8 >= seen->new_from && key + 8 < seen->to))
+        for (u32 c = 0; c < n; c++)
+            gpu_store<uint2>(piece + c * CHUNK_BYTES + (low ? 0 : 8),
+                             gpu_load<uint2>(image + c * IMAGE_BYTES));
+    gpu_warp_sync();
+}
+
+/* Scores of this warp's page, at `pos`; image: this lane's. */
+GPU void splits_scores(struct splits_ring *r, const uint4 *queries, u32 pos,
+                       const struct splits_seen *seen, const u8 *image, float x[2][4])
 {
     memset(x, 0, sizeof(float[2][4]));
 #pragma unroll 1
     for (u32 first = 0; first < r->chunks; first += PIECE_FRAGMENTS) {
-        const u8 *piece = splits_wait(r);
-        if (!fresh && first + PIECE_FRAGMENTS <= r->chunks) {
+        u8 *piece = splits_wait(r);
+        u32 n = MIN(r->chunks - first, (u32)PIECE_FRAGMENTS);
+        splits_mend_keys(piece, n, pos, seen, image + first * IMAGE_BYTES);
+        if (n == PIECE_FRAGMENTS) {
 #pragma unroll
             for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
                 uint4 q = queries[(first + i) * 32], k = gpu_load<uint4>(piece + i * CHUNK_BYTES);
@@ -231,14 +272,8 @@ GPU void splits_scores(struct splits_ring *r, const uint4 *queries, bool fresh, 
             }
         } else {
 #pragma unroll 1
-            for (u32 c = first; c < MIN(first + PIECE_FRAGMENTS, r->chunks); c++) {
-                uint4 q = queries[c * 32];
-                uint4 k = gpu_load<uint4>(piece + (c - first) * CHUNK_BYTES);
-                uint2 own = gpu_load<uint2>(image + c * IMAGE_BYTES);
-                k.x = new_keys == 1 ? own.x : k.x;
-                k.y = new_keys == 1 ? own.y : k.y;
-                k.z = new_keys == 2 ? own.x : k.z;
-                k.w = new_keys == 2 ? own.y : k.w;
+            for (u32 i = 0; i < n; i++) {
+                uint4 q = queries[(first + i) * 32], k = gpu_load<uint4>(piece + i * CHUNK_BYTES);
                 const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
                 attention_scores(x, a, b);
             }
@@ -248,36 +283,33 @@ GPU void splits_scores(struct splits_ring *r, const uint4 *queries, bool fresh, 
 }
 
 /* Shares maxima and weights of the split among the warps; all of them stand in `weights`
- * afterwards. Not `edge`: all rows see all keys. */
-GPU void splits_weigh(const struct splits_item *item, const struct attention_row *rows, bool capped,
-                      bool edge, struct splits_shared *work, uint4 *weights, float x[2][4],
-                      float m[2])
+ * afterwards. c: of this lane's rows. Not `edge`: all rows see all keys. */
+GPU void splits_weigh(const struct splits_item *item, const struct attention_row *rows,
+                      const float c[2], bool capped, bool edge, struct splits_shared *work,
+                      uint4 *weights, float x[2][4], float m[2])
 {
-    u32 g = gpu_lane() / 4, from[2], to[2];
-    float c[2];
-    for (u32 r = 0; r < 2; r++) {
-        from[r] = rows[g + r * 8].from;
-        to[r] = rows[g + r * 8].to;
-        c[r] = rows[g + r * 8].c;
-    }
+    u32 g = gpu_lane() / 4;
     if (capped) {
         float before[2] = {rows[g].before, rows[g + 8].before};
         attention_cap(x, before);
     }
-    if (edge)
+    if (edge) {
+        u32 from[2] = {rows[g].from, rows[g + 8].from}, to[2] = {rows[g].to, rows[g + 8].to};
         attention_hide(x, item->pos + gpu_warp() * PAGE_KEYS, from, to);
+    }
     for (u32 r = 0; r < 2; r++) {
         const float *a = &x[0][r * 2], *b = &x[1][r * 2];
         m[r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
         if (gpu_lane() % 4 == 0)
-            work->largest[gpu_warp()][g + r * 8] = m[r];
+            work->largest[g + r * 8][gpu_warp()] = m[r];
     }
     gpu_sync();
 #pragma unroll
     for (u32 r = 0; r < 2; r++) {
-#pragma unroll
-        for (u32 p = 0; p < SPLIT_PAGES; p++)
-            m[r] = fmaxf(m[r], work->largest[p][g + r * 8]);
+        float4 a = gpu_load<float4>(&work->largest[g + r * 8][0]);
+        float4 b = gpu_load<float4>(&work->largest[g + r * 8][4]);
+        m[r] = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
+                     fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
         m[r] = gpu_mul(m[r], c[r]);
     }
     u32 w[4];
@@ -286,27 +318,37 @@ GPU void splits_weigh(const struct splits_item *item, const struct attention_row
     gpu_sync();
 }
 
-/* Positions of a tile's values: in its pages [from, new_from), in the image [new_from, to). */
-struct splits_seen {
-    u32 from, new_from, to;
-};
-
-/* Of values of the page at `pos`: 0 where no row sees the key, those of the image where it is new.
- */
-GPU uint4 splits_mend(uint4 f, u32 pos, const struct splits_seen *seen, const u8 *image)
+/* Of values of the page at `pos`, in the ring: 0 where no row sees the key, those of the image
+ * where it is new. */
+GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, const u8 *image)
 {
     u32 mask[2];
+    uint4 f = gpu_load<uint4>(page);
     attention_key_masks(pos, seen->from, seen->new_from, mask);
     f = (uint4){f.x & mask[0], f.y & mask[1], f.z & mask[0], f.w & mask[1]};
-    if (pos >= seen->to || seen->new_from >= seen->to)
-        return f;
-    uint2 own = gpu_load<uint2>(image);
-    attention_key_masks(pos, seen->new_from, seen->to, mask);
-    f.x |= own.x & mask[0];
-    f.y |= own.x & mask[1];
-    f.z |= own.y & mask[0];
-    f.w |= own.y & mask[1];
-    return f;
+    if (seen->new_from < seen->to) {
+        uint2 own = gpu_load<uint2>(image);
+        attention_key_masks(pos, seen->new_from, seen->to, mask);
+        f.x |= own.x & mask[0];
+        f.y |= own.x & mask[1];
+        f.z |= own.y & mask[0];
+        f.w |= own.y & mask[1];
+    }
+    gpu_store<uint4>(page, f);
+}
+
+/* The pages of the split at `pos` in which some keys are not seen, or new. Where nothing is seen
+ * there are zeros already. */
+GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, const u8 *image)
+{
+    if (seen->from > pos && seen->from < pos + ATTENTION_SPLIT) {
+        u32 page = (seen->from - pos) / PAGE_KEYS;
+        splits_mend_page(piece + page * CHUNK_BYTES, pos + page * PAGE_KEYS, seen, image);
+    }
+    u32 first = MAX(seen->new_from, pos) / PAGE_KEYS * PAGE_KEYS;
+#pragma unroll 1
+    for (u32 at = first; at < MIN(seen->to, pos + ATTENTION_SPLIT); at += PAGE_KEYS)
+        splits_mend_page(piece + (at - pos) * (CHUNK_BYTES / PAGE_KEYS), at, seen, image);
 }
 
 /* Adds a page's values. */
@@ -321,7 +363,7 @@ GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4
     gpu_mma(o[1], a, b + 2);
 }
 
-/* o and l of the split for this warp's chunks. */
+/* o and l of the split at `pos` for this warp's chunks. */
 template <u32 passes>
 GPU void splits_values(struct splits_ring *r, u32 pos, const struct splits_seen *seen,
                        const uint4 *weights, const u8 *image, struct splits_sum<passes> *split)
@@ -331,26 +373,14 @@ GPU void splits_values(struct splits_ring *r, u32 pos, const struct splits_seen 
     memset(split->o, 0, sizeof split->o);
 #pragma unroll
     for (u32 pass = 0; pass < passes; pass++) {
-#pragma unroll 1
-        for (u32 first = 0; first < SPLIT_PAGES; first += PIECE_FRAGMENTS) {
-            const u8 *piece = splits_wait(r);
-            const uint4 *w = weights + first * 32;
-            if (!mend) {
+        u8 *piece = splits_wait(r);
+        if (mend)
+            splits_mend_values(piece, pos, seen, image + pass * GPU_WARPS * IMAGE_BYTES);
 #pragma unroll
-                for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
-                    splits_add(w + i * 32, gpu_load<uint4>(piece + i * CHUNK_BYTES), pass == 0,
-                               sums, split->o[pass]);
-            } else {
-#pragma unroll 1
-                for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
-                    splits_add(w + i * 32,
-                               splits_mend(gpu_load<uint4>(piece + i * CHUNK_BYTES),
-                                           pos + (first + i) * PAGE_KEYS, seen,
-                                           image + pass * GPU_WARPS * IMAGE_BYTES),
-                               pass == 0, sums, split->o[pass]);
-            }
-            splits_next(r);
-        }
+        for (u32 i = 0; i < SPLIT_PAGES; i++)
+            splits_add(weights + i * 32, gpu_load<uint4>(piece + i * CHUNK_BYTES), pass == 0, sums,
+                       split->o[pass]);
+        splits_next(r);
     }
     split->l[0] = sums[0];
     split->l[1] = sums[2];
@@ -404,8 +434,6 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
 
 /* --- units that blocks share --------------------------------------------------------------- */
 
-/* --- units that blocks share --------------------------------------------------------------- */
-
 /* Where query row `row` of an item lies in op->partial: O, then m, l. */
 GPU float *splits_partial(float *partial, u32 each, u32 stride, u32 index, u32 row)
 {
@@ -440,92 +468,143 @@ GPU void splits_write_partial(const struct op_attention *op, const struct attent
 
 /* Tells that this block's splits of the item's unit are in op->partial; true in the last block to
  * do so. The unit's counter is that of the first of its blocks. */
-GPU bool splits_arrive(const struct op_attention *op, const struct attention_plan *plan,
-                       const struct splits_item *item, struct splits_shared *work)
+GPU bool splits_arrive(const struct op_attention *op, const struct splits_item *item,
+                       struct splits_shared *work)
 {
+    u32 *counter = gpu_global(op->arrived) + item->counter, others = item->units - 1;
     gpu_sync();
     if (gpu_thread() == 0) {
-        u32 block = attention_block_of(plan, item->unit);
-        u32 blocks = attention_block_of(plan, item->unit + item->splits - 1) - block + 1;
         gpu_fence();
-        bool last = gpu_atomic_add(&op->arrived[block], 1) == blocks - 1;
-        gpu_fence();
-        if (last)
-            op->arrived[block] = 0;
+        bool last = gpu_atomic_add(counter, 1) == others;
+        if (last) {
+            gpu_fence();
+            *counter = 0;
+        }
         work->last = last;
     }
     gpu_sync();
     return work->last; /* next written after another barrier */
 }
 
-/* Two dimensions of a query row over all splits of the unit; returns what they are divided by. */
-GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 d, u32 splits,
-                               float o[2])
+/* How the splits [first, first + 32) of a query row join, a lane a split: factor[split]. from: the
+ * row's first partial; m, l: of the splits ahead, then of all. */
+GPU void splits_factors(const float *from, size_t stride, u32 dim, u32 first, u32 splits,
+                        float2 *factor, float *m, float *l)
 {
-    enum { AHEAD = 8 }; /* splits that are read at once */
-    float m[2] = {-INFINITY, -INFINITY}, l = 0;
-    o[0] = o[1] = 0;
-#pragma unroll 1
-    for (u32 first = 0; first < splits; first += AHEAD) {
-        float2 part[AHEAD], ml[AHEAD];
-#pragma unroll
-        for (u32 i = 0; i < AHEAD; i++) {
-            const float *at = from + MIN(first + i, splits - 1) * stride;
-            part[i] = gpu_load<float2>(at + d);
-            ml[i] = gpu_load<float2>(at + dim);
-        }
-#pragma unroll
-        for (u32 i = 0; i < AHEAD; i++) {
-            /* one that is not there is like one in which nothing was seen */
-            float m_split[2] = {first + i < splits ? ml[i].x : -INFINITY, -INFINITY};
-            bool there = first + i < splits;
-            struct attention_join j = attention_join(m, m_split);
-            l = attention_add(&j, 0, l, there ? ml[i].y : 0);
-            o[0] = attention_add(&j, 0, o[0], there ? part[i].x : 0);
-            o[1] = attention_add(&j, 0, o[1], there ? part[i].y : 0);
-        }
+    u32 lane = gpu_lane();
+    float2 none = {-INFINITY, 0};
+    float2 ml = first + lane < splits ? gpu_load<float2>(from + (first + lane) * stride + dim) : none;
+    float upto = ml.x, l_all = *l;
+    for (u32 d = 1; d < 32; d *= 2) {
+        float below = gpu_shuffle(upto, (lane - d) & 31);
+        upto = lane >= d ? fmaxf(upto, below) : upto;
     }
-    return l;
+    upto = fmaxf(upto, *m);
+    float ahead = gpu_shuffle(upto, (lane - 1) & 31);
+    float total[2] = {lane ? ahead : *m, -INFINITY}, split[2] = {ml.x, -INFINITY};
+    struct attention_join j = attention_join(total, split);
+    factor[lane] = (float2){j.old[0], j.more[0]};
+    float more = gpu_mul(ml.y, j.more[0]);
+    for (u32 i = 0; i < 32; i++)
+        l_all = fmaf(l_all, gpu_shuffle(j.old[0], i), gpu_shuffle(more, i));
+    *m = gpu_shuffle(upto, 31);
+    *l = l_all;
 }
 
-/* The unit's output from op->partial: a thread takes two dimensions of a row at a time. */
-GPU void splits_merge(const struct op_attention *op, const struct attention_plan *plan,
-                      const struct splits_item *item, const struct attention_row *rows)
+/* Two dimensions of up to 32 splits. */
+GPU void splits_read_partials(const float *from, size_t stride, u32 n, float2 part[32])
 {
-    u32 dim = plan->chunks * 16, head_dim = op->head_dim, each = plan->partial_each;
-    u32 *row_max = gpu_global(op->row_max), first = item->first_chunk * 16;
+#pragma unroll
+    for (u32 i = 0; i < 32; i += 8) {
+        if (i < n) {
+#pragma unroll
+            for (u32 j = i; j < i + 8; j++)
+                part[j] = j < n ? gpu_load<float2>(from + j * stride) : (float2){0, 0};
+        }
+    }
+}
+
+/* And joined to o. */
+GPU void splits_join_partials(const float2 part[32], const float2 *factor, u32 n, float o[2])
+{
+#pragma unroll
+    for (u32 i = 0; i < 32; i += 8) {
+        if (i < n) {
+#pragma unroll
+            for (u32 j = i; j < i + 8; j++) {
+                float2 f = factor[j];
+                o[0] = fmaf(o[0], f.x, gpu_mul(part[j].x, f.y));
+                o[1] = fmaf(o[1], f.x, gpu_mul(part[j].y, f.y));
+            }
+        }
+    }
+}
+
+/* The unit's output from op->partial, in which a thread takes two dimensions of a row, all threads
+ * at a time. factors: work space, [ATTENTION_ROWS][32]. */
+GPU_CALL void splits_merge(const struct op_attention *op, const struct splits_kept *kept,
+                           const struct splits_item *item, const struct attention_row *rows,
+                           struct splits_shared *work, float2 *factors)
+{
+    op = gpu_near(op);
+    kept = gpu_near(kept);
+    item = gpu_near(item);
+    rows = gpu_near(rows);
+    work = gpu_near(work);
+    factors = gpu_near(factors);
+    u32 dim = kept->plan.chunks * 16, head_dim = op->head_dim, each = kept->plan.partial_each;
+    u32 first = item->first_chunk * 16, splits = item->splits, warp = gpu_warp();
     u32 pairs = MIN(dim - first, SPLITS_CHUNKS * 16u) / 2; /* a multiple of 8 */
-    const float *partial = gpu_global(op->partial);
+    size_t stride = (size_t)each * (dim + 4);
     float *out = gpu_global(op->out);
+    const float *partial = splits_partial(gpu_global(op->partial), each, dim + 4, item->unit, 0);
 #pragma unroll 1
-    for (u32 i = gpu_thread(); i < ROUND_UP(each * pairs, 32u); i += GPU_THREADS) {
+    for (u32 i = gpu_thread(); i - gpu_thread() < each * pairs; i += GPU_THREADS) {
         u32 r = i / pairs, d = first + i % pairs * 2;
         const struct attention_row *row = &rows[r < each ? r : 0];
         bool real = r < each && row->to > 0;
-        float o[2], largest = 0;
-        const float *from =
-            splits_partial((float *)partial, each, dim + 4, item->unit, real ? r : 0);
-        float l = splits_join_partials(from, (size_t)each * (dim + 4), dim, d, item->splits, o);
-        float inverse = gpu_reciprocal(l);
+        const float *from = partial + (real ? r : 0) * (dim + 4) + d;
+        float o[2] = {0, 0}, m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0}, largest = 0;
+#pragma unroll 1
+        for (u32 at = 0; at < splits; at += 32) {
+            u32 n = MIN(splits - at, 32u);
+            float2 part[32];
+            splits_read_partials(from + at * stride, stride, n, part);
+            gpu_sync(); /* the factors of before are done with */
+#pragma unroll
+            for (u32 k = 0; k < 2; k++)
+                if (warp + k * GPU_WARPS < each)
+                    splits_factors(partial + (warp + k * GPU_WARPS) * (dim + 4), stride, dim, at,
+                                   splits, factors + (warp + k * GPU_WARPS) * 32, &m[k], &l[k]);
+            if (gpu_lane() == 0) {
+                work->l[warp] = l[0];
+                work->l[warp + GPU_WARPS] = l[1];
+            }
+            gpu_sync();
+            splits_join_partials(part, factors + (real ? r : 0) * 32, n, o);
+        }
+        float inverse = gpu_reciprocal(work->l[real ? r : 0]);
         float2 v = {gpu_mul(o[0], inverse), gpu_mul(o[1], inverse)};
         if (real && d < head_dim) {
             gpu_store<float2>(out + row->out + d, v);
             largest = fmaxf(fabsf(v.x), fabsf(v.y));
         }
         u32 token = item->tile.token + (real ? row->to - 1 - item->tile.pos : 0);
-        attention_write_max(row_max, token, real, item->tile.n == 1, largest);
+        attention_write_max(gpu_global(op->row_max), token, real, item->tile.n == 1, largest);
     }
 }
 
 /* --- a block's stretch --------------------------------------------------------------------- */
 
-/* Puts a split where it belongs; [from, to) is the block's stretch. */
+/* Puts a split where it belongs. */
 template <u32 passes>
-GPU void splits_finish(const struct op_attention *op, const struct attention_plan *plan,
-                       const struct splits_item *item, const struct attention_row *rows, u32 from,
-                       u32 to, struct splits_shared *work, struct splits_sum<passes> *unit,
+GPU void splits_finish(const struct op_attention *op, const struct splits_kept *kept,
+                       const struct splits_item *item, const struct attention_row *rows,
+                       struct splits_shared *work, uint4 *weights, struct splits_sum<passes> *unit,
                        const struct splits_sum<passes> *split)
 {
+    const struct attention_plan *plan = &kept->plan;
+    u32 from = kept->from, to = kept->to;
     bool ends = item->index + 1 == item->unit + item->splits;
     if (from <= item->unit && item->unit + item->splits <= to) {
         splits_join(unit, split);
@@ -534,55 +613,40 @@ GPU void splits_finish(const struct op_attention *op, const struct attention_pla
         return;
     }
     splits_write_partial(op, plan, item, rows, split);
-    if ((ends || item->index + 1 == to) && splits_arrive(op, plan, item, work))
-        splits_merge(op, plan, item, rows);
+    if ((ends || item->index + 1 == to) && splits_arrive(op, item, work))
+        splits_merge(op, kept, item, rows, work, (float2 *)weights);
 }
 
 /* Nothing is kept yet: at the start of a kernel, by one thread. */
 GPU void splits_forget(struct splits_kept *kept)
 {
     kept->window = ~0u;
+    kept->angle_freq = NULL;
 }
 
-/* Copies the items that are kept. */
-GPU void splits_copy_items(struct splits_item *to, const struct splits_item *from)
-{
-    if (gpu_thread() < SPLITS_KEPT * sizeof *to / 16)
-        ((uint4 *)to)[gpu_thread()] = ((const uint4 *)from)[gpu_thread()];
-}
-
-/* Who does what, and the first items. Begins and ends with a barrier. */
+/* Who does what, and the first items, where that is not known. */
 template <bool few>
-GPU_CALL void splits_prepare(const struct op_attention *op, const struct gpu_run *run)
+GPU_CALL void splits_plan(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
     run = gpu_near(run);
-    struct splits_shared *work = splits_shared();
     struct splits_kept *kept = splits_kept(run);
     struct attention_plan plan;
-    u32 from = kept->from, to = kept->to;
-    bool known = kept->window == op->window && to - from <= SPLITS_KEPT;
-    gpu_sync(); /* what was in shared memory is done with */
-    if (gpu_thread() == 0)
-        work->token = ~0u;
-    if (known) {
-        splits_copy_items(work->items[0], kept->first);
-        gpu_sync();
-        return;
-    }
+    gpu_sync(); /* what was in shared memory is done with, and all have looked */
     attention_plan_of(op, run, !few, &plan);
     attention_plan_few(op, run, &plan);
-    from = gpu_uniform(attention_bound(op, run, &plan, gpu_block()));
-    to = gpu_uniform(attention_bound(op, run, &plan, gpu_block() + 1));
-    splits_look_up(op, run, &plan, work->items[0], from, MIN(to - from, (u32)SPLITS_BATCH), from);
+    u32 from = gpu_uniform(attention_bound(op, run, &plan, gpu_block()));
+    u32 to = gpu_uniform(attention_bound(op, run, &plan, gpu_block() + 1));
+    splits_look_up(op, run, &plan, kept->first, from, MIN(to - from, (u32)SPLITS_BATCH), from,
+                   NULL);
     if (gpu_thread() == 0) {
         kept->window = op->window;
         kept->plan = plan;
         kept->from = from;
         kept->to = to;
+        kept->slots = splits_slots(run, plan.chunks);
     }
     gpu_sync();
-    splits_copy_items(kept->first, work->items[0]);
 }
 
 /* What can be done while the blocks still meet: the above, keys and values that earlier steps
@@ -592,15 +656,16 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
     op = gpu_near(op);
     run = gpu_near(run);
     struct splits_kept *kept = splits_kept(run);
-    splits_prepare<true>(op, run);
-    if (op->head_dim > GPU_WARPS * 16)
-        splits_ring<true>(op, run, kept, true);
-    else
-        splits_ring<false>(op, run, kept, true);
-    const struct splits_item *item = splits_item(0);
-    if (kept->from == kept->to || item->tile.pos != item->row_pos) /* may need another token's */
+    const struct splits_item *item = kept->first;
+    if (kept->window != op->window)
+        splits_plan<true>(op, run);
+    if (kept->from == kept->to)
         return;
-    splits_angles(splits_rope(op, item), item->tile.pos, item->tile.token, splits_shared());
+    if (op->head_dim > GPU_WARPS * 16)
+        splits_ring<true>(op, kept, true);
+    else
+        splits_ring<false>(op, kept, true);
+    splits_angles(splits_rope(op, item), item->tile.pos, kept);
 }
 
 template <bool few, bool wide>
@@ -611,49 +676,48 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
     run = gpu_near(run);
     struct splits_shared *work = splits_shared();
     struct splits_kept *kept = splits_kept(run);
-    const struct attention_plan *plan = &kept->plan;
-    u32 from = kept->from, to = kept->to, chunks = plan->chunks, turn = 0;
-    struct splits_places places = splits_places(chunks);
+    u32 n = kept->to - kept->from, turn = 0;
+    struct splits_places places = splits_places(kept->plan.chunks);
     bool capped = op->softcap > 0, fused = few || attention_is_fused(run);
-    struct splits_ring ring = splits_ring<wide>(op, run, kept, !few);
+    struct splits_ring ring = splits_ring<wide>(op, kept, !few);
     struct splits_sum<PASSES> unit, split;
     struct splits_seen seen;
+    float c[2];
     u32 all_from = 0, all_to = 0; /* positions that all rows see */
     const uint4 *queries = places.queries + gpu_lane(), *weights = places.weights + gpu_lane();
     const u8 *own_k = places.k + gpu_lane() * 8;
     const u8 *own_v = places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
 #pragma unroll 1
-    for (u32 at = 0; at < to - from; at++) {
-        const struct splits_item *item = splits_item(at);
+    for (u32 at = 0; at < n; at++) {
+        const struct splits_item *item = splits_item(kept, at);
         struct attention_row *rows = work->rows[(turn += item->begins) % 2];
         float x[2][4];
         if (item->begins) {
+            if (at)
+                gpu_sync(); /* the last unit is done with */
             if (fused)
-                splits_turn<wide>(op, run, item, &places, work, to, rows);
+                splits_turn<wide>(op, run, item, at, &places, kept->to, rows);
             else
-                splits_begin(op, chunks, item, places.queries, rows);
+                splits_begin(op, kept->plan.chunks, item, places.queries, rows);
             splits_clear(&unit);
             seen.from = attention_seen_from(op, item->tile.pos);
             seen.to = item->tile.pos + item->tile.n;
             seen.new_from = fused ? item->row_pos : seen.to;
             all_from = attention_seen_from(op, seen.to - 1);
             all_to = item->tile.pos + 1;
+            c[0] = rows[gpu_lane() / 4].c;
+            c[1] = rows[gpu_lane() / 4 + 8].c;
         }
-        u32 pos = item->pos, key = pos + gpu_warp() * PAGE_KEYS + gpu_lane() / 4, new_keys = 0;
+        u32 pos = item->pos;
         bool edge = pos < all_from || pos + ATTENTION_SPLIT > all_to;
-        bool fresh = fused && pos + ATTENTION_SPLIT > seen.new_from;
-        if (fresh) /* of g and g + 8 one at most */
-            new_keys = key >= seen.new_from && key < seen.to           ? 1
-                       : key + 8 >= seen.new_from && key + 8 < seen.to ? 2
-                                                                       : 0;
-        splits_scores(&ring, queries, fresh, new_keys, own_k, x);
-        splits_weigh(item, rows, capped, edge, work, places.weights, x, split.m);
-        if (at % SPLITS_BATCH == 0 && at + SPLITS_BATCH < to - from)
-            splits_look_up(op, run, plan, work->items[(at / SPLITS_BATCH + 1) % 2],
-                           from + at + SPLITS_BATCH,
-                           MIN(to - from - at - SPLITS_BATCH, (u32)SPLITS_BATCH), from);
+        splits_scores(&ring, queries, pos + gpu_warp() * PAGE_KEYS, &seen, own_k, x);
+        splits_weigh(item, rows, c, capped, edge, work, places.weights, x, split.m);
+        if (at % SPLITS_BATCH == 0 && at + SPLITS_BATCH < n)
+            splits_look_up(op, run, &kept->plan, work->items[(at / SPLITS_BATCH + 1) % 2],
+                           kept->from + at + SPLITS_BATCH,
+                           MIN(n - at - SPLITS_BATCH, (u32)SPLITS_BATCH), kept->from, item);
         splits_values(&ring, pos, &seen, weights, own_v, &split);
-        splits_finish(op, plan, item, rows, from, to, work, &unit, &split);
+        splits_finish(op, kept, item, rows, work, places.weights, &unit, &split);
     }
 }
 

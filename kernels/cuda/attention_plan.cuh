@@ -24,6 +24,7 @@ struct plan_shared {
 
 struct attention_plan {
     u32 chunks; /* of head_dim */
+    u32 group;  /* heads of a KV head */
     u32 tokens; /* of a tile */
     u32 parts;  /* of a token's heads: 1 unless a KV head has more than 16 */
     u32 units;  /* of a tile: KV heads times parts */
@@ -154,6 +155,7 @@ GPU void attention_plan_of(const struct op_attention *op, const struct gpu_run *
                            struct attention_plan *plan)
 {
     u32 group = op->heads / op->kv_heads;
+    plan->group = group;
     plan->chunks = CEIL_DIV(op->head_dim, 16u);
     plan->tokens = MAX(ATTENTION_ROWS / group, 1u);
     plan->parts = CEIL_DIV(group, (u32)ATTENTION_ROWS);
@@ -180,12 +182,11 @@ GPU bool attention_is_even(const struct attention_plan *plan, const struct gpu_s
 GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run *run,
                             struct attention_plan *plan)
 {
-    u32 group = op->heads / op->kv_heads;
     const struct gpu_step *step = gpu_near(run->step);
     plan->items = attention_list(op, run, plan, false);
     plan->each = plan->items / gpu_blocks();
     plan->one_more = plan->items % gpu_blocks();
-    plan->partial_each = step->n_tokens == step->n_rows ? MIN(group, 16u) : 16;
+    plan->partial_each = step->n_tokens == step->n_rows ? MIN(plan->group, 16u) : 16;
     plan->share =
         (u64)plan->items * plan->partial_each <= op->partial_rows && !attention_is_even(plan, step);
 }

@@ -541,9 +541,9 @@ static void bench_one(const struct bench *b)
     run.state.pages = gpu_copy_of(pages.data(), pages.size());
     run.state.pages_stride = slot_pages;
     run.state.barrier = (u32 *)gpu_take(8);
-    bool decode = tokens <= FEW_TOKENS; /* two blocks a multiprocessor */
-    u32 bytes_all = gpu_shared_bytes_max(), blocks = gpu_multiprocessors() * (decode ? 2 : 1);
-    bytes_all = (decode ? bytes_all / 2 - 1024 : bytes_all) / 128 * 128;
+    bool decode = tokens <= FEW_TOKENS;
+    u32 bytes_all = gpu_shared_bytes_max(), blocks = gpu_multiprocessors();
+    bytes_all = bytes_all / 128 * 128;
     run.shared_bytes = (u32)(bytes_all - STEP_SHARED_BYTES);
     u32 layers = bench_ops(b, &run, tokens, slot_pages);
     auto time_us = [&](u32 first, u32 last) {

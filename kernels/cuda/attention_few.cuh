@@ -16,7 +16,8 @@
  * p % 8), and into the row's pages for later steps. Nobody reads them there in this one.
  *
  * A unit whose splits all lie in one block's stretch is joined in registers. Of the others each
- * split's (O, m, l) goes to op->partial, and the last of the unit's blocks joins them in order.
+ * split's (O, m, l) goes to op->partial, and when all are there the unit's blocks join them in
+ * order, each some of the dimensions.
  * With more than 256 dimensions, units have 256 of the output each, and each computes all scores.
  *
  * Shared memory: struct splits_shared, then as struct splits_places says.
@@ -70,11 +71,8 @@ GPU struct rope_heads splits_heads(const struct op_attention *op, const struct s
  * ends with a barrier. */
 GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct splits_kept *kept)
 {
-    u32 dims = rope->dims, half = dims / 2, tokens, place;
-    if (dims == 0)
-        return kept->angles;
-    tokens = MIN(LIMIT_HEAD_DIM / dims, (u32)ANGLE_TOKENS);
-    place = pos % tokens;
+    u32 dims = rope->dims, half = dims / 2;
+    u32 place = pos % (dims * 4 <= LIMIT_HEAD_DIM ? 4 : dims * 2 <= LIMIT_HEAD_DIM ? 2 : 1);
     float *at = kept->angles + place * dims;
     if (kept->angle_freq == rope->freq && kept->angle_pos[place] == pos)
         return at;
@@ -159,7 +157,7 @@ GPU u32 splits_page_of(const struct op_attention *op, const struct gpu_run *run,
 {
     u32 in = pos - item->pos;
     at += in / ATTENTION_SPLIT;
-    if (at < SPLITS_BATCH)
+    if (at < SPLITS_KEPT)
         return splits_kept(run)->first[at].page[in % ATTENTION_SPLIT / PAGE_KEYS];
     const u32 *pages = gpu_global(run->state.pages) + (size_t)item->slot * run->state.pages_stride;
     return pages[pos / PAGE_KEYS] * op->kv_heads + item->tile.kv_head;
@@ -466,155 +464,163 @@ GPU void splits_write_partial(const struct op_attention *op, const struct attent
     }
 }
 
-/* Tells that this block's splits of the item's unit are in op->partial; true in the last block to
- * do so. The unit's counter is that of the first of its blocks. */
-GPU bool splits_arrive(const struct op_attention *op, const struct splits_item *item,
-                       struct splits_shared *work)
+/* Tells that this block's splits of the item's unit are in op->partial. When all of the unit's
+ * blocks have, the highest bit of its counter has turned, as gpu_grid_arrive has it; the counter is
+ * that of the first of them. */
+GPU void splits_tell(const struct op_attention *op, const struct splits_item *item,
+                     struct splits_told *told)
 {
-    u32 *counter = gpu_global(op->arrived) + item->counter, others = item->units - 1;
+    u32 *counter = gpu_global(op->arrived) + item->counter, rank = gpu_block() - item->counter;
+    u32 add = rank ? 1 : 0x80000001u - item->units;
     gpu_sync();
-    if (gpu_thread() == 0) {
-        gpu_fence();
-        bool last = gpu_atomic_add(counter, 1) == others;
-        if (last) {
-            gpu_fence();
-            *counter = 0;
-        }
-        work->last = last;
-    }
-    gpu_sync();
-    return work->last; /* next written after another barrier */
+    if (gpu_thread())
+        return;
+    gpu_fence();
+    u32 before = gpu_atomic_add(counter, add);
+    told->before = before;
+    told->all = (before ^ (before + add)) >> 31;
+    told->tile = item->tile;
+    told->first_chunk = item->first_chunk;
+    told->unit = item->unit;
+    told->splits = item->splits;
+    told->counter = item->counter;
+    told->rank = rank;
+    told->blocks = item->units;
 }
 
-/* How the splits [first, first + 32) of a query row join, a lane a split: factor[split]. from: the
- * row's first partial; m, l: of the splits ahead, then of all. */
-GPU void splits_factors(const float *from, size_t stride, u32 dim, u32 first, u32 splits,
-                        float2 *factor, float *m, float *l)
+/* Waits until all have told; a warp together. */
+GPU void splits_await(const struct op_attention *op, const struct splits_told *told)
+{
+    const u32 *counter = gpu_global(op->arrived) + told->counter;
+    if (gpu_lane() == 0) {
+        while (!told->all && !((gpu_load_volatile(counter) ^ told->before) >> 31))
+            gpu_pause();
+        gpu_fence();
+    }
+    gpu_warp_sync();
+}
+
+/* How up to 32 splits join, a lane a split. */
+struct splits_factors {
+    float old, more, l; /* of the sums so far, of the split's; the split's l times more */
+};
+
+/* ml: m and l of the lane's split; m: of the splits ahead, then of all. */
+GPU struct splits_factors splits_factors(float2 ml, float *m)
 {
     u32 lane = gpu_lane();
-    float2 none = {-INFINITY, 0};
-    float2 ml = first + lane < splits ? gpu_load<float2>(from + (first + lane) * stride + dim) : none;
-    float upto = ml.x, l_all = *l;
+    float upto = ml.x;
     for (u32 d = 1; d < 32; d *= 2) {
         float below = gpu_shuffle(upto, (lane - d) & 31);
         upto = lane >= d ? fmaxf(upto, below) : upto;
     }
     upto = fmaxf(upto, *m);
     float ahead = gpu_shuffle(upto, (lane - 1) & 31);
-    float total[2] = {lane ? ahead : *m, -INFINITY}, split[2] = {ml.x, -INFINITY};
-    struct attention_join j = attention_join(total, split);
-    factor[lane] = (float2){j.old[0], j.more[0]};
-    float more = gpu_mul(ml.y, j.more[0]);
-    for (u32 i = 0; i < 32; i++)
-        l_all = fmaf(l_all, gpu_shuffle(j.old[0], i), gpu_shuffle(more, i));
+    float before[2] = {lane ? ahead : *m, -INFINITY}, split[2] = {ml.x, -INFINITY};
+    struct attention_join j = attention_join(before, split);
     *m = gpu_shuffle(upto, 31);
-    *l = l_all;
+    return (struct splits_factors){j.old[0], j.more[0], gpu_mul(ml.y, j.more[0])};
 }
 
-/* Two dimensions of up to 32 splits. */
-GPU void splits_read_partials(const float *from, size_t stride, u32 n, float2 part[32])
+/* Copies up to 64 dimensions of n splits to `near`, JOIN_BYTES a split, and what they end with: m
+ * and l. end: of the dimensions. A warp together. */
+GPU void splits_copy_partials(const float *from, size_t stride, u32 dim, u32 first, u32 end, u32 n,
+                              u8 *near)
 {
-#pragma unroll
-    for (u32 i = 0; i < 32; i += 8) {
-        if (i < n) {
-#pragma unroll
-            for (u32 j = i; j < i + 8; j++)
-                part[j] = j < n ? gpu_load<float2>(from + j * stride) : (float2){0, 0};
-        }
-    }
+    u32 i = gpu_lane() / 16, d = first + gpu_lane() % 16 * 4;
+    gpu_warp_sync(); /* what was there is done with */
+    for (u32 s = gpu_lane(); s < n; s += 32)
+        gpu_copy16(near + s * JOIN_BYTES + 256, from + s * stride + dim);
+#pragma unroll 4
+    for (; i < n; i += 2)
+        gpu_copy16_if(d < end, near + i * JOIN_BYTES + gpu_lane() % 16 * 16,
+                      from + i * stride + d);
+    gpu_copy_commit();
+    gpu_copy_wait<0>();
+    gpu_warp_sync();
 }
 
-/* And joined to o. */
-GPU void splits_join_partials(const float2 part[32], const float2 *factor, u32 n, float o[2])
+/* Joins the splits of a query row in order; a lane has two of the dimensions [first, first + 64).
+ * Returns what they are divided by. from: the row's first partial; near: work space. */
+GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 first, u32 end,
+                               u32 splits, u8 *near, u32 near_bytes, float o[2])
 {
-#pragma unroll
-    for (u32 i = 0; i < 32; i += 8) {
-        if (i < n) {
-#pragma unroll
-            for (u32 j = i; j < i + 8; j++) {
-                float2 f = factor[j];
-                o[0] = fmaf(o[0], f.x, gpu_mul(part[j].x, f.y));
-                o[1] = fmaf(o[1], f.x, gpu_mul(part[j].y, f.y));
+    float m = -INFINITY, l = 0;
+    u32 lane = gpu_lane(), most = near_bytes / JOIN_BYTES;
+    o[0] = o[1] = 0;
+#pragma unroll 1
+    for (u32 done = 0; done < splits; done += most) {
+        u32 n = MIN(splits - done, most);
+        splits_copy_partials(from + done * stride, stride, dim, first, end, n, near);
+#pragma unroll 1
+        for (u32 at = 0; at < n; at += 32) {
+            const u8 *part = near + at * JOIN_BYTES;
+            float2 none = {-INFINITY, 0};
+            struct splits_factors f = splits_factors(
+                at + lane < n ? gpu_load<float2>(part + lane * JOIN_BYTES + 256) : none, &m);
+#pragma unroll 4
+            for (u32 i = 0; i < MIN(n - at, 32u); i++) {
+                float2 v = gpu_load<float2>(part + i * JOIN_BYTES + lane * 8);
+                float old = gpu_shuffle(f.old, i), more = gpu_shuffle(f.more, i);
+                l = fmaf(l, old, gpu_shuffle(f.l, i));
+                o[0] = fmaf(o[0], old, gpu_mul(v.x, more));
+                o[1] = fmaf(o[1], old, gpu_mul(v.y, more));
             }
         }
     }
+    return l;
 }
 
-/* The unit's output from op->partial, in which a thread takes two dimensions of a row, all threads
- * at a time. factors: work space, [ATTENTION_ROWS][32]. */
-GPU_CALL void splits_merge(const struct op_attention *op, const struct splits_kept *kept,
-                           const struct splits_item *item, const struct attention_row *rows,
-                           struct splits_shared *work, float2 *factors)
+/* This block's share of a unit's output: warps take up to 64 dimensions of a row at a time. near:
+ * work space of the warp. */
+GPU void splits_merge(const struct op_attention *op, const struct attention_plan *plan,
+                      const struct splits_told *told, u8 *near, u32 near_bytes)
 {
-    op = gpu_near(op);
-    kept = gpu_near(kept);
-    item = gpu_near(item);
-    rows = gpu_near(rows);
-    work = gpu_near(work);
-    factors = gpu_near(factors);
-    u32 dim = kept->plan.chunks * 16, head_dim = op->head_dim, each = kept->plan.partial_each;
-    u32 first = item->first_chunk * 16, splits = item->splits, warp = gpu_warp();
-    u32 pairs = MIN(dim - first, SPLITS_CHUNKS * 16u) / 2; /* a multiple of 8 */
-    size_t stride = (size_t)each * (dim + 4);
-    float *out = gpu_global(op->out);
-    const float *partial = splits_partial(gpu_global(op->partial), each, dim + 4, item->unit, 0);
+    u32 dim = plan->chunks * 16, each = plan->partial_each, begin = told->first_chunk * 16;
+    u32 end = MIN(dim, begin + SPLITS_CHUNKS * 16), of_row = CEIL_DIV(end - begin, 64u);
+    u32 i = told->rank + gpu_warp() * told->blocks;
+    if (i >= each * of_row)
+        return;
+    splits_await(op, told);
 #pragma unroll 1
-    for (u32 i = gpu_thread(); i - gpu_thread() < each * pairs; i += GPU_THREADS) {
-        u32 r = i / pairs, d = first + i % pairs * 2;
-        const struct attention_row *row = &rows[r < each ? r : 0];
-        bool real = r < each && row->to > 0;
-        const float *from = partial + (real ? r : 0) * (dim + 4) + d;
-        float o[2] = {0, 0}, m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0}, largest = 0;
-#pragma unroll 1
-        for (u32 at = 0; at < splits; at += 32) {
-            u32 n = MIN(splits - at, 32u);
-            float2 part[32];
-            splits_read_partials(from + at * stride, stride, n, part);
-            gpu_sync(); /* the factors of before are done with */
-#pragma unroll
-            for (u32 k = 0; k < 2; k++)
-                if (warp + k * GPU_WARPS < each)
-                    splits_factors(partial + (warp + k * GPU_WARPS) * (dim + 4), stride, dim, at,
-                                   splits, factors + (warp + k * GPU_WARPS) * 32, &m[k], &l[k]);
-            if (gpu_lane() == 0) {
-                work->l[warp] = l[0];
-                work->l[warp + GPU_WARPS] = l[1];
-            }
-            gpu_sync();
-            splits_join_partials(part, factors + (real ? r : 0) * 32, n, o);
-        }
-        float inverse = gpu_reciprocal(work->l[real ? r : 0]);
+    for (; i < each * of_row; i += told->blocks * GPU_WARPS) {
+        u32 r = i / of_row, first = begin + i % of_row * 64, d = first + gpu_lane() * 2;
+        struct attention_row row;
+        float o[2];
+        attention_row_place(op, &told->tile, r, &row);
+        if (row.to == 0)
+            continue;
+        const float *from = splits_partial(gpu_global(op->partial), each, dim + 4, told->unit, r);
+        float l = splits_join_partials(from, (size_t)each * (dim + 4), dim, first, end,
+                                       told->splits, near, near_bytes, o);
+        float inverse = gpu_reciprocal(l), largest = 0;
         float2 v = {gpu_mul(o[0], inverse), gpu_mul(o[1], inverse)};
-        if (real && d < head_dim) {
-            gpu_store<float2>(out + row->out + d, v);
+        if (d < MIN(end, op->head_dim)) {
+            gpu_store<float2>(gpu_global(op->out) + row.out + d, v);
             largest = fmaxf(fabsf(v.x), fabsf(v.y));
         }
-        u32 token = item->tile.token + (real ? row->to - 1 - item->tile.pos : 0);
-        attention_write_max(gpu_global(op->row_max), token, real, item->tile.n == 1, largest);
+        attention_write_max(gpu_global(op->row_max), told->tile.token + row.to - 1 - told->tile.pos,
+                            true, true, largest);
     }
 }
-
-/* --- a block's stretch --------------------------------------------------------------------- */
 
 /* Puts a split where it belongs. */
 template <u32 passes>
 GPU void splits_finish(const struct op_attention *op, const struct splits_kept *kept,
                        const struct splits_item *item, const struct attention_row *rows,
-                       struct splits_shared *work, uint4 *weights, struct splits_sum<passes> *unit,
+                       struct splits_shared *work, u32 *told, struct splits_sum<passes> *unit,
                        const struct splits_sum<passes> *split)
 {
-    const struct attention_plan *plan = &kept->plan;
-    u32 from = kept->from, to = kept->to;
-    bool ends = item->index + 1 == item->unit + item->splits;
-    if (from <= item->unit && item->unit + item->splits <= to) {
+    u32 end = item->unit + item->splits;
+    if (kept->from <= item->unit && end <= kept->to) {
         splits_join(unit, split);
-        if (ends)
-            splits_write(op, plan->chunks, item, rows, unit);
+        if (item->index + 1 == end)
+            splits_write(op, kept->plan.chunks, item, rows, unit);
         return;
     }
-    splits_write_partial(op, plan, item, rows, split);
-    if ((ends || item->index + 1 == to) && splits_arrive(op, item, work))
-        splits_merge(op, kept, item, rows, work, (float2 *)weights);
+    splits_write_partial(op, &kept->plan, item, rows, split);
+    if (item->index + 1 == MIN(end, kept->to))
+        splits_tell(op, item, &work->told[(*told)++]);
 }
 
 /* Nothing is kept yet: at the start of a kernel, by one thread. */
@@ -637,8 +643,7 @@ GPU_CALL void splits_plan(const struct op_attention *op, const struct gpu_run *r
     attention_plan_few(op, run, &plan);
     u32 from = gpu_uniform(attention_bound(op, run, &plan, gpu_block()));
     u32 to = gpu_uniform(attention_bound(op, run, &plan, gpu_block() + 1));
-    splits_look_up(op, run, &plan, kept->first, from, MIN(to - from, (u32)SPLITS_BATCH), from,
-                   NULL);
+    splits_look_up(op, run, &plan, kept->first, from, MIN(to - from, (u32)SPLITS_KEPT));
     if (gpu_thread() == 0) {
         kept->window = op->window;
         kept->plan = plan;
@@ -669,14 +674,14 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
 }
 
 template <bool few, bool wide>
-GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *run)
+GPU void splits_run(const struct op_attention *op, const struct gpu_run *run)
 {
     enum { PASSES = wide ? 2 : 1 };
     op = gpu_near(op);
     run = gpu_near(run);
     struct splits_shared *work = splits_shared();
     struct splits_kept *kept = splits_kept(run);
-    u32 n = kept->to - kept->from, turn = 0;
+    u32 n = kept->to - kept->from, turn = 0, told = 0;
     struct splits_places places = splits_places(kept->plan.chunks);
     bool capped = op->softcap > 0, fused = few || attention_is_fused(run);
     struct splits_ring ring = splits_ring<wide>(op, kept, !few);
@@ -712,13 +717,24 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
         bool edge = pos < all_from || pos + ATTENTION_SPLIT > all_to;
         splits_scores(&ring, queries, pos + gpu_warp() * PAGE_KEYS, &seen, own_k, x);
         splits_weigh(item, rows, c, capped, edge, work, places.weights, x, split.m);
-        if (at % SPLITS_BATCH == 0 && at + SPLITS_BATCH < n)
-            splits_look_up(op, run, &kept->plan, work->items[(at / SPLITS_BATCH + 1) % 2],
-                           kept->from + at + SPLITS_BATCH,
-                           MIN(n - at - SPLITS_BATCH, (u32)SPLITS_BATCH), kept->from, item);
+        u32 behind = at + SPLITS_KEPT;
+        if (at % SPLITS_BATCH == 0 && behind < n)
+            splits_look_on(op, run, &kept->plan, work->items[at / SPLITS_BATCH % 2],
+                           kept->from + behind, MIN(n - behind, (u32)SPLITS_BATCH), item);
         splits_values(&ring, pos, &seen, weights, own_v, &split);
-        splits_finish(op, kept, item, rows, work, places.weights, &unit, &split);
+        splits_finish(op, kept, item, rows, work, &told, &unit, &split);
     }
+    if (told)
+        gpu_sync();
+    for (u32 i = 0; i < told; i++)
+        splits_merge(op, &kept->plan, &work->told[i], ring.base - gpu_lane() * 16, ring.bytes);
+}
+
+/* Heads of many dimensions are rare. */
+template <bool few>
+GPU_CALL void splits_run_wide(const struct op_attention *op, const struct gpu_run *run)
+{
+    splits_run<few, true>(op, run);
 }
 
 #endif

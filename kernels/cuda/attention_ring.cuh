@@ -7,13 +7,15 @@
 #include "kernels/cuda/attention_plan.cuh"
 
 enum {
-    SPLITS_BATCH = 8,
+    SPLITS_KEPT = 8,
+    SPLITS_BATCH = 16,
     SPLITS_PASSES = 2,   /* over the output's dimensions: 8 chunks each, a warp one */
     PIECE_FRAGMENTS = 8, /* chunks of keys, pages of values */
     PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
     IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
+    JOIN_BYTES = 64 * 4 + 16, /* of a split that is joined: 64 dimensions, m and l */
     LARGEST_STRIDE = 12, /* floats: the banks of 8 rows' 16 bytes are apart */
-    ANGLE_TOKENS = 4,
+    ANGLE_TOKENS = 4, /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
 };
 
 static_assert(SPLITS_PASSES * GPU_WARPS == SPLITS_CHUNKS, "a unit's output");
@@ -39,7 +41,7 @@ struct alignas(16) splits_item {
 
 /* What stays from layer to layer, as it is the same in all that have one window. */
 struct splits_kept {
-    struct splits_item first[SPLITS_BATCH]; /* the block's first items */
+    struct splits_item first[SPLITS_KEPT]; /* the block's first items */
     /* cos [dims / 2] and sin [dims / 2] of as many tokens as there is room for, up to ANGLE_TOKENS;
        that at `pos` has place pos % tokens. They are those of `angle_freq` */
     float angles[LIMIT_HEAD_DIM];
@@ -53,13 +55,21 @@ struct splits_kept {
 
 static_assert(sizeof(struct splits_kept) <= ATTENTION_KEPT_BYTES, "step_shared");
 
+/* A unit that other blocks have splits of, when this block has done its own. */
+struct splits_told {
+    struct attention_tile tile;
+    u32 first_chunk, unit, splits;
+    u32 counter, blocks, rank; /* of the blocks that share it: number, this one's place */
+    u32 before;                /* the counter's value ahead of this block's word */
+    bool all;                  /* this block was the last */
+};
+
 struct splits_shared {
     struct plan_shared list;
     struct splits_item items[2][SPLITS_BATCH];    /* batches behind the first, in turn */
     struct attention_row rows[2][ATTENTION_ROWS]; /* of units in turn */
     float largest[ATTENTION_ROWS][LARGEST_STRIDE] __attribute__((aligned(16))); /* of pages */
-    float l[ATTENTION_ROWS];                      /* of joined units */
-    u32 last;
+    struct splits_told told[2]; /* a block shares two units at most */
 };
 
 static_assert(sizeof(struct splits_shared) <= SPLITS_SHARED_BYTES, "attention_shared_bytes");
@@ -123,19 +133,34 @@ GPU struct splits_kept *splits_kept(const struct gpu_run *run)
 /* The item at place `at` of the block's stretch. */
 GPU const struct splits_item *splits_item(const struct splits_kept *kept, u32 at)
 {
-    const struct splits_item *batch =
-        at < SPLITS_BATCH ? kept->first : splits_shared()->items[at / SPLITS_BATCH % 2];
-    return gpu_near(batch + at % SPLITS_BATCH);
+    const struct splits_item *behind = &splits_shared()->items[0][0];
+    return gpu_near(at < SPLITS_KEPT ? kept->first + at
+                                     : behind + (at - SPLITS_KEPT) % (2 * SPLITS_BATCH));
 }
 
 /* --- the list ------------------------------------------------------------------------------ */
 
-/* Page p of an item: the item begins `in_row` items behind the row's first one. */
-GPU void splits_fill_item(const struct op_attention *op, const struct gpu_run *run,
-                          const struct attention_plan *plan, struct splits_item *item, u32 in_row,
-                          u32 p)
+/* Page p of an item; what its tile sees. */
+GPU void splits_fill_pages(const struct op_attention *op, const struct gpu_run *run,
+                           struct splits_item *item, u32 slot, const struct attention_tile *t,
+                           u32 pos, u32 p)
 {
-    const struct gpu_row *row = gpu_global(gpu_near(run->step)->rows) + item->row;
+    u32 first = attention_seen_from(op, t->pos) / PAGE_KEYS, at = pos / PAGE_KEYS;
+    u32 last = (t->pos + t->n - 1) / PAGE_KEYS, page = MIN(MAX(at + p, first), last), live = 0;
+    page = gpu_global(run->state.pages)[(size_t)slot * run->state.pages_stride + page];
+    item->page[p] = page * op->kv_heads + t->kv_head;
+    for (u32 i = 0; i < SPLIT_PAGES; i++)
+        live |= (u32)(at + i >= first && at + i <= last) << i;
+    if (p == 0)
+        item->live = live;
+}
+
+/* Page p of an item of the list, number `in_row` of its row's. */
+GPU void splits_fill_item(const struct op_attention *op, const struct gpu_run *run,
+                          const struct attention_plan *plan, struct splits_item *item, u32 row_at,
+                          u32 in_row, u32 index, u32 p)
+{
+    const struct gpu_row *row = gpu_global(gpu_near(run->step)->rows) + row_at;
     u32 first = attention_first_split(op, row), splits = attention_splits(op, row);
     u32 unit = in_row / splits, split = in_row % splits, pos = (first + split) * ATTENTION_SPLIT;
     u32 skipped = unit / plan->few_units * plan->tokens, in_tile = unit % plan->few_units;
@@ -145,58 +170,87 @@ GPU void splits_fill_item(const struct op_attention *op, const struct gpu_run *r
     t.pos = row->pos + skipped;
     t.kv_head = in_tile % plan->units / plan->parts;
     t.part = in_tile % plan->parts;
-    u32 seen_first = attention_seen_from(op, t.pos) / PAGE_KEYS;
-    u32 seen_last = (t.pos + t.n - 1) / PAGE_KEYS, at = pos / PAGE_KEYS;
-    u32 page = MIN(MAX(at + p, seen_first), seen_last);
-    page = gpu_global(run->state.pages)[(size_t)row->slot * run->state.pages_stride + page];
-    item->page[p] = page * op->kv_heads + t.kv_head;
+    splits_fill_pages(op, run, item, row->slot, &t, pos, p);
     if (p)
         return;
     item->tile = t;
-    item->live = 0;
-    for (u32 i = 0; i < SPLIT_PAGES; i++)
-        item->live |= (u32)(at + i >= seen_first && at + i <= seen_last) << i;
     item->pos = pos;
     item->first_chunk = in_tile / plan->units * SPLITS_CHUNKS;
-    item->index = item->row_index + in_row;
-    item->unit = item->index - split;
+    item->index = index;
+    item->unit = index - split;
     item->splits = splits;
     if (plan->share) {
         item->counter = attention_block_of(plan, item->unit);
         item->units = attention_block_of(plan, item->unit + splits - 1) - item->counter + 1;
     }
+    item->row = row_at;
+    item->row_index = index - in_row;
     item->row_pos = row->pos;
     item->slot = row->slot;
     item->flags = row->flags;
     item->writes = skipped + t.n == row->n && in_tile % plan->parts == 0 && item->first_chunk == 0;
+    item->begins = split == 0;
 }
 
-/* Items [first, first + n) of the list; n <= SPLITS_BATCH. [from, ..) is the block's stretch.
- * `before`: one that is not behind them, or NULL: the list of rows is at hand. */
-GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run,
-                        const struct attention_plan *plan, struct splits_item *items, u32 first,
-                        u32 n, u32 from, const struct splits_item *before)
+/* Page p of the item that stands `on` items behind another of the same unit. */
+GPU void splits_go_on(const struct op_attention *op, const struct gpu_run *run,
+                      const struct splits_item *before, struct splits_item *item, u32 on, u32 p)
 {
-    u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, at, in_row, its;
+    u32 pos = before->pos + on * ATTENTION_SPLIT;
+    splits_fill_pages(op, run, item, before->slot, &before->tile, pos, p);
+    if (p)
+        return;
+    item->tile = before->tile;
+    item->pos = pos;
+    item->first_chunk = before->first_chunk;
+    item->index = before->index + on;
+    item->unit = before->unit;
+    item->splits = before->splits;
+    item->counter = before->counter;
+    item->units = before->units;
+    item->row = before->row;
+    item->row_index = before->row_index;
+    item->row_pos = before->row_pos;
+    item->slot = before->slot;
+    item->flags = before->flags;
+    item->writes = before->writes;
+    item->begins = false;
+}
+
+/* Items [first, first + n) of the list, none of which is behind `before`; n <= SPLITS_BATCH. */
+GPU void splits_look_on(const struct op_attention *op, const struct gpu_run *run,
+                        const struct attention_plan *plan, struct splits_item *items, u32 first,
+                        u32 n, const struct splits_item *before)
+{
+    u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, its;
     const struct gpu_row *rows = gpu_global(gpu_near(run->step)->rows);
     struct splits_item *item = &items[i];
     if (i >= n)
         return;
-    if (before) {
-        at = before->row;
-        in_row = first + i - before->row_index;
-        while (in_row >= (its = attention_items(op, plan, &rows[at], false))) {
-            in_row -= its;
-            at++;
-        }
-    } else {
-        in_row = attention_find(run, first + i, &at);
+    if (first + i < before->unit + before->splits) {
+        splits_go_on(op, run, before, item, first + i - before->index, p);
+        return;
     }
-    item->row = at; /* alike in all threads of the item */
-    item->row_index = first + i - in_row;
-    splits_fill_item(op, run, plan, item, in_row, p);
-    if (p == 0)
-        item->begins = item->index == item->unit || item->index == from;
+    u32 row = before->row, in_row = first + i - before->row_index;
+    while (in_row >= (its = attention_items(op, plan, &rows[row], false))) {
+        in_row -= its;
+        row++;
+    }
+    splits_fill_item(op, run, plan, item, row, in_row, first + i, p);
+}
+
+/* The block's first items [first, first + n), n <= SPLITS_KEPT, from the list of rows. */
+GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run,
+                        const struct attention_plan *plan, struct splits_item *items, u32 first,
+                        u32 n)
+{
+    u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, row;
+    if (i >= n)
+        return;
+    u32 in_row = attention_find(run, first + i, &row);
+    splits_fill_item(op, run, plan, &items[i], row, in_row, first + i, p);
+    if (i == 0 && p == 0)
+        items[0].begins = true;
 }
 
 /* --- the ring ------------------------------------------------------------------------------ */

@@ -188,13 +188,14 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
                        finishes. Any number of rows works; where they do not suffice, fewer blocks
                        share a sequence: 16 a split of the longest sequence, times KV heads, times
                        two or more, is good */
-    u32 *arrived;   /* a counter a block: zero, left at zero */
+    u32 *arrived;   /* a counter a block: zero before the first step; then all but the highest bit
+                       are left at zero */
     u32 partial_rows;
     u32 stride, out_stride, heads, kv_heads, head_dim, window;
     float eps, scale, softcap;
 };
 
-enum { SPLITS_SHARED_BYTES = 4608, ATTENTION_KEPT_BYTES = 3136 }; /* attention_few.cuh */
+enum { SPLITS_SHARED_BYTES = 6528, ATTENTION_KEPT_BYTES = 3136 }; /* attention_few.cuh */
 
 /* What OP_ATTENTION of `decode` needs of shared memory at the least, rings included: work space,
  * weights, queries, new keys and values, one piece of keys. (OP_ROPE of `step` needs 50 KiB, which

@@ -228,7 +228,7 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
     gpu_sync();
 }
 
-/* --- one item ------------------------------------------------------------------------------ */
+/* --- one item, or two ------------------------------------------------------------------------------ */
 
 /* Positions that the rows of a tile see: in pages [from, new_from), in the image [new_from, to). */
 struct splits_seen {
@@ -251,68 +251,105 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
     gpu_warp_sync();
 }
 
-/* Scores of this warp's page, at `pos`; image: this lane's. */
-GPU void splits_scores(struct splits_ring *r, const uint4 *queries, u32 pos,
-                       const struct splits_seen *seen, const u8 *image, float x[2][4])
+/* What stays for a unit, or longer, on a block's way through its stretch. */
+struct splits_walk {
+    struct splits_shared *work;
+    struct splits_places places;
+    struct splits_ring ring;
+    struct splits_seen seen;
+    const struct attention_row *rows;
+    u32 all_from, all_to; /* positions that all rows see */
+    float c[2];           /* of this lane's rows */
+    bool capped;
+};
+
+GPU void splits_score(uint4 q, const u8 *keys, float x[2][4])
 {
-    memset(x, 0, sizeof(float[2][4]));
+    uint4 k = gpu_load<uint4>(keys);
+    const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
+    attention_scores(x, a, b);
+}
+
+/* Scores of this warp's pages of n splits. */
+template <u32 n, bool wide>
+GPU void splits_scores(struct splits_walk *w, const u32 pos[n], float x[n][2][4])
+{
+    struct splits_ring *r = &w->ring;
+    const uint4 *queries = w->places.queries + gpu_lane();
+    const u8 *image = w->places.k + gpu_lane() * 8;
+    memset(x, 0, sizeof(float[n][2][4]));
 #pragma unroll 1
-    for (u32 first = 0; first < r->chunks; first += PIECE_FRAGMENTS) {
-        u8 *piece = splits_wait(r);
-        u32 n = MIN(r->chunks - first, (u32)PIECE_FRAGMENTS);
-        splits_mend_keys(piece, n, pos, seen, image + first * IMAGE_BYTES);
-        if (n == PIECE_FRAGMENTS) {
+    for (u32 first = 0; first < (wide ? r->chunks : 1); first += PIECE_FRAGMENTS) {
+        u32 chunks = MIN(r->chunks - first, (u32)PIECE_FRAGMENTS);
+        u8 *piece[n];
+        splits_wait<n>(r, piece);
+        for (u32 k = 0; k < n; k++)
+            splits_mend_keys(piece[k], chunks, pos[k] + gpu_warp() * PAGE_KEYS, &w->seen,
+                             image + first * IMAGE_BYTES);
+        if (chunks == PIECE_FRAGMENTS) {
 #pragma unroll
             for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
-                uint4 q = queries[(first + i) * 32], k = gpu_load<uint4>(piece + i * CHUNK_BYTES);
-                const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
-                attention_scores(x, a, b);
+                uint4 q = queries[(first + i) * 32];
+                for (u32 k = 0; k < n; k++)
+                    splits_score(q, piece[k] + i * CHUNK_BYTES, x[k]);
             }
         } else {
 #pragma unroll 1
-            for (u32 i = 0; i < n; i++) {
-                uint4 q = queries[(first + i) * 32], k = gpu_load<uint4>(piece + i * CHUNK_BYTES);
-                const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
-                attention_scores(x, a, b);
+            for (u32 i = 0; i < chunks; i++) {
+                uint4 q = queries[(first + i) * 32];
+                for (u32 k = 0; k < n; k++)
+                    splits_score(q, piece[k] + i * CHUNK_BYTES, x[k]);
             }
         }
-        splits_next(r);
+        splits_next<n>(r);
     }
 }
 
-/* Shares maxima and weights of the split among the warps; all of them stand in `weights`
- * afterwards. c: of this lane's rows. Not `edge`: all rows see all keys. */
-GPU void splits_weigh(const struct splits_item *item, const struct attention_row *rows,
-                      const float c[2], bool capped, bool edge, struct splits_shared *work,
-                      uint4 *weights, float x[2][4], float m[2])
+/* Softcap, and -inf where a row does not see a key. */
+GPU void splits_hide(const struct splits_walk *w, u32 pos, float x[2][4])
 {
     u32 g = gpu_lane() / 4;
-    if (capped) {
+    const struct attention_row *rows = w->rows;
+    if (w->capped) {
         float before[2] = {rows[g].before, rows[g + 8].before};
         attention_cap(x, before);
     }
-    if (edge) {
+    if (pos < w->all_from || pos + ATTENTION_SPLIT > w->all_to) {
         u32 from[2] = {rows[g].from, rows[g + 8].from}, to[2] = {rows[g].to, rows[g + 8].to};
-        attention_hide(x, item->pos + gpu_warp() * PAGE_KEYS, from, to);
+        attention_hide(x, pos + gpu_warp() * PAGE_KEYS, from, to);
     }
-    for (u32 r = 0; r < 2; r++) {
-        const float *a = &x[0][r * 2], *b = &x[1][r * 2];
-        m[r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
-        if (gpu_lane() % 4 == 0)
-            work->largest[g + r * 8][gpu_warp()] = m[r];
+}
+
+/* Shares maxima and weights of splits among the warps; all of them stand in `weights` afterwards.
+ */
+template <u32 n>
+GPU void splits_weigh(const struct splits_walk *w, const u32 pos[n], float x[n][2][4],
+                      float m[n][2])
+{
+    u32 g = gpu_lane() / 4, p[4];
+    for (u32 k = 0; k < n; k++) {
+        splits_hide(w, pos[k], x[k]);
+        for (u32 r = 0; r < 2; r++) {
+            const float *a = &x[k][0][r * 2], *b = &x[k][1][r * 2];
+            m[k][r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
+            if (gpu_lane() % 4 == 0)
+                w->work->largest[k][g + r * 8][gpu_warp()] = m[k][r];
+        }
     }
     gpu_sync();
 #pragma unroll
-    for (u32 r = 0; r < 2; r++) {
-        float4 a = gpu_load<float4>(&work->largest[g + r * 8][0]);
-        float4 b = gpu_load<float4>(&work->largest[g + r * 8][4]);
-        m[r] = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
-                     fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
-        m[r] = gpu_mul(m[r], c[r]);
+    for (u32 k = 0; k < n; k++) {
+        for (u32 r = 0; r < 2; r++) {
+            float4 a = gpu_load<float4>(&w->work->largest[k][g + r * 8][0]);
+            float4 b = gpu_load<float4>(&w->work->largest[k][g + r * 8][4]);
+            m[k][r] = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
+                            fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
+            m[k][r] = gpu_mul(m[k][r], w->c[r]);
+        }
+        attention_weigh(w->c, m[k], x[k], p);
+        w->places.weights[(k * SPLIT_PAGES + gpu_warp()) * 32 + gpu_lane()] =
+            (uint4){p[0], p[1], p[2], p[3]};
     }
-    u32 w[4];
-    attention_weigh(c, m, x, w);
-    weights[gpu_warp() * 32 + gpu_lane()] = (uint4){w[0], w[1], w[2], w[3]};
     gpu_sync();
 }
 
@@ -361,27 +398,35 @@ GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4
     gpu_mma(o[1], a, b + 2);
 }
 
-/* o and l of the split at `pos` for this warp's chunks. */
-template <u32 passes>
-GPU void splits_values(struct splits_ring *r, u32 pos, const struct splits_seen *seen,
-                       const uint4 *weights, const u8 *image, struct splits_sum<passes> *split)
+/* o and l of n splits for this warp's chunks. */
+template <u32 n, u32 passes>
+GPU void splits_values(struct splits_walk *w, const u32 pos[n], struct splits_sum<passes> split[n])
 {
-    bool mend = pos < seen->from || pos + ATTENTION_SPLIT > seen->new_from;
-    float sums[4] = {0, 0, 0, 0};
-    memset(split->o, 0, sizeof split->o);
+    const struct splits_seen *seen = &w->seen;
+    const uint4 *weights = w->places.weights + gpu_lane();
+    const u8 *image = w->places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
+    float sums[n][4] = {};
+    for (u32 k = 0; k < n; k++)
+        memset(split[k].o, 0, sizeof split[k].o);
 #pragma unroll
     for (u32 pass = 0; pass < passes; pass++) {
-        u8 *piece = splits_wait(r);
-        if (mend)
-            splits_mend_values(piece, pos, seen, image + pass * GPU_WARPS * IMAGE_BYTES);
+        u8 *piece[n];
+        splits_wait<n>(&w->ring, piece);
+        for (u32 k = 0; k < n; k++)
+            if (pos[k] < seen->from || pos[k] + ATTENTION_SPLIT > seen->new_from)
+                splits_mend_values(piece[k], pos[k], seen, image + pass * GPU_WARPS * IMAGE_BYTES);
 #pragma unroll
         for (u32 i = 0; i < SPLIT_PAGES; i++)
-            splits_add(weights + i * 32, gpu_load<uint4>(piece + i * CHUNK_BYTES), pass == 0, sums,
-                       split->o[pass]);
-        splits_next(r);
+            for (u32 k = 0; k < n; k++)
+                splits_add(weights + (k * SPLIT_PAGES + i) * 32,
+                           gpu_load<uint4>(piece[k] + i * CHUNK_BYTES), pass == 0, sums[k],
+                           split[k].o[pass]);
+        splits_next<n>(&w->ring);
     }
-    split->l[0] = sums[0];
-    split->l[1] = sums[2];
+    for (u32 k = 0; k < n; k++) {
+        split[k].l[0] = sums[k][0];
+        split[k].l[1] = sums[k][2];
+    }
 }
 
 /* --- joining ------------------------------------------------------------------------------- */
@@ -500,13 +545,10 @@ GPU void splits_await(const struct op_attention *op, const struct splits_told *t
     gpu_warp_sync();
 }
 
-/* How up to 32 splits join, a lane a split. */
-struct splits_factors {
-    float old, more, l; /* of the sums so far, of the split's; the split's l times more */
-};
-
-/* ml: m and l of the lane's split; m: of the splits ahead, then of all. */
-GPU struct splits_factors splits_factors(float2 ml, float *m)
+/* How up to 32 splits join, a lane a split: what the sums so far, and the split's own, are
+ * multiplied by, and the split's l so multiplied. ml: m and l of the lane's split; m: of the splits
+ * ahead, then of all. */
+GPU float4 splits_factors(float2 ml, float *m)
 {
     u32 lane = gpu_lane();
     float upto = ml.x;
@@ -519,7 +561,7 @@ GPU struct splits_factors splits_factors(float2 ml, float *m)
     float before[2] = {lane ? ahead : *m, -INFINITY}, split[2] = {ml.x, -INFINITY};
     struct attention_join j = attention_join(before, split);
     *m = gpu_shuffle(upto, 31);
-    return (struct splits_factors){j.old[0], j.more[0], gpu_mul(ml.y, j.more[0])};
+    return (float4){j.old[0], j.more[0], gpu_mul(ml.y, j.more[0]), 0};
 }
 
 /* Copies up to 64 dimensions of n splits to `near`, JOIN_BYTES a split, and what they end with: m
@@ -554,17 +596,20 @@ GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 fi
         splits_copy_partials(from + done * stride, stride, dim, first, end, n, near);
 #pragma unroll 1
         for (u32 at = 0; at < n; at += 32) {
-            const u8 *part = near + at * JOIN_BYTES;
+            u8 *part = near + at * JOIN_BYTES;
             float2 none = {-INFINITY, 0};
-            struct splits_factors f = splits_factors(
-                at + lane < n ? gpu_load<float2>(part + lane * JOIN_BYTES + 256) : none, &m);
-#pragma unroll 4
+            float4 *mine = (float4 *)(part + lane * JOIN_BYTES + 256);
+            float4 f = splits_factors(at + lane < n ? *(float2 *)mine : none, &m);
+            if (at + lane < n)
+                *mine = f;
+            gpu_warp_sync();
+#pragma unroll 8
             for (u32 i = 0; i < MIN(n - at, 32u); i++) {
                 float2 v = gpu_load<float2>(part + i * JOIN_BYTES + lane * 8);
-                float old = gpu_shuffle(f.old, i), more = gpu_shuffle(f.more, i);
-                l = fmaf(l, old, gpu_shuffle(f.l, i));
-                o[0] = fmaf(o[0], old, gpu_mul(v.x, more));
-                o[1] = fmaf(o[1], old, gpu_mul(v.y, more));
+                f = gpu_load<float4>(part + i * JOIN_BYTES + 256);
+                l = fmaf(l, f.x, f.z);
+                o[0] = fmaf(o[0], f.x, gpu_mul(v.x, f.y));
+                o[1] = fmaf(o[1], f.x, gpu_mul(v.y, f.y));
             }
         }
     }
@@ -579,9 +624,7 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
     u32 dim = plan->chunks * 16, each = plan->partial_each, begin = told->first_chunk * 16;
     u32 end = MIN(dim, begin + SPLITS_CHUNKS * 16), of_row = CEIL_DIV(end - begin, 64u);
     u32 i = told->rank + gpu_warp() * told->blocks;
-    if (i >= each * of_row)
-        return;
-    splits_await(op, told);
+    bool waited = false;
 #pragma unroll 1
     for (; i < each * of_row; i += told->blocks * GPU_WARPS) {
         u32 r = i / of_row, first = begin + i % of_row * 64, d = first + gpu_lane() * 2;
@@ -590,6 +633,9 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
         attention_row_place(op, &told->tile, r, &row);
         if (row.to == 0)
             continue;
+        if (!waited)
+            splits_await(op, told);
+        waited = true;
         const float *from = splits_partial(gpu_global(op->partial), each, dim + 4, told->unit, r);
         float l = splits_join_partials(from, (size_t)each * (dim + 4), dim, first, end,
                                        told->splits, near, near_bytes, o);
@@ -649,8 +695,10 @@ GPU_CALL void splits_plan(const struct op_attention *op, const struct gpu_run *r
         kept->plan = plan;
         kept->from = from;
         kept->to = to;
-        kept->slots = splits_slots(run, plan.chunks);
     }
+    gpu_sync();
+    if (gpu_thread() == 0)
+        splits_keep_ring(run, kept);
     gpu_sync();
 }
 
@@ -673,61 +721,88 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
     splits_angles(splits_rope(op, item), item->tile.pos, kept);
 }
 
+/* Puts a unit's rows, queries and new keys and values where its items want them. */
+template <bool wide>
+GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, bool fused, u32 at,
+                      const struct splits_item *item, struct splits_walk *w,
+                      struct attention_row rows[ATTENTION_ROWS])
+{
+    const struct attention_tile *t = &item->tile;
+    if (at)
+        gpu_sync(); /* the last unit is done with */
+    if (fused)
+        splits_turn<wide>(op, run, item, at, &w->places, splits_kept(run)->to, rows);
+    else
+        splits_begin(op, w->ring.chunks, item, w->places.queries, rows);
+    w->rows = rows;
+    w->seen.from = attention_seen_from(op, t->pos);
+    w->seen.to = t->pos + t->n;
+    w->seen.new_from = fused ? item->row_pos : w->seen.to;
+    w->all_from = attention_seen_from(op, w->seen.to - 1);
+    w->all_to = t->pos + 1;
+    w->c[0] = rows[gpu_lane() / 4].c;
+    w->c[1] = rows[gpu_lane() / 4 + 8].c;
+}
+
+/* n items of a unit, from place `at` of the stretch on. */
+template <u32 n, bool wide, u32 passes>
+GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept, u32 at,
+                   struct splits_walk *w, u32 *told, struct splits_sum<passes> *unit)
+{
+    struct splits_sum<passes> split[n];
+    float x[n][2][4], m[n][2];
+    u32 pos[n];
+    for (u32 k = 0; k < n; k++)
+        pos[k] = splits_item(kept, at)->pos + k * ATTENTION_SPLIT;
+    splits_scores<n, wide>(w, pos, x);
+    splits_weigh<n>(w, pos, x, m);
+    splits_values<n, passes>(w, pos, split);
+#pragma unroll
+    for (u32 k = 0; k < n; k++) {
+        split[k].m[0] = m[k][0];
+        split[k].m[1] = m[k][1];
+        splits_finish(op, kept, splits_item(kept, at + k), w->rows, w->work, told, unit, &split[k]);
+    }
+}
+
 template <bool few, bool wide>
 GPU void splits_run(const struct op_attention *op, const struct gpu_run *run)
 {
-    enum { PASSES = wide ? 2 : 1 };
+    enum { PASSES = wide ? SPLITS_PASSES : 1 };
     op = gpu_near(op);
     run = gpu_near(run);
-    struct splits_shared *work = splits_shared();
     struct splits_kept *kept = splits_kept(run);
-    u32 n = kept->to - kept->from, turn = 0, told = 0;
-    struct splits_places places = splits_places(kept->plan.chunks);
-    bool capped = op->softcap > 0, fused = few || attention_is_fused(run);
-    struct splits_ring ring = splits_ring<wide>(op, kept, !few);
-    struct splits_sum<PASSES> unit, split;
-    struct splits_seen seen;
-    float c[2];
-    u32 all_from = 0, all_to = 0; /* positions that all rows see */
-    const uint4 *queries = places.queries + gpu_lane(), *weights = places.weights + gpu_lane();
-    const u8 *own_k = places.k + gpu_lane() * 8;
-    const u8 *own_v = places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
+    struct splits_sum<PASSES> unit;
+    struct splits_walk w;
+    u32 n = kept->to - kept->from, turn = 0, told = 0, together, look = 0;
+    bool fused = few || attention_is_fused(run);
+    w.work = splits_shared();
+    w.places = splits_places(kept->plan.chunks);
+    w.ring = splits_ring<wide>(op, kept, !few);
+    w.capped = op->softcap > 0;
 #pragma unroll 1
-    for (u32 at = 0; at < n; at++) {
+    for (u32 at = 0; at < n; at += together) {
         const struct splits_item *item = splits_item(kept, at);
-        struct attention_row *rows = work->rows[(turn += item->begins) % 2];
-        float x[2][4];
         if (item->begins) {
-            if (at)
-                gpu_sync(); /* the last unit is done with */
-            if (fused)
-                splits_turn<wide>(op, run, item, at, &places, kept->to, rows);
-            else
-                splits_begin(op, kept->plan.chunks, item, places.queries, rows);
+            splits_enter<wide>(op, run, fused, at, item, &w, w.work->rows[turn++ % 2]);
             splits_clear(&unit);
-            seen.from = attention_seen_from(op, item->tile.pos);
-            seen.to = item->tile.pos + item->tile.n;
-            seen.new_from = fused ? item->row_pos : seen.to;
-            all_from = attention_seen_from(op, seen.to - 1);
-            all_to = item->tile.pos + 1;
-            c[0] = rows[gpu_lane() / 4].c;
-            c[1] = rows[gpu_lane() / 4 + 8].c;
         }
-        u32 pos = item->pos;
-        bool edge = pos < all_from || pos + ATTENTION_SPLIT > all_to;
-        splits_scores(&ring, queries, pos + gpu_warp() * PAGE_KEYS, &seen, own_k, x);
-        splits_weigh(item, rows, c, capped, edge, work, places.weights, x, split.m);
-        u32 behind = at + SPLITS_KEPT;
-        if (at % SPLITS_BATCH == 0 && behind < n)
-            splits_look_on(op, run, &kept->plan, work->items[at / SPLITS_BATCH % 2],
-                           kept->from + behind, MIN(n - behind, (u32)SPLITS_BATCH), item);
-        splits_values(&ring, pos, &seen, weights, own_v, &split);
-        splits_finish(op, kept, item, rows, work, &told, &unit, &split);
+        if (at >= look && look + SPLITS_KEPT < n) /* before the ring gets there */
+            splits_look_on(op, run, &kept->plan, w.work->items[look / SPLITS_BATCH % 2],
+                           kept->from + look + SPLITS_KEPT,
+                           MIN(n - look - SPLITS_KEPT, (u32)SPLITS_BATCH), item);
+        look += at >= look ? SPLITS_BATCH : 0;
+        together = splits_together(kept, at, n);
+        if (wide || together == 1)
+            splits_do<1, wide>(op, kept, at, &w, &told, &unit);
+        else if constexpr (!wide)
+            splits_do<2, false>(op, kept, at, &w, &told, &unit);
     }
     if (told)
         gpu_sync();
     for (u32 i = 0; i < told; i++)
-        splits_merge(op, &kept->plan, &work->told[i], ring.base - gpu_lane() * 16, ring.bytes);
+        splits_merge(op, &kept->plan, &w.work->told[i], w.ring.base - gpu_lane() * 16,
+                     w.ring.bytes);
 }
 
 /* Heads of many dimensions are rare. */

@@ -50,6 +50,8 @@ struct splits_kept {
     u32 window;                  /* of the layer that the items are for; ~0: none */
     u32 from, to;                /* the block's stretch */
     u32 slots;                   /* of a warp's ring: 1, 2, 4 or 6 pieces */
+    u32 full_index, full_at;     /* what is copied next when the ring has been filled */
+    bool pairs;                  /* splits of a unit go two at a time */
     struct attention_plan plan;
 };
 
@@ -68,7 +70,8 @@ struct splits_shared {
     struct plan_shared list;
     struct splits_item items[2][SPLITS_BATCH];    /* batches behind the first, in turn */
     struct attention_row rows[2][ATTENTION_ROWS]; /* of units in turn */
-    float largest[ATTENTION_ROWS][LARGEST_STRIDE] __attribute__((aligned(16))); /* of pages */
+    /* of the pages of a split, or two */
+    float largest[2][ATTENTION_ROWS][LARGEST_STRIDE] __attribute__((aligned(16)));
     struct splits_told told[2]; /* a block shares two units at most */
 };
 
@@ -76,7 +79,7 @@ static_assert(sizeof(struct splits_shared) <= SPLITS_SHARED_BYTES, "attention_sh
 
 /* Behind it. */
 struct splits_places {
-    uint4 *weights; /* a-fragments [page][32 lanes]; or work space to turn heads, or to join */
+    uint4 *weights; /* a-fragments [split][page][32 lanes]; or work space to turn heads */
     uint4 *queries; /* a-fragments [chunk][32 lanes] */
     /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
      * 2t and 2t + 1, dimension g and g + 8. */
@@ -92,7 +95,8 @@ struct splits_ring {
     const u8 *k, *v;        /* at this lane's 16 bytes */
     u32 chunks, page_bytes; /* of a head; of one head's page */
     u32 k_pieces, pieces;   /* of an item: of keys, in all */
-    u32 index, to, at; /* item to be copied next, relative to the stretch; its end; piece of it */
+    u32 index, to;          /* first of the items to be copied next, in the stretch; its end */
+    u32 count, at;          /* so many items, piece by piece in turn; which of all these pieces */
     const struct splits_kept *kept;
 };
 
@@ -111,7 +115,7 @@ GPU struct splits_places splits_places(u32 chunks)
 {
     struct splits_places p;
     p.weights = (uint4 *)(gpu_shared() + SPLITS_SHARED_BYTES);
-    p.queries = p.weights + SPLIT_PAGES * 32;
+    p.queries = p.weights + SPLITS_WEIGHTS_BYTES(chunks * 16) / sizeof *p.weights;
     p.k = (u8 *)(p.queries + chunks * 32);
     p.v = p.k + chunks * IMAGE_BYTES;
     p.ring = p.v + MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES;
@@ -293,18 +297,27 @@ GPU void splits_copy_values(const struct splits_ring *r, const struct splits_ite
         gpu_copy16(to + i * CHUNK_BYTES, from + (u64)page[i] * r->page_bytes, live >> i & 1);
 }
 
+/* How many splits go together from place `at` of the stretch's n on. */
+GPU u32 splits_together(const struct splits_kept *kept, u32 at, u32 n)
+{
+    return kept->pairs && at + 1 < n && !splits_item(kept, at + 1)->begins ? 2 : 1;
+}
+
 /* Starts the copies of the next piece. */
 GPU void splits_copy(struct splits_ring *r, u8 *to)
 {
     if (r->index < r->to) {
-        const struct splits_item *item = splits_item(r->kept, r->index);
-        if (r->at < r->k_pieces)
-            splits_copy_keys(r, item, r->at * PIECE_FRAGMENTS, to);
+        u32 piece = r->at >> (r->count - 1);
+        const struct splits_item *item =
+            splits_item(r->kept, r->index + (r->at & (r->count - 1)));
+        if (piece < r->k_pieces)
+            splits_copy_keys(r, item, piece * PIECE_FRAGMENTS, to);
         else
-            splits_copy_values(r, item, r->at - r->k_pieces, to);
-        if (++r->at == r->pieces) {
+            splits_copy_values(r, item, piece - r->k_pieces, to);
+        if (++r->at == r->pieces * r->count) {
             r->at = 0;
-            r->index++;
+            r->index += r->count;
+            r->count = splits_together(r->kept, r->index, r->to);
         }
     }
     gpu_copy_commit(); /* also an empty one: they are counted */
@@ -317,56 +330,83 @@ GPU u32 splits_slots(const struct gpu_run *run, u32 chunks)
     return slots >= 6 ? 6 : slots == 1 ? 1 : slots & ~1u;
 }
 
+/* Pieces of an item's keys; in all. */
+GPU u32 splits_k_pieces(u32 chunks)
+{
+    return CEIL_DIV(chunks, (u32)PIECE_FRAGMENTS);
+}
+
+GPU u32 splits_pieces(u32 chunks)
+{
+    return splits_k_pieces(chunks) + (chunks > GPU_WARPS ? SPLITS_PASSES : 1);
+}
+
+/* Once the first items are known: the ring, and what is copied next when it is full. By one
+ * thread. */
+GPU void splits_keep_ring(const struct gpu_run *run, struct splits_kept *kept)
+{
+    u32 chunks = kept->plan.chunks, slots = splits_slots(run, chunks), index = 0, at = slots;
+    u32 pieces = splits_pieces(chunks), n = kept->to - kept->from;
+    kept->slots = slots;
+    kept->pairs = chunks <= GPU_WARPS && slots > 1;
+    for (; index < n && at >= pieces * splits_together(kept, index, n);) {
+        u32 count = splits_together(kept, index, n);
+        at -= pieces * count;
+        index += count;
+    }
+    kept->full_index = index;
+    kept->full_at = index < n ? at : 0;
+}
+
 /* The ring of a stretch, full. Not `really`: its first copies were started before. */
 template <bool wide>
 GPU struct splits_ring splits_ring(const struct op_attention *op, const struct splits_kept *kept,
                                    bool really)
 {
     struct splits_ring r;
-    u32 slots = kept->slots;
     r.kept = kept;
     r.chunks = kept->plan.chunks;
     r.page_bytes = r.chunks * CHUNK_BYTES;
-    r.bytes = slots * PIECE_BYTES;
+    r.bytes = kept->slots * PIECE_BYTES;
     r.base = gpu_near(splits_places(r.chunks).ring) + gpu_warp() * r.bytes + gpu_lane() * 16;
-    r.next = r.index = r.at = 0;
+    r.next = 0;
     r.to = kept->to - kept->from;
     r.k = gpu_global((const u8 *)op->k) + gpu_lane() * 16;
     r.v = gpu_global((const u8 *)op->v) + gpu_lane() * 16;
-    r.k_pieces = wide ? CEIL_DIV(r.chunks, (u32)PIECE_FRAGMENTS) : 1;
-    r.pieces = r.k_pieces + (wide ? 2 : 1);
-    if (really) {
-#pragma unroll 1
-        for (u32 i = 0; i < r.bytes; i += PIECE_BYTES)
-            splits_copy(&r, r.base + i);
-    } else if (slots / r.pieces < r.to) {
-        r.index = slots / r.pieces;
-        r.at = slots % r.pieces;
-    } else {
-        r.index = r.to;
-    }
+    r.k_pieces = wide ? splits_k_pieces(r.chunks) : 1;
+    r.pieces = wide ? splits_pieces(r.chunks) : 2;
+    r.index = really ? 0 : kept->full_index;
+    r.at = really ? 0 : kept->full_at;
+    r.count = splits_together(kept, r.index, r.to);
+    for (u32 i = 0; really && i < r.bytes; i += PIECE_BYTES)
+        splits_copy(&r, r.base + i);
     return r;
 }
 
-/* The piece to be used, at this lane's 16 bytes. At most slots - 1 copies may be open behind it. */
-GPU u8 *splits_wait(const struct splits_ring *r)
+/* The next n pieces, at this lane's 16 bytes. At most slots - n copies may be open behind them. A
+ * ring of one slot has no pairs; in others pairs begin at an even one. */
+template <u32 n> GPU void splits_wait(const struct splits_ring *r, u8 *piece[n])
 {
-    if (r->bytes == 2 * PIECE_BYTES)
-        gpu_copy_wait<1>();
-    else if (r->bytes == 6 * PIECE_BYTES)
-        gpu_copy_wait<5>();
+    if (r->bytes == 6 * PIECE_BYTES)
+        gpu_copy_wait<6 - n>();
     else if (r->bytes == 4 * PIECE_BYTES)
-        gpu_copy_wait<3>();
+        gpu_copy_wait<4 - n>();
+    else if (r->bytes == 2 * PIECE_BYTES)
+        gpu_copy_wait<2 - n>();
     else
         gpu_copy_wait<0>();
-    return r->base + r->next;
+    for (u32 i = 0; i < n; i++)
+        piece[i] = r->base + r->next + i * PIECE_BYTES;
 }
 
-/* It is done with. */
-GPU void splits_next(struct splits_ring *r)
+/* They are done with. */
+template <u32 n> GPU void splits_next(struct splits_ring *r)
 {
-    splits_copy(r, r->base + r->next);
-    r->next = r->next + PIECE_BYTES == r->bytes ? 0 : r->next + PIECE_BYTES;
+#pragma unroll
+    for (u32 i = 0; i < n; i++) {
+        splits_copy(r, r->base + r->next);
+        r->next = r->next + PIECE_BYTES == r->bytes ? 0 : r->next + PIECE_BYTES;
+    }
 }
 
 #endif

@@ -195,14 +195,18 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float eps, scale, softcap;
 };
 
-enum { SPLITS_SHARED_BYTES = 6528, ATTENTION_KEPT_BYTES = 3136 }; /* attention_few.cuh */
+enum { SPLITS_SHARED_BYTES = 7296, ATTENTION_KEPT_BYTES = 3136 }; /* attention_few.cuh */
+
+/* Weights of a split, or, where heads are small, of two. */
+#define SPLITS_WEIGHTS_BYTES(dim) ((dim) <= 128 ? 8192u : 4096u)
 
 /* What OP_ATTENTION of `decode` needs of shared memory at the least, rings included: work space,
  * weights, queries, new keys and values, one piece of keys. (OP_ROPE of `step` needs 50 KiB, which
  * every card has.) */
 static inline u32 attention_shared_bytes(u32 head_dim)
 {
-    u32 dim = ROUND_UP(head_dim, 16u), kept = SPLITS_SHARED_BYTES + 4096 + dim * 32;
+    u32 dim = ROUND_UP(head_dim, 16u), kept;
+    kept = SPLITS_SHARED_BYTES + SPLITS_WEIGHTS_BYTES(dim) + dim * 32;
     return ROUND_UP(kept + dim * 16 + MIN(dim, 256u) * 16 + 32768, 128u);
 }
 

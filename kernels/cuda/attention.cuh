@@ -26,7 +26,7 @@ template <bool few> GPU void attention_few(const struct op_attention *op, const 
         gpu_sync(); /* the way of many is done with shared memory */
     }
     if (op->head_dim > GPU_WARPS * 16)
-        splits_run_wide<few>(op, run);
+        splits_run<few, true>(op, run);
     else
         splits_run<few, false>(op, run);
 }

@@ -235,6 +235,16 @@ struct splits_seen {
     u32 from, new_from, to;
 };
 
+GPU struct splits_seen splits_seen_of(const struct op_attention *op, bool fused,
+                                      const struct splits_item *item)
+{
+    struct splits_seen seen;
+    seen.from = attention_seen_from(op, item->tile.pos);
+    seen.to = item->tile.pos + item->tile.n;
+    seen.new_from = fused ? item->row_pos : seen.to;
+    return seen;
+}
+
 /* New keys of this warp's page at `pos`, from this lane's part of the image to its place among
  * `n` chunks of the ring. */
 GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen,
@@ -256,11 +266,10 @@ struct splits_walk {
     struct splits_shared *work;
     struct splits_places places;
     struct splits_ring ring;
-    struct splits_seen seen;
+    const struct op_attention *op;
     const struct attention_row *rows;
-    u32 all_from, all_to; /* positions that all rows see */
-    float c[2];           /* of this lane's rows */
-    bool capped;
+    float c[2]; /* of this lane's rows */
+    bool capped, fused;
 };
 
 GPU void splits_score(uint4 q, const u8 *keys, float x[2][4])
@@ -272,7 +281,8 @@ GPU void splits_score(uint4 q, const u8 *keys, float x[2][4])
 
 /* Scores of this warp's pages of n splits. */
 template <u32 n, bool wide>
-GPU void splits_scores(struct splits_walk *w, const u32 pos[n], float x[n][2][4])
+GPU void splits_scores(struct splits_walk *w, const struct splits_item *const item[n],
+                       float x[n][2][4])
 {
     struct splits_ring *r = &w->ring;
     const uint4 *queries = w->places.queries + gpu_lane();
@@ -283,9 +293,13 @@ GPU void splits_scores(struct splits_walk *w, const u32 pos[n], float x[n][2][4]
         u32 chunks = MIN(r->chunks - first, (u32)PIECE_FRAGMENTS);
         u8 *piece[n];
         splits_wait<n>(r, piece);
-        for (u32 k = 0; k < n; k++)
-            splits_mend_keys(piece[k], chunks, pos[k] + gpu_warp() * PAGE_KEYS, &w->seen,
+        for (u32 k = 0; k < n; k++) {
+            if (!item[k]->mend)
+                continue;
+            struct splits_seen seen = splits_seen_of(w->op, w->fused, item[k]);
+            splits_mend_keys(piece[k], chunks, item[k]->pos + gpu_warp() * PAGE_KEYS, &seen,
                              image + first * IMAGE_BYTES);
+        }
         if (chunks == PIECE_FRAGMENTS) {
 #pragma unroll
             for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
@@ -306,7 +320,7 @@ GPU void splits_scores(struct splits_walk *w, const u32 pos[n], float x[n][2][4]
 }
 
 /* Softcap, and -inf where a row does not see a key. */
-GPU void splits_hide(const struct splits_walk *w, u32 pos, float x[2][4])
+GPU void splits_hide(const struct splits_walk *w, const struct splits_item *item, float x[2][4])
 {
     u32 g = gpu_lane() / 4;
     const struct attention_row *rows = w->rows;
@@ -314,21 +328,21 @@ GPU void splits_hide(const struct splits_walk *w, u32 pos, float x[2][4])
         float before[2] = {rows[g].before, rows[g + 8].before};
         attention_cap(x, before);
     }
-    if (pos < w->all_from || pos + ATTENTION_SPLIT > w->all_to) {
+    if (item->edge) {
         u32 from[2] = {rows[g].from, rows[g + 8].from}, to[2] = {rows[g].to, rows[g + 8].to};
-        attention_hide(x, pos + gpu_warp() * PAGE_KEYS, from, to);
+        attention_hide(x, item->pos + gpu_warp() * PAGE_KEYS, from, to);
     }
 }
 
 /* Shares maxima and weights of splits among the warps; all of them stand in `weights` afterwards.
  */
 template <u32 n>
-GPU void splits_weigh(const struct splits_walk *w, const u32 pos[n], float x[n][2][4],
-                      float m[n][2])
+GPU void splits_weigh(const struct splits_walk *w, const struct splits_item *const item[n],
+                      float x[n][2][4], float m[n][2])
 {
     u32 g = gpu_lane() / 4, p[4];
     for (u32 k = 0; k < n; k++) {
-        splits_hide(w, pos[k], x[k]);
+        splits_hide(w, item[k], x[k]);
         for (u32 r = 0; r < 2; r++) {
             const float *a = &x[k][0][r * 2], *b = &x[k][1][r * 2];
             m[k][r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
@@ -400,9 +414,9 @@ GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4
 
 /* o and l of n splits for this warp's chunks. */
 template <u32 n, u32 passes>
-GPU void splits_values(struct splits_walk *w, const u32 pos[n], struct splits_sum<passes> split[n])
+GPU void splits_values(struct splits_walk *w, const struct splits_item *const item[n],
+                       struct splits_sum<passes> split[n])
 {
-    const struct splits_seen *seen = &w->seen;
     const uint4 *weights = w->places.weights + gpu_lane();
     const u8 *image = w->places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
     float sums[n][4] = {};
@@ -412,9 +426,13 @@ GPU void splits_values(struct splits_walk *w, const u32 pos[n], struct splits_su
     for (u32 pass = 0; pass < passes; pass++) {
         u8 *piece[n];
         splits_wait<n>(&w->ring, piece);
-        for (u32 k = 0; k < n; k++)
-            if (pos[k] < seen->from || pos[k] + ATTENTION_SPLIT > seen->new_from)
-                splits_mend_values(piece[k], pos[k], seen, image + pass * GPU_WARPS * IMAGE_BYTES);
+        for (u32 k = 0; k < n; k++) {
+            if (!item[k]->mend)
+                continue;
+            struct splits_seen seen = splits_seen_of(w->op, w->fused, item[k]);
+            splits_mend_values(piece[k], item[k]->pos, &seen,
+                               image + pass * GPU_WARPS * IMAGE_BYTES);
+        }
 #pragma unroll
         for (u32 i = 0; i < SPLIT_PAGES; i++)
             for (u32 k = 0; k < n; k++)
@@ -723,23 +741,17 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
 
 /* Puts a unit's rows, queries and new keys and values where its items want them. */
 template <bool wide>
-GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, bool fused, u32 at,
+GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, u32 at,
                       const struct splits_item *item, struct splits_walk *w,
                       struct attention_row rows[ATTENTION_ROWS])
 {
-    const struct attention_tile *t = &item->tile;
     if (at)
         gpu_sync(); /* the last unit is done with */
-    if (fused)
+    if (w->fused)
         splits_turn<wide>(op, run, item, at, &w->places, splits_kept(run)->to, rows);
     else
         splits_begin(op, w->ring.chunks, item, w->places.queries, rows);
     w->rows = rows;
-    w->seen.from = attention_seen_from(op, t->pos);
-    w->seen.to = t->pos + t->n;
-    w->seen.new_from = fused ? item->row_pos : w->seen.to;
-    w->all_from = attention_seen_from(op, w->seen.to - 1);
-    w->all_to = t->pos + 1;
     w->c[0] = rows[gpu_lane() / 4].c;
     w->c[1] = rows[gpu_lane() / 4 + 8].c;
 }
@@ -751,22 +763,22 @@ GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept
 {
     struct splits_sum<passes> split[n];
     float x[n][2][4], m[n][2];
-    u32 pos[n];
+    const struct splits_item *item[n];
     for (u32 k = 0; k < n; k++)
-        pos[k] = splits_item(kept, at)->pos + k * ATTENTION_SPLIT;
-    splits_scores<n, wide>(w, pos, x);
-    splits_weigh<n>(w, pos, x, m);
-    splits_values<n, passes>(w, pos, split);
+        item[k] = splits_item(kept, at + k);
+    splits_scores<n, wide>(w, item, x);
+    splits_weigh<n>(w, item, x, m);
+    splits_values<n, passes>(w, item, split);
 #pragma unroll
     for (u32 k = 0; k < n; k++) {
         split[k].m[0] = m[k][0];
         split[k].m[1] = m[k][1];
-        splits_finish(op, kept, splits_item(kept, at + k), w->rows, w->work, told, unit, &split[k]);
+        splits_finish(op, kept, item[k], w->rows, w->work, told, unit, &split[k]);
     }
 }
 
 template <bool few, bool wide>
-GPU void splits_run(const struct op_attention *op, const struct gpu_run *run)
+GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *run)
 {
     enum { PASSES = wide ? SPLITS_PASSES : 1 };
     op = gpu_near(op);
@@ -775,7 +787,8 @@ GPU void splits_run(const struct op_attention *op, const struct gpu_run *run)
     struct splits_sum<PASSES> unit;
     struct splits_walk w;
     u32 n = kept->to - kept->from, turn = 0, told = 0, together, look = 0;
-    bool fused = few || attention_is_fused(run);
+    w.op = op;
+    w.fused = few || attention_is_fused(run);
     w.work = splits_shared();
     w.places = splits_places(kept->plan.chunks);
     w.ring = splits_ring<wide>(op, kept, !few);
@@ -784,7 +797,7 @@ GPU void splits_run(const struct op_attention *op, const struct gpu_run *run)
     for (u32 at = 0; at < n; at += together) {
         const struct splits_item *item = splits_item(kept, at);
         if (item->begins) {
-            splits_enter<wide>(op, run, fused, at, item, &w, w.work->rows[turn++ % 2]);
+            splits_enter<wide>(op, run, at, item, &w, w.work->rows[turn++ % 2]);
             splits_clear(&unit);
         }
         if (at >= look && look + SPLITS_KEPT < n) /* before the ring gets there */
@@ -803,13 +816,6 @@ GPU void splits_run(const struct op_attention *op, const struct gpu_run *run)
     for (u32 i = 0; i < told; i++)
         splits_merge(op, &kept->plan, &w.work->told[i], w.ring.base - gpu_lane() * 16,
                      w.ring.bytes);
-}
-
-/* Heads of many dimensions are rare. */
-template <bool few>
-GPU_CALL void splits_run_wide(const struct op_attention *op, const struct gpu_run *run)
-{
-    splits_run<few, true>(op, run);
 }
 
 #endif

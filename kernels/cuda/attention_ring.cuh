@@ -37,6 +37,8 @@ struct alignas(16) splits_item {
     u32 slot, flags;    /* of the row */
     bool begins;        /* first one of its unit in this block */
     bool writes;        /* its block writes new keys and values to the row's pages */
+    bool edge;          /* some row does not see all keys */
+    bool mend;          /* pages may lack keys that are seen, or have others */
 };
 
 /* What stays from layer to layer, as it is the same in all that have one window. */
@@ -144,19 +146,26 @@ GPU const struct splits_item *splits_item(const struct splits_kept *kept, u32 at
 
 /* --- the list ------------------------------------------------------------------------------ */
 
-/* Page p of an item; what its tile sees. */
+/* Page p of an item, and what its tile sees. */
 GPU void splits_fill_pages(const struct op_attention *op, const struct gpu_run *run,
-                           struct splits_item *item, u32 slot, const struct attention_tile *t,
-                           u32 pos, u32 p)
+                           struct splits_item *item, u32 slot, u32 row_pos,
+                           const struct attention_tile *t, u32 pos, u32 p)
 {
     u32 first = attention_seen_from(op, t->pos) / PAGE_KEYS, at = pos / PAGE_KEYS;
     u32 last = (t->pos + t->n - 1) / PAGE_KEYS, page = MIN(MAX(at + p, first), last), live = 0;
     page = gpu_global(run->state.pages)[(size_t)slot * run->state.pages_stride + page];
     item->page[p] = page * op->kv_heads + t->kv_head;
+    if (p)
+        return;
     for (u32 i = 0; i < SPLIT_PAGES; i++)
         live |= (u32)(at + i >= first && at + i <= last) << i;
-    if (p == 0)
-        item->live = live;
+    item->live = live;
+    item->tile = *t;
+    item->pos = pos;
+    item->row_pos = row_pos;
+    item->edge =
+        pos < attention_seen_from(op, t->pos + t->n - 1) || pos + ATTENTION_SPLIT > t->pos + 1;
+    item->mend = pos < attention_seen_from(op, t->pos) || pos + ATTENTION_SPLIT > row_pos;
 }
 
 /* Page p of an item of the list, number `in_row` of its row's. */
@@ -174,11 +183,9 @@ GPU void splits_fill_item(const struct op_attention *op, const struct gpu_run *r
     t.pos = row->pos + skipped;
     t.kv_head = in_tile % plan->units / plan->parts;
     t.part = in_tile % plan->parts;
-    splits_fill_pages(op, run, item, row->slot, &t, pos, p);
+    splits_fill_pages(op, run, item, row->slot, row->pos, &t, pos, p);
     if (p)
         return;
-    item->tile = t;
-    item->pos = pos;
     item->first_chunk = in_tile / plan->units * SPLITS_CHUNKS;
     item->index = index;
     item->unit = index - split;
@@ -189,7 +196,6 @@ GPU void splits_fill_item(const struct op_attention *op, const struct gpu_run *r
     }
     item->row = row_at;
     item->row_index = index - in_row;
-    item->row_pos = row->pos;
     item->slot = row->slot;
     item->flags = row->flags;
     item->writes = skipped + t.n == row->n && in_tile % plan->parts == 0 && item->first_chunk == 0;
@@ -201,11 +207,9 @@ GPU void splits_go_on(const struct op_attention *op, const struct gpu_run *run,
                       const struct splits_item *before, struct splits_item *item, u32 on, u32 p)
 {
     u32 pos = before->pos + on * ATTENTION_SPLIT;
-    splits_fill_pages(op, run, item, before->slot, &before->tile, pos, p);
+    splits_fill_pages(op, run, item, before->slot, before->row_pos, &before->tile, pos, p);
     if (p)
         return;
-    item->tile = before->tile;
-    item->pos = pos;
     item->first_chunk = before->first_chunk;
     item->index = before->index + on;
     item->unit = before->unit;
@@ -214,7 +218,6 @@ GPU void splits_go_on(const struct op_attention *op, const struct gpu_run *run,
     item->units = before->units;
     item->row = before->row;
     item->row_index = before->row_index;
-    item->row_pos = before->row_pos;
     item->slot = before->slot;
     item->flags = before->flags;
     item->writes = before->writes;

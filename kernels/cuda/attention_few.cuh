@@ -228,7 +228,8 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
     gpu_sync();
 }
 
-/* --- one item, or two ------------------------------------------------------------------------------ */
+/* --- one item, or two
+ * ------------------------------------------------------------------------------ */
 
 /* Positions that the rows of a tile see: in pages [from, new_from), in the image [new_from, to). */
 struct splits_seen {
@@ -534,14 +535,12 @@ GPU void splits_tell(const struct op_attention *op, const struct splits_item *it
                      struct splits_told *told)
 {
     u32 *counter = gpu_global(op->arrived) + item->counter, rank = gpu_block() - item->counter;
-    u32 add = rank ? 1 : 0x80000001u - item->units;
+    u32 before = gpu_thread() ? 0 : gpu_load_volatile(counter); /* the bit waits for this block */
     gpu_sync();
     if (gpu_thread())
         return;
-    gpu_fence();
-    u32 before = gpu_atomic_add(counter, add);
+    gpu_add_release(counter, rank ? 1 : 0x80000001u - item->units);
     told->before = before;
-    told->all = (before ^ (before + add)) >> 31;
     told->tile = item->tile;
     told->first_chunk = item->first_chunk;
     told->unit = item->unit;
@@ -555,11 +554,9 @@ GPU void splits_tell(const struct op_attention *op, const struct splits_item *it
 GPU void splits_await(const struct op_attention *op, const struct splits_told *told)
 {
     const u32 *counter = gpu_global(op->arrived) + told->counter;
-    if (gpu_lane() == 0) {
-        while (!told->all && !((gpu_load_volatile(counter) ^ told->before) >> 31))
+    if (gpu_lane() == 0)
+        while (!((gpu_load_acquire(counter) ^ told->before) >> 31))
             gpu_pause();
-        gpu_fence();
-    }
     gpu_warp_sync();
 }
 
@@ -593,8 +590,7 @@ GPU void splits_copy_partials(const float *from, size_t stride, u32 dim, u32 fir
         gpu_copy16(near + s * JOIN_BYTES + 256, from + s * stride + dim);
 #pragma unroll 4
     for (; i < n; i += 2)
-        gpu_copy16_if(d < end, near + i * JOIN_BYTES + gpu_lane() % 16 * 16,
-                      from + i * stride + d);
+        gpu_copy16_if(d < end, near + i * JOIN_BYTES + gpu_lane() % 16 * 16, from + i * stride + d);
     gpu_copy_commit();
     gpu_copy_wait<0>();
     gpu_warp_sync();

@@ -14,8 +14,8 @@ enum {
     PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
     IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
     JOIN_BYTES = 64 * 4 + 16, /* of a split that is joined: 64 dimensions, m and l */
-    LARGEST_STRIDE = 12, /* floats: the banks of 8 rows' 16 bytes are apart */
-    ANGLE_TOKENS = 4, /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
+    LARGEST_STRIDE = 12,      /* floats: the banks of 8 rows' 16 bytes are apart */
+    ANGLE_TOKENS = 4,         /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
 };
 
 static_assert(SPLITS_PASSES * GPU_WARPS == SPLITS_CHUNKS, "a unit's output");
@@ -65,7 +65,6 @@ struct splits_told {
     u32 first_chunk, unit, splits;
     u32 counter, blocks, rank; /* of the blocks that share it: number, this one's place */
     u32 before;                /* the counter's value ahead of this block's word */
-    bool all;                  /* this block was the last */
 };
 
 struct splits_shared {
@@ -311,8 +310,7 @@ GPU void splits_copy(struct splits_ring *r, u8 *to)
 {
     if (r->index < r->to) {
         u32 piece = r->at >> (r->count - 1);
-        const struct splits_item *item =
-            splits_item(r->kept, r->index + (r->at & (r->count - 1)));
+        const struct splits_item *item = splits_item(r->kept, r->index + (r->at & (r->count - 1)));
         if (piece < r->k_pieces)
             splits_copy_keys(r, item, piece * PIECE_FRAGMENTS, to);
         else

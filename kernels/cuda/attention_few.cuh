@@ -579,31 +579,32 @@ GPU float4 splits_factors(float2 ml, float *m)
     return (float4){j.old[0], j.more[0], gpu_mul(ml.y, j.more[0]), 0};
 }
 
-/* Copies up to 64 dimensions of n splits to `near`, JOIN_BYTES a split, and what they end with: m
- * and l. end: of the dimensions. A warp together. */
+/* Copies JOIN_DIMS dimensions, from `first` on, of n splits to `near`, JOIN_BYTES a split, and what
+ * they end with: m and l. end: of the dimensions. A warp together. */
 GPU void splits_copy_partials(const float *from, size_t stride, u32 dim, u32 first, u32 end, u32 n,
                               u8 *near)
 {
-    u32 i = gpu_lane() / 16, d = first + gpu_lane() % 16 * 4;
+    enum { LANES = JOIN_DIMS / 4, STEP = 32 / LANES }; /* lanes a split */
+    u32 i = gpu_lane() / LANES, d = first + gpu_lane() % LANES * 4;
+    const float *at = from + i * stride + MIN(d, end - 4);
     gpu_warp_sync(); /* what was there is done with */
     for (u32 s = gpu_lane(); s < n; s += 32)
-        gpu_copy16(near + s * JOIN_BYTES + 256, from + s * stride + dim);
+        gpu_copy16(near + s * JOIN_BYTES + JOIN_DIMS * 4, from + s * stride + dim);
 #pragma unroll 4
-    for (; i < n; i += 2)
-        gpu_copy16_if(d < end, near + i * JOIN_BYTES + gpu_lane() % 16 * 16, from + i * stride + d);
+    for (; i < n; i += STEP, at += STEP * stride)
+        gpu_copy16(near + i * JOIN_BYTES + gpu_lane() % LANES * 16, at);
     gpu_copy_commit();
     gpu_copy_wait<0>();
     gpu_warp_sync();
 }
 
-/* Joins the splits of a query row in order; a lane has two of the dimensions [first, first + 64).
- * Returns what they are divided by. from: the row's first partial; near: work space. */
+/* A dimension of a query row, of its splits in order, by lane: JOIN_DIMS from `first` on. from: the
+ * row's first partial; near: work space. */
 GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 first, u32 end,
-                               u32 splits, u8 *near, u32 near_bytes, float o[2])
+                               u32 splits, u8 *near, u32 near_bytes)
 {
-    float m = -INFINITY, l = 0;
+    float m = -INFINITY, l = 0, o = 0;
     u32 lane = gpu_lane(), most = near_bytes / JOIN_BYTES;
-    o[0] = o[1] = 0;
 #pragma unroll 1
     for (u32 done = 0; done < splits; done += most) {
         u32 n = MIN(splits - done, most);
@@ -612,38 +613,36 @@ GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 fi
         for (u32 at = 0; at < n; at += 32) {
             u8 *part = near + at * JOIN_BYTES;
             float2 none = {-INFINITY, 0};
-            float4 *mine = (float4 *)(part + lane * JOIN_BYTES + 256);
+            float4 *mine = (float4 *)(part + lane * JOIN_BYTES + JOIN_DIMS * 4);
             float4 f = splits_factors(at + lane < n ? *(float2 *)mine : none, &m);
             if (at + lane < n)
                 *mine = f;
             gpu_warp_sync();
 #pragma unroll 8
             for (u32 i = 0; i < MIN(n - at, 32u); i++) {
-                float2 v = gpu_load<float2>(part + i * JOIN_BYTES + lane * 8);
-                f = gpu_load<float4>(part + i * JOIN_BYTES + 256);
+                float v = gpu_load<float>(part + i * JOIN_BYTES + lane * 4);
+                f = gpu_load<float4>(part + i * JOIN_BYTES + JOIN_DIMS * 4);
                 l = fmaf(l, f.x, f.z);
-                o[0] = fmaf(o[0], f.x, gpu_mul(v.x, f.y));
-                o[1] = fmaf(o[1], f.x, gpu_mul(v.y, f.y));
+                o = fmaf(o, f.x, gpu_mul(v, f.y));
             }
         }
     }
-    return l;
+    return gpu_mul(o, gpu_reciprocal(l));
 }
 
-/* This block's share of a unit's output: warps take up to 64 dimensions of a row at a time. near:
- * work space of the warp. */
+/* This block's share of a unit's output: warps take up to JOIN_DIMS dimensions of a row at a time.
+ * near: work space of the warp. */
 GPU void splits_merge(const struct op_attention *op, const struct attention_plan *plan,
                       const struct splits_told *told, u8 *near, u32 near_bytes)
 {
     u32 dim = plan->chunks * 16, each = plan->partial_each, begin = told->first_chunk * 16;
-    u32 end = MIN(dim, begin + SPLITS_CHUNKS * 16), of_row = CEIL_DIV(end - begin, 64u);
+    u32 end = MIN(dim, begin + SPLITS_CHUNKS * 16), of_row = CEIL_DIV(end - begin, JOIN_DIMS + 0u);
     u32 i = told->rank + gpu_warp() * told->blocks;
     bool waited = false;
 #pragma unroll 1
     for (; i < each * of_row; i += told->blocks * GPU_WARPS) {
-        u32 r = i / of_row, first = begin + i % of_row * 64, d = first + gpu_lane() * 2;
+        u32 r = i / of_row, first = begin + i % of_row * JOIN_DIMS, d = first + gpu_lane();
         struct attention_row row;
-        float o[2];
         attention_row_place(op, &told->tile, r, &row);
         if (row.to == 0)
             continue;
@@ -651,16 +650,13 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
             splits_await(op, told);
         waited = true;
         const float *from = splits_partial(gpu_global(op->partial), each, dim + 4, told->unit, r);
-        float l = splits_join_partials(from, (size_t)each * (dim + 4), dim, first, end,
-                                       told->splits, near, near_bytes, o);
-        float inverse = gpu_reciprocal(l), largest = 0;
-        float2 v = {gpu_mul(o[0], inverse), gpu_mul(o[1], inverse)};
-        if (d < MIN(end, op->head_dim)) {
-            gpu_store<float2>(gpu_global(op->out) + row.out + d, v);
-            largest = fmaxf(fabsf(v.x), fabsf(v.y));
-        }
+        float v = splits_join_partials(from, (size_t)each * (dim + 4), dim, first, end,
+                                       told->splits, near, near_bytes);
+        bool real = d < MIN(end, op->head_dim);
+        if (real)
+            gpu_global(op->out)[row.out + d] = v;
         attention_write_max(gpu_global(op->row_max), told->tile.token + row.to - 1 - told->tile.pos,
-                            true, true, largest);
+                            true, true, real ? fabsf(v) : 0);
     }
 }
 

@@ -13,9 +13,10 @@ enum {
     PIECE_FRAGMENTS = 8, /* chunks of keys, pages of values */
     PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
     IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
-    JOIN_BYTES = 64 * 4 + 16, /* of a split that is joined: 64 dimensions, m and l */
-    LARGEST_STRIDE = 12,      /* floats: the banks of 8 rows' 16 bytes are apart */
-    ANGLE_TOKENS = 4,         /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
+    JOIN_DIMS = 32,                              /* of a split that is joined, at a time */
+    JOIN_BYTES = JOIN_DIMS * 4 + 16,             /* with m and l */
+    LARGEST_STRIDE = 12, /* floats: the banks of 8 rows' 16 bytes are apart */
+    ANGLE_TOKENS = 4,    /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
 };
 
 static_assert(SPLITS_PASSES * GPU_WARPS == SPLITS_CHUNKS, "a unit's output");

@@ -504,14 +504,15 @@ GPU float *splits_partial(float *partial, u32 each, u32 stride, u32 index, u32 r
 
 template <u32 passes>
 GPU void splits_write_partial(const struct op_attention *op, const struct attention_plan *plan,
-                              const struct splits_item *item, const struct attention_row *rows,
+                              const struct splits_item *item, u32 index,
+                              const struct attention_row *rows,
                               const struct splits_sum<passes> *split)
 {
     u32 dim = plan->chunks * 16, g = gpu_lane() / 4, t = gpu_lane() % 4;
     float *partial = gpu_global(op->partial);
 #pragma unroll
     for (u32 r = 0; r < 2; r++) {
-        float *to = splits_partial(partial, plan->partial_each, dim + 4, item->index, g + r * 8);
+        float *to = splits_partial(partial, plan->partial_each, dim + 4, index, g + r * 8);
         if (rows[g + r * 8].to == 0)
             continue;
 #pragma unroll
@@ -660,23 +661,24 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
     }
 }
 
-/* Puts a split where it belongs. */
-template <u32 passes>
+/* Puts n splits of a unit, item the first, where they belong. */
+template <u32 n, u32 passes>
 GPU void splits_finish(const struct op_attention *op, const struct splits_kept *kept,
-                       const struct splits_item *item, const struct attention_row *rows,
-                       struct splits_shared *work, u32 *told, struct splits_sum<passes> *unit,
-                       const struct splits_sum<passes> *split)
+                       const struct splits_item *item, const struct splits_walk *w, u32 *told,
+                       struct splits_sum<passes> *unit, const struct splits_sum<passes> split[n])
 {
     u32 end = item->unit + item->splits;
     if (kept->from <= item->unit && end <= kept->to) {
-        splits_join(unit, split);
-        if (item->index + 1 == end)
-            splits_write(op, kept->plan.chunks, item, rows, unit);
+        for (u32 k = 0; k < n; k++)
+            splits_join(unit, &split[k]);
+        if (item->index + n == end)
+            splits_write(op, kept->plan.chunks, item, w->rows, unit);
         return;
     }
-    splits_write_partial(op, &kept->plan, item, rows, split);
-    if (item->index + 1 == MIN(end, kept->to))
-        splits_tell(op, item, &work->told[(*told)++]);
+    for (u32 k = 0; k < n; k++)
+        splits_write_partial(op, &kept->plan, item, item->index + k, w->rows, &split[k]);
+    if (item->index + n == MIN(end, kept->to))
+        splits_tell(op, item, &w->work->told[(*told)++]);
 }
 
 /* Nothing is kept yet: at the start of a kernel, by one thread. */
@@ -761,12 +763,11 @@ GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept
     splits_scores<n, wide>(w, item, x);
     splits_weigh<n>(w, item, x, m);
     splits_values<n, passes>(w, item, split);
-#pragma unroll
     for (u32 k = 0; k < n; k++) {
         split[k].m[0] = m[k][0];
         split[k].m[1] = m[k][1];
-        splits_finish(op, kept, item[k], w->rows, w->work, told, unit, &split[k]);
     }
+    splits_finish<n, passes>(op, kept, item[0], w, told, unit, split);
 }
 
 template <bool few, bool wide>

@@ -2,23 +2,28 @@
  * of all rows stand in one list, split after split of each unit (tile, KV head, part). Each block
  * takes an even stretch of the list, so that also one long sequence occupies all of them.
  *
- * Items are looked up in batches, a thread a page, into shared memory. For an item, warp w takes
- * the keys of the split's page w: scores; then, when all warps have told their maxima and weights,
- * chunk w of the output's dimensions (and w + 8) over all pages. Keys and values come through a
- * ring of each warp's own in shared memory, in pieces of four fragments: an item's keys, four
- * chunks each, then its values, four pages each. A lane copies the very bytes that it reads later,
- * so that no barrier is needed for them. In `decode` the ring is filled while the blocks still
- * meet: nobody has written these pages since the last step.
+ * A block's first items, and the angles of the tokens, stay from layer to layer; others are looked
+ * up in batches on the way. For an item, warp w takes the keys of the split's page w: scores; then,
+ * when all warps have told their maxima and weights, chunk w of the output's dimensions (and w + 8)
+ * over all pages. Two items of a unit go together where heads have up to 128 dimensions: half the
+ * barriers, and products that do not wait for one another. Keys and values come through a ring of
+ * each warp's own in shared memory, in pieces of eight fragments: an item's keys, eight chunks
+ * each, then its values, a chunk of all pages each. A lane copies the very bytes that it reads
+ * later, so that no barrier is needed for them. In `decode` the ring is filled while the blocks
+ * still meet: nobody has written these pages since the last step.
  *
  * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A block
  * then turns the queries of its units itself, and of the new keys and values those that lie in its
  * splits: into shared memory (`image`; a row has at most 8 of them, so that position p has place
- * p % 8), and into the row's pages for later steps. Nobody reads them there in this one.
+ * p % 8), from where they are put into the ring's pieces, and into the row's pages for later steps.
+ * Nobody reads them there in this one.
  *
  * A unit whose splits all lie in one block's stretch is joined in registers. Of the others each
- * split's (O, m, l) goes to op->partial, and when all are there the unit's blocks join them in
- * order, each some of the dimensions.
- * With more than 256 dimensions, units have 256 of the output each, and each computes all scores.
+ * split's (O, m, l) goes to op->partial. When all of the unit's blocks have told that theirs are
+ * there, they join them in order, each some of the dimensions: how splits join is worked out for 32
+ * splits at once, as maxima do not mind the order; the sums then take a product and two
+ * multiply-adds a split. With more than 256 dimensions, units have 256 of the output each, and each
+ * computes all scores.
  *
  * Shared memory: struct splits_shared, then as struct splits_places says.
  */

@@ -273,7 +273,6 @@ struct splits_walk {
     struct splits_places places;
     struct splits_ring ring;
     const struct op_attention *op;
-    const struct attention_row *rows;
     float c[2]; /* of this lane's rows */
     bool capped, fused;
 };
@@ -329,7 +328,7 @@ GPU void splits_scores(struct splits_walk *w, const struct splits_item *const it
 GPU void splits_hide(const struct splits_walk *w, const struct splits_item *item, float x[2][4])
 {
     u32 g = gpu_lane() / 4;
-    const struct attention_row *rows = w->rows;
+    const struct attention_row *rows = w->work->rows;
     if (w->capped) {
         float before[2] = {rows[g].before, rows[g + 8].before};
         attention_cap(x, before);
@@ -677,11 +676,11 @@ GPU void splits_finish(const struct op_attention *op, const struct splits_kept *
         for (u32 k = 0; k < n; k++)
             splits_join(unit, &split[k]);
         if (item->index + n == end)
-            splits_write(op, kept->plan.chunks, item, w->rows, unit);
+            splits_write(op, kept->plan.chunks, item, w->work->rows, unit);
         return;
     }
     for (u32 k = 0; k < n; k++)
-        splits_write_partial(op, &kept->plan, item, item->index + k, w->rows, &split[k]);
+        splits_write_partial(op, &kept->plan, item, item->index + k, w->work->rows, &split[k]);
     if (item->index + n == MIN(end, kept->to))
         splits_tell(op, item, &w->work->told[(*told)++]);
 }
@@ -741,16 +740,15 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
 /* Puts a unit's rows, queries and new keys and values where its items want them. */
 template <bool wide>
 GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, u32 at,
-                      const struct splits_item *item, struct splits_walk *w,
-                      struct attention_row rows[ATTENTION_ROWS])
+                      const struct splits_item *item, struct splits_walk *w)
 {
+    struct attention_row *rows = w->work->rows;
     if (at)
         gpu_sync(); /* the last unit is done with */
     if (w->fused)
         splits_turn<wide>(op, run, item, at, &w->places, splits_kept(run)->to, rows);
     else
         splits_begin(op, w->ring.chunks, item, w->places.queries, rows);
-    w->rows = rows;
     w->c[0] = rows[gpu_lane() / 4].c;
     w->c[1] = rows[gpu_lane() / 4 + 8].c;
 }
@@ -784,7 +782,7 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
     struct splits_kept *kept = splits_kept(run);
     struct splits_sum<PASSES> unit;
     struct splits_walk w;
-    u32 n = kept->to - kept->from, turn = 0, told = 0, together, look = 0;
+    u32 n = kept->to - kept->from, told = 0, together, look = 0;
     w.op = op;
     w.fused = few || attention_is_fused(run);
     w.work = splits_shared();
@@ -795,7 +793,7 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
     for (u32 at = 0; at < n; at += together) {
         const struct splits_item *item = splits_item(kept, at);
         if (item->begins) {
-            splits_enter<wide>(op, run, at, item, &w, w.work->rows[turn++ % 2]);
+            splits_enter<wide>(op, run, at, item, &w);
             splits_clear(&unit);
         }
         if (at >= look && look + SPLITS_KEPT < n) /* before the ring gets there */

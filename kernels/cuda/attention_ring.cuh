@@ -70,8 +70,8 @@ struct splits_told {
 
 struct splits_shared {
     struct plan_shared list;
-    struct splits_item items[2][SPLITS_BATCH];    /* batches behind the first, in turn */
-    struct attention_row rows[2][ATTENTION_ROWS]; /* of units in turn */
+    struct splits_item items[2][SPLITS_BATCH]; /* batches behind the first, in turn */
+    struct attention_row rows[ATTENTION_ROWS]; /* of the unit */
     /* of the pages of a split, or two */
     float largest[2][ATTENTION_ROWS][LARGEST_STRIDE] __attribute__((aligned(16)));
     struct splits_told told[2]; /* a block shares two units at most */

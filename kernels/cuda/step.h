@@ -195,7 +195,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float eps, scale, softcap;
 };
 
-enum { SPLITS_SHARED_BYTES = 7296, ATTENTION_KEPT_BYTES = 3136 }; /* attention_few.cuh */
+enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 3072 }; /* attention_few.cuh */
 
 /* Weights of a split, or, where heads are small, of two. */
 #define SPLITS_WEIGHTS_BYTES(dim) ((dim) <= 128 ? 8192u : 4096u)

@@ -38,10 +38,13 @@ enum {
     GPU_WARPS = GPU_THREADS / 32,
     MATRIX_SLICES =
         8, /* parts of the packed inputs, summed apart: one a warp when tokens are few */
-    MATRIX_K_UNIT = 128,   /* packed inputs are padded to a multiple of this */
-    FEW_TOKENS = 8,        /* up to so many, each block prepares a linear's input for itself */
-    ATTENTION_SPLIT = 128, /* positions */
-    ATTENTION_ROWS = 16,   /* query rows (token, head) of one tensor-core tile */
+    MATRIX_K_UNIT = 128, /* packed inputs are padded to a multiple of this */
+    FEW_TOKENS = 8,      /* up to so many, each block prepares a linear's input for itself */
+    PREFILL_TOKENS = 64, /* steps of more: by the kernels `prefill_..`, where there are any */
+    PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks: linear_broad.cuh */
+    PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
+    ATTENTION_SPLIT = 128,               /* positions */
+    ATTENTION_ROWS = 16,                 /* query rows (token, head) of one tensor-core tile */
 };
 
 /* --- matrices ------------------------------------------------------------------------------ */
@@ -90,9 +93,10 @@ struct input {
     const float *norm;
     const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike */
     const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
-    /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / 8
-     * rounded up][k / 8][8 tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
-     * ldmatrix and wgmma read from shared memory. Aligned to 16. */
+    /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
+     * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
+     * ldmatrix and wgmma read from shared memory. T is 8, and 128 in the kernels `prefill_..`, so
+     * that a tile of theirs is copied as one. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;

@@ -237,6 +237,7 @@ template <u32 kind> GPU void broad_serve(void)
 {
     for (;;) {
         gpu_sync_all();
+        gpu_fence_bulk(); /* what it copies from, others have written */
         const struct broad_head *head = broad_head_of();
         if (!head->op)
             return;

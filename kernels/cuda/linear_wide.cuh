@@ -4,7 +4,7 @@
  * memory by the tensor cores themselves. The sums are those of step.h, in the same order, and so
  * are the bits.
  *
- * A tile is 256 outputs by 32 or 64 tokens, or 128 by 128. A block has whole tiles, in turns; or,
+ * A tile is 256 outputs by 32 or 64 tokens. A block has whole tiles, in turns; or,
  * where that would leave blocks idle, all slices of all tiles stand in a row and each block has an
  * equal stretch of them: what it has of a tile that others share it leaves in op->partial, slice by
  * slice. When a block has done all that others wait for, it adds up its share of those tiles.

@@ -4,9 +4,10 @@
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
  * addresses, and all blocks meet after each. (Steps of more than PREFILL_TOKENS tokens take several
- * launches on Hopper: the kernels `prefill_..` for what is between attention and attention.) What changes from step to step stands in struct
- * gpu_step and the arrays behind it, which the host sends ahead. The same kernel runs any stretch
- * of the list, so that one operation can be timed or tested alone.
+ * launches on Hopper: the kernels `prefill_..` for what is between attention and attention.) What
+ * changes from step to step stands in struct gpu_step and the arrays behind it, which the host
+ * sends ahead. The same kernel runs any stretch of the list, so that one operation can be timed or
+ * tested alone.
  *
  * Same request, same bits. The result of a token depends on nothing but that token's own inputs:
  * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which
@@ -354,7 +355,8 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode` and `prefill_..`: operations [first, last) of ops. */
+/* The parameter of the kernels `step`, `decode` and `prefill_..`: operations [first, last) of ops.
+ */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;

@@ -22,7 +22,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode;
+    struct steps_kernel step, decode, prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -48,7 +48,7 @@ static enum err find_kernel(struct cuda_module *module, const char *name,
 /* A kernel whose blocks meet each other, so all of them have to run at once: as many as fit the
  * multiprocessors with so much shared memory. */
 static enum err find_step(const struct cuda_device *c, struct cuda_module *module, const char *name,
-                          u32 bytes, struct steps_kernel *out, struct err_text *e)
+                          u32 threads, u32 bytes, struct steps_kernel *out, struct err_text *e)
 {
     int resident;
     bytes -= bytes % 128;
@@ -56,7 +56,7 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
     CUDA_TRY(cuda_function_set(out->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                (int)bytes),
              e, "give the kernel %s %u bytes of shared memory", name, bytes);
-    CUDA_TRY(cuda_occupancy(&resident, out->function, GPU_THREADS, bytes), e,
+    CUDA_TRY(cuda_occupancy(&resident, out->function, (int)threads, bytes), e,
              "ask how many blocks run at once");
     if (resident < 1)
         return err_set(e, ERR_DEVICE,
@@ -64,13 +64,16 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
                        "multiprocessor of %s",
                        name, bytes, c->info.name);
     out->blocks = c->info.sms * (u32)resident;
+    out->threads = threads;
     out->launch_bytes = bytes;
     return ERR_OK;
 }
 
 static enum err load_kernels(struct cuda_device *c, const struct model *model, struct err_text *e)
 {
+    static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     struct cuda_module *module;
+    struct cuda_function *own;
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
                        c->info.name);
@@ -82,8 +85,11 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
         return err_set(e, ERR_DEVICE,
                        "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
                        model->head_dim, least, c->info.name, all);
-    TRY(find_step(c, module, "step", all, &c->step, e));
-    TRY(find_step(c, module, "decode", all, &c->decode, e));
+    TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
+    TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
+    for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
+        if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
+            TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);
@@ -164,6 +170,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .spin = o->spin,
                               .limit_ms = o->step_ms,
                               .clock = o->clock};
+    memcpy(c->steps.prefill, c->prefill, sizeof c->prefill);
     c->device = (struct device){.ops = &cuda_ops,
                                 .model = model,
                                 .limits = *limits,

@@ -323,7 +323,7 @@ static void carve_activations(const struct list *l, struct vram *s, struct buffe
     b->attention = carve_rows(s, tokens, b->attention_stride);
     b->h = carve_rows(s, tokens, b->h_stride);
     b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
-    b->prepared = carve(s, (size_t)ROUND_UP(tokens, 8u) * inputs_max(l) * sizeof *b->prepared);
+    b->prepared = carve(s, (size_t)ROUND_UP(tokens, 128u) * inputs_max(l) * sizeof *b->prepared);
     b->prepared_scale = carve_rows(s, ROUND_UP(tokens, 8u), 1);
     b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);

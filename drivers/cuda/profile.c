@@ -41,6 +41,8 @@ void profile_step(struct profile *p, const struct step *step)
 
 static enum err mark(struct profile *p, struct cuda_stream *stream, u32 op, struct err_text *e)
 {
+    if (p->n && p->ops[p->n - 1] == op)
+        return ERR_OK; /* one that takes several launches */
     ASSERT(p->n <= p->list->n_ops);
     p->ops[p->n] = op;
     CUDA_TRY(cuda_event_record(p->events[p->n++], stream), e, "record an event");

@@ -417,13 +417,66 @@ static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_s
                           .shared_bytes =
                               k->launch_bytes - STEP_SHARED_BYTES - GPU_WARPS * ring_bytes,
                           .ring_bytes = ring_bytes};
-    CUDA_TRY(cuda_launch_cooperative(k->function, k->blocks, 1, 1, GPU_THREADS, 1, 1,
+    CUDA_TRY(cuda_launch_cooperative(k->function, k->blocks, 1, 1, k->threads, 1, 1,
                                      k->launch_bytes, s->stream, (void *[]){&run}),
              e, "start a step");
     return ERR_OK;
 }
 
-/* A step, or with head_only what makes more logits of it. */
+/* Operations [first, last), each alone when they are timed. */
+static enum err launch_some(struct steps *s, const struct steps_kernel *k, u64 card_step,
+                            u32 ring_bytes, u32 first, u32 last, struct err_text *e)
+{
+    if (!s->profile)
+        return first < last ? launch(s, k, card_step, ring_bytes, first, last, e) : ERR_OK;
+    for (u32 i = first; i < last; i++) {
+        TRY(profile_begin(s->profile, s->stream, i, e));
+        TRY(launch(s, k, card_step, ring_bytes, i, i + 1, e));
+    }
+    return ERR_OK;
+}
+
+/* Bits of enum matrix_kind that an operation multiplies by, or prepares inputs for. */
+static u32 kinds_of(const struct op *op)
+{
+    u32 kinds = 0;
+    op += op->kind == OP_PREPARE; /* its linear is next */
+    for (u32 i = 0; op->kind == OP_LINEAR && i < op->linear.parts; i++)
+        kinds |= 1u << op->linear.part[i].kind;
+    return kinds;
+}
+
+static bool is_attention(const struct op *op)
+{
+    return op->kind == OP_ROPE || op->kind == OP_ATTENTION;
+}
+
+/* The layers [first, last) of a step of many tokens: attention by `step`; what is between by the
+ * kernel of its kind of matrices, or where an operation has several by each of these in turn. */
+static enum err launch_layers(struct steps *s, u64 card_step, u32 first, u32 last,
+                              struct err_text *e)
+{
+    const struct op *ops = s->list->ops;
+    for (u32 i = first, end; i < last; i = end) {
+        u32 kinds = kinds_of(&ops[i]), more;
+        bool attention = is_attention(&ops[i]);
+        for (end = i + 1; end < last && is_attention(&ops[end]) == attention; end++) {
+            more = kinds | kinds_of(&ops[end]);
+            if (more & (more - 1)) /* more than one */
+                break;
+            kinds = more;
+        }
+        if (attention || !kinds)
+            TRY(launch_some(s, &s->step, card_step, 0, i, end, e));
+        for (u32 kind = 0; kinds >> kind; kind++)
+            if (kinds >> kind & 1)
+                TRY(launch_some(s, &s->prefill[kind], card_step, 0, i, end, e));
+    }
+    return ERR_OK;
+}
+
+/* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all
+ * that it takes. */
 static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head_only,
                            struct err_text *e)
 {
@@ -432,13 +485,12 @@ static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head
     const struct steps_kernel *k = ring ? &s->decode : &s->step;
     const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
-    if (!s->profile)
-        return launch(s, k, card_step, ring, first, ops->last, e);
-    for (u32 i = first; i < ops->last; i++) {
-        TRY(profile_begin(s->profile, s->stream, i, e));
-        TRY(launch(s, k, card_step, ring, i, i + 1, e));
+    if (!ring && tokens > PREFILL_TOKENS && !head_only && s->prefill[0].function) {
+        TRY(launch_layers(s, card_step, first, ops->head, e));
+        first = ops->head;
     }
-    return profile_end(s->profile, s->stream, e);
+    TRY(launch_some(s, k, card_step, ring, first, ops->last, e));
+    return s->profile ? profile_end(s->profile, s->stream, e) : ERR_OK;
 }
 
 /* Logits of the wants [from, from + n), which lie in the rows 0.. of the buffer, to their rows. */

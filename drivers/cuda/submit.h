@@ -45,16 +45,18 @@ struct steps_times {
 
 struct steps_kernel {
     struct cuda_function *function;
-    u32 blocks, launch_bytes; /* of a launch; shared memory of a block */
+    u32 blocks, threads, launch_bytes; /* of a launch; of a block; its shared memory */
 };
 
 struct steps {
     /* set by the caller */
     const struct list *list;
     struct cuda_stream *stream;
-    struct steps_kernel step, decode; /* decode: for steps of few tokens */
-    bool spin;                        /* nobody sleeps on the event: it is not written */
-    u64 limit_ms;                     /* longest time of a step */
+    struct steps_kernel step, decode;             /* decode: for steps of few tokens */
+    struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
+                                                     tokens; function NULL: there is none */
+    bool spin;    /* nobody sleeps on the event: it is not written */
+    u64 limit_ms; /* longest time of a step */
     struct clock clock;
     struct profile *profile; /* NULL, or where each operation is timed alone */
 

@@ -18,8 +18,9 @@
 /* Not inlined: a loop that counts gets its registers for itself. */
 #define GPU_CALL __device__ __noinline__
 /* `blocks` of the kernel fit one multiprocessor at once: its registers are cut accordingly. */
-#define GPU_KERNEL(name, params, blocks)                              \
-    extern "C" __global__ void __launch_bounds__(GPU_THREADS, blocks) \
+#define GPU_KERNEL(name, params, blocks) GPU_KERNEL_OF(GPU_THREADS, name, params, blocks)
+#define GPU_KERNEL_OF(threads, name, params, blocks)              \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) \
         name(const __grid_constant__ params p)
 
 #if __CUDA_ARCH__ >= 800
@@ -53,14 +54,26 @@ GPU u8 *gpu_shared(void)
     return gpu_shared_memory;
 }
 
+/* The first GPU_THREADS threads of the block meet. */
 GPU void gpu_sync(void)
 {
-    __syncthreads();
+    asm volatile("bar.sync 0, %0;" ::"n"((int)GPU_THREADS) : "memory");
 }
 /* gpu_sync; true in all threads when v was in any. */
 GPU bool gpu_sync_any(bool v)
 {
-    return __syncthreads_or(v);
+    u32 any;
+    asm volatile("{.reg .pred p, q;\nsetp.ne.u32 p, %1, 0;\n"
+                 "bar.red.or.pred q, 0, %2, p;\nselp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)v), "n"((int)GPU_THREADS)
+                 : "memory");
+    return any;
+}
+/* All threads of the block meet, in a kernel that has more. */
+GPU void gpu_sync_all(void)
+{
+    asm volatile("bar.sync 1;" ::: "memory");
 }
 GPU void gpu_warp_sync(void)
 {
@@ -394,6 +407,17 @@ GPU void gpu_fence_bulk(void)
 
 #ifdef GPU_GROUPS
 
+/* From here on the four warps of a group have so many registers each; first the groups that need
+ * fewer than the kernel began with, else the others wait for them (PTX ISA, setmaxnreg). */
+template <u32 registers> GPU void gpu_registers_less(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <u32 registers> GPU void gpu_registers_more(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
 /* v, which all lanes of the warp have alike, in a register of the warp: addresses and descriptors
  * that copies and products take from it are then ready. */
 GPU u32 gpu_scalar(u32 v)
@@ -446,6 +470,24 @@ GPU void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b)
                  : "memory");
 }
 
+/* One thread: arrives, and the phase does not end before so many bytes have come that it, or
+ * whoever it answers for, copies. */
+GPU void gpu_barrier_expect(u64 *b, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(gpu_shared_address(b)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/* gpu_copy_bulk by one thread, of bytes that are expected. */
+GPU void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *b)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(gpu_shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(gpu_shared_address(b))
+                 : "memory");
+}
+
 GPU void gpu_barrier_wait(u64 *b, u32 parity)
 {
     asm volatile("{.reg .pred done;\n"
@@ -457,12 +499,13 @@ GPU void gpu_barrier_wait(u64 *b, u32 parity)
 
 /* Products of a group of four warps, 0..3 or 4..7 (PTX ISA, wgmma.m64nNk16): c += a b, where a and
  * c of each warp are as gpu_mma has them, c for N / 8 times 8 tokens, and b are tiles of 8 tokens x
- * 8 inputs in shared memory, 128 bytes each: those of the next inputs follow, those of the next
- * tokens are `stride` bytes apart. `add` false: c = a b. They run in the background: c and a must
+ * 8 inputs in shared memory, 128 bytes each: those of the next inputs `further` bytes on, those of
+ * the next tokens `stride`. `add` false: c = a b. They run in the background: c and a must
  * not be touched until they are waited for. */
+template <u32 further = 128>
 GPU u32 gpu_group_tiles(const void *tiles) /* what gpu_group_mma wants to know of them */
 {
-    return 128 / 16 << 16 | gpu_shared_address(tiles) / 16;
+    return further / 16 << 16 | gpu_shared_address(tiles) / 16;
 }
 
 /* The tiles `bytes` further on. */
@@ -480,6 +523,11 @@ GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
 #define GPU_R32                                                                        \
     GPU_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
             "%30, %31"
+#define GPU_C64(i) GPU_C32(i), GPU_C32(i + 32)
+#define GPU_R64                                                                        \
+    GPU_R32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+            "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "   \
+            "%60, %61, %62, %63"
 #define GPU_GROUP_MMA(tokens, registers, results, a0, a1, a2, a3, b0, b1, p)                 \
     asm volatile("{.reg .pred p;\n.reg .b64 b;\n"                                            \
                  "setp.ne.b32 p, " p ", 0;\nmov.b64 b, {" b0 ", " b1 "};\n"                  \
@@ -489,14 +537,16 @@ GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(tiles), "n"(stride / 16), \
                    "n"(add))
 
-template <u32 tokens, u32 stride, bool add>
+template <u32 tokens, u32 stride, bool add, u32 further = 128>
 GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
 {
-    static_assert(tokens == 32 || tokens == 64, "");
+    static_assert(tokens == 32 || tokens == 64 || tokens == 128, "");
     if constexpr (tokens == 32)
         GPU_GROUP_MMA("32", GPU_R16, GPU_C16(0), "%16", "%17", "%18", "%19", "%20", "%21", "%22");
-    else
+    else if constexpr (tokens == 64)
         GPU_GROUP_MMA("64", GPU_R32, GPU_C32(0), "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+    else
+        GPU_GROUP_MMA("128", GPU_R64, GPU_C64(0), "%64", "%65", "%66", "%67", "%68", "%69", "%70");
 }
 
 /* Before a batch of products, whose a-fragments have been made by other instructions. */
@@ -530,8 +580,10 @@ template <int n, u32 tokens> GPU void gpu_group_wait(float *c)
 {
     if constexpr (tokens == 32)
         asm volatile("wgmma.wait_group.sync.aligned %16;" : GPU_C16(0) : "n"(n) : "memory");
-    else
+    else if constexpr (tokens == 64)
         asm volatile("wgmma.wait_group.sync.aligned %32;" : GPU_C32(0) : "n"(n) : "memory");
+    else
+        asm volatile("wgmma.wait_group.sync.aligned %64;" : GPU_C64(0) : "n"(n) : "memory");
 }
 
 #endif

@@ -1,20 +1,21 @@
 /* y = W x, in ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input
  * each block prepares for itself; linear_wide.cuh on Hopper and linear_many.cuh elsewhere, for
- * which OP_PREPARE prepares it.
+ * which OP_PREPARE prepares it; linear_broad.cuh in Hopper's kernels of many tokens.
  */
 #ifndef ZIGCUDA_LINEAR_CUH
 #define ZIGCUDA_LINEAR_CUH
 
+#include "kernels/cuda/linear_broad.cuh"
 #include "kernels/cuda/linear_few.cuh"
 #include "kernels/cuda/linear_many.cuh"
 #include "kernels/cuda/linear_wide.cuh"
 
-/* OP_PREPARE: false when there is nothing to do. */
-GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
+/* OP_PREPARE, in tiles of so many tokens: false when there is nothing to do. */
+template <u32 tile> GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
 {
     if (linear_rows(in, run->step) == 0)
         return false;
-    linear_prepare_rows(in, run->step);
+    linear_prepare_rows<tile>(in, run->step);
     return true;
 }
 
@@ -44,6 +45,14 @@ GPU void linear_run_prepared(const struct op_linear *op, const struct gpu_run *r
     many_run(op, run);
 }
 
+GPU void linear_clear_max(const struct op_linear *op, const struct gpu_run *run)
+{
+    u32 tokens = run->step->n_tokens;
+    if (op->clear_max && gpu_block() == gpu_blocks() - 1)
+        for (u32 i = gpu_thread(); i < tokens; i += GPU_THREADS)
+            op->clear_max[i] = 0;
+}
+
 /* OP_LINEAR; `few`: it has begun. meanwhile: other work, which this calls once, when it has to
  * wait.
  */
@@ -51,10 +60,7 @@ template <bool few, class task>
 GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, struct few_begun *begun,
                     task meanwhile)
 {
-    u32 tokens = run->step->n_tokens;
-    if (op->clear_max && gpu_block() == gpu_blocks() - 1)
-        for (u32 i = gpu_thread(); i < tokens; i += GPU_THREADS)
-            op->clear_max[i] = 0;
+    linear_clear_max(op, run);
     bool none = linear_rows(&op->in, run->step) == 0;
     if (!few || none)
         meanwhile();

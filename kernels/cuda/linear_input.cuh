@@ -170,9 +170,9 @@ GPU uint4 linear_round_eight(const float v[8])
 }
 
 /* A row of OP_PREPARE, by a block or by a warp, 16 bytes at a time: those of packed inputs 8 i go
- * to to + 128 i. With an order: */
+ * to to + stride i. With an order: */
 GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale,
-                           u8 *to, u32 thread, u32 threads)
+                           u8 *to, u32 stride, u32 thread, u32 threads)
 {
 #pragma unroll 1
     for (u32 i = thread; i < in->k / 8; i += threads) {
@@ -180,13 +180,13 @@ GPU void linear_gather_row(const struct input *in, const float *x, struct linear
 #pragma unroll
         for (u32 e = 0; e < 8; e++)
             v[e] = linear_value(in, x, &scale, 8 * i + e);
-        *(uint4 *)(to + (size_t)i * 128) = linear_round_eight(v);
+        *(uint4 *)(to + (size_t)i * stride) = linear_round_eight(v);
     }
 }
 
 /* Without: all loads of a turn stand before its stores, which the compiler would not know. */
 GPU void linear_place_row(const struct input *in, const float *x, struct linear_scale scale, u8 *to,
-                          u32 thread, u32 threads)
+                          u32 stride, u32 thread, u32 threads)
 {
     enum { AHEAD = 4 };
     const float *norm = in->kind == INPUT_NORM ? in->norm : NULL;
@@ -210,24 +210,27 @@ GPU void linear_place_row(const struct input *in, const float *x, struct linear_
                 v[a][e] = int8 ? rintf(u) : u;
             }
             if (i < eights)
-                *(uint4 *)(to + (size_t)i * 128) = linear_round_eight(v[a]);
+                *(uint4 *)(to + (size_t)i * stride) = linear_round_eight(v[a]);
         }
     }
 }
 
+template <u32 tile>
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
                             u32 row, u32 thread, u32 threads)
 {
-    u8 *to = (u8 *)in->prepared + (size_t)(row / 8) * in->k * 16 + row % 8 * 16;
+    const u32 stride = tile * 16;
+    u8 *to = (u8 *)in->prepared + (size_t)(row / tile) * (in->k / 8) * stride + row % tile * 16;
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
-        linear_gather_row(in, x, scale, to, thread, threads);
+        linear_gather_row(in, x, scale, to, stride, thread, threads);
     else
-        linear_place_row(in, x, scale, to, thread, threads);
+        linear_place_row(in, x, scale, to, stride, thread, threads);
 }
 
 /* Rows by blocks: each warp measures its part. */
+template <u32 tile>
 GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
 {
     u32 rows = linear_rows(in, s), w = gpu_warp();
@@ -250,12 +253,14 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
         } else {
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
-        linear_prepare_row(in, x, linear_scale_of(in, sum, most), row, gpu_thread(), GPU_THREADS);
+        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), row, gpu_thread(),
+                                 GPU_THREADS);
         gpu_sync();
     }
 }
 
 /* Rows by warps: each measures all parts. */
+template <u32 tile>
 GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s)
 {
     u32 rows = linear_rows(in, s);
@@ -270,18 +275,19 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
             sum += part_sum;
             most = part_most <= most ? most : part_most;
         }
-        linear_prepare_row(in, x, linear_scale_of(in, sum, most), row, gpu_lane(), 32);
+        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), row, gpu_lane(), 32);
     }
 }
 
-/* All rows; the bits do not depend on who has a row. */
+/* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. */
+template <u32 tile>
 GPU_CALL void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input in = *op_in;
     if (linear_rows(&in, s) <= 2 * gpu_blocks())
-        linear_prepare_by_block(&in, s, (float *)gpu_shared());
+        linear_prepare_by_block<tile>(&in, s, (float *)gpu_shared());
     else
-        linear_prepare_by_warp(&in, s);
+        linear_prepare_by_warp<tile>(&in, s);
     gpu_fence_bulk();
 }
 

@@ -4,7 +4,7 @@
  * memory by the tensor cores themselves. The sums are those of step.h, in the same order, and so
  * are the bits.
  *
- * A tile is 256 outputs by 32 or 64 tokens, or 128 by 128. A block has whole tiles, in turns; or,
+ * A tile is 256 outputs by 32 or 64 tokens. A block has whole tiles, in turns; or,
  * where that would leave blocks idle, all slices of all tiles stand in a row and each block has an
  * equal stretch of them: what it has of a tile that others share it leaves in op->partial, slice by
  * slice. When a block has done all that others wait for, it adds up its share of those tiles.
@@ -543,8 +543,6 @@ template <u32 tokens> GPU bool wide_fits(u32 shared_bytes)
 /* Tokens of a tile. */
 GPU u32 wide_tokens(u32 rows, u32 shared_bytes)
 {
-    if (rows > 64 && wide_fits<128>(shared_bytes))
-        return 128;
     if (rows > 32 && wide_fits<64>(shared_bytes))
         return 64;
     return 32;
@@ -584,10 +582,8 @@ template <u32 kind> GPU void wide_run_kind(const struct op_linear *op, const str
     u32 tokens = wide_tokens(linear_rows(&op->in, run->step), run->shared_bytes);
     if (tokens == 32)
         wide_run_as<wide_shape_of<kind, 32>>(op, run);
-    else if (tokens == 64)
-        wide_run_as<wide_shape_of<kind, 64>>(op, run);
     else
-        wide_run_as<wide_shape_of<kind, 128>>(op, run);
+        wide_run_as<wide_shape_of<kind, 64>>(op, run);
 }
 
 GPU void wide_run(const struct op_linear *op, const struct gpu_run *run)

@@ -1,8 +1,11 @@
 /* The kernels of the backend. `step` and `decode` walk the operations of a step, with one thread
  * block a multiprocessor: `decode` where there are at most FEW_TOKENS tokens and all their inputs
  * fit into shared memory beside the weights that are on their way (step.h, decode_ring_bytes),
- * `step` otherwise. `pack` writes a weight matrix in the form that they read, `read_all` measures
- * the memory. See step.h.
+ * `step` otherwise. On Hopper `prefill_int4` and its like run all but attention in the layers of
+ * steps of more than PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma
+ * has to be inlined, and in one kernel with more of it, or with much else, the compiler finds no
+ * registers for its loops. `pack` writes a weight matrix in the form that they read, `read_all`
+ * measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -24,7 +27,7 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         vector_embed(&op->embed, run);
         return true;
     case OP_PREPARE:
-        return !few && linear_prepare(&op->linear.in, run);
+        return !few && linear_prepare<8>(&op->linear.in, run);
     case OP_LINEAR:
         linear_run<few>(&op->linear, run, begun, meanwhile);
         return true;
@@ -56,13 +59,9 @@ GPU void copy_near(void *to, const void *from, u32 bytes)
         gpu_copy16((u8 *)to + i, (const u8 *)from + i);
 }
 
-/* Copies what the next operations read of the list while the current one runs: from global memory,
- * after the blocks met, each field would take its time. While the blocks meet, the first weights
- * that will be read are asked for. */
-template <bool few> GPU void run_ops(const struct gpu_run *p)
+/* Copies what operations read near: the step, the run, the first operation. */
+GPU void begin_ops(struct step_shared *near, const struct gpu_run *p)
 {
-    struct step_shared *near =
-        (struct step_shared *)(gpu_shared() + p->shared_bytes + GPU_WARPS * p->ring_bytes);
     copy_near(&near->step, p->step, sizeof near->step);
     copy_near(&near->op[p->first % 2], &p->ops[p->first], sizeof(struct op));
     gpu_copy_commit();
@@ -76,6 +75,16 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     if (near->op[p->first % 2].kind == OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
         near->step.stamps)
         near->step.stamps[0] = gpu_clock_ns();
+}
+
+/* Copies what the next operations read of the list while the current one runs: from global memory,
+ * after the blocks met, each field would take its time. While the blocks meet, the first weights
+ * that will be read are asked for. */
+template <bool few> GPU void run_ops(const struct gpu_run *p)
+{
+    struct step_shared *near =
+        (struct step_shared *)(gpu_shared() + p->shared_bytes + GPU_WARPS * p->ring_bytes);
+    begin_ops(near, p);
     struct few_begun begun = {};
     if (few && near->op[p->first % 2].kind == OP_LINEAR)
         few_begin_op(&begun, &near->op[p->first % 2].linear, &near->run);
@@ -120,6 +129,73 @@ GPU_KERNEL(step, struct gpu_run, 1)
 {
     run_ops<false>(&p);
 }
+
+#ifdef GPU_GROUPS
+
+/* As run_op, with the parts of one kind of OP_LINEAR. */
+template <u32 kind> GPU void prefill_op(const struct op *op, const struct gpu_run *run)
+{
+    const struct gpu_step *s = run->step;
+    if (op->kind == OP_PREPARE) {
+        linear_prepare<BROAD_TOKENS>(&op->linear.in, run);
+    } else if (op->kind == OP_LINEAR) {
+        linear_clear_max(&op->linear, run);
+        broad_run<kind>(&op->linear, run);
+    } else if (op->kind == OP_EMBED) {
+        vector_embed(&op->embed, run);
+    } else if (op->kind == OP_ADD_NORM) {
+        vector_add_norm(&op->add_norm, s);
+    } else {
+        vector_gate(&op->gate, s);
+    }
+}
+
+template <u32 kind> GPU void prefill_ops(const struct gpu_run *p)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    begin_ops(near, p);
+    for (u32 i = p->first; i < p->last; i++) {
+        bool more = i + 1 < p->last;
+        if (more)
+            copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
+        gpu_copy_commit();
+        prefill_op<kind>(&near->op[i % 2], &near->run);
+        gpu_copy_wait<0>();
+        gpu_sync(); /* without it the compiler takes the operation for divergent */
+        if (more)
+            gpu_grid_sync(p->state.barrier);
+    }
+}
+
+/* Of the registers of its threads, which are shared evenly at first, those get more who compute. */
+template <u32 kind> GPU void prefill_run(const struct gpu_run *p)
+{
+    if (gpu_uniform(gpu_warp()) >= GPU_WARPS) {
+        gpu_registers_less<72>();
+        broad_serve<kind>();
+    } else {
+        gpu_registers_more<216>();
+        prefill_ops<kind>(p);
+        broad_dismiss();
+    }
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_int4, struct gpu_run, 1)
+{
+    prefill_run<MATRIX_INT4>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_int8, struct gpu_run, 1)
+{
+    prefill_run<MATRIX_INT8>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
+{
+    prefill_run<MATRIX_HALF>(&p);
+}
+
+#endif
 
 GPU_KERNEL(pack, struct gpu_pack, 1)
 {

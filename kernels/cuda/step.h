@@ -3,9 +3,11 @@
  *
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
- * addresses, and all blocks meet after each. What changes from step to step stands in struct
- * gpu_step and the arrays behind it, which the host sends ahead. The same kernel runs any stretch
- * of the list, so that one operation can be timed or tested alone.
+ * addresses, and all blocks meet after each. (Steps of more than PREFILL_TOKENS tokens take several
+ * launches on Hopper: the kernels `prefill_..` for what is between attention and attention.) What
+ * changes from step to step stands in struct gpu_step and the arrays behind it, which the host
+ * sends ahead. The same kernel runs any stretch of the list, so that one operation can be timed or
+ * tested alone.
  *
  * Same request, same bits. The result of a token depends on nothing but that token's own inputs:
  * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which
@@ -38,10 +40,13 @@ enum {
     GPU_WARPS = GPU_THREADS / 32,
     MATRIX_SLICES =
         8, /* parts of the packed inputs, summed apart: one a warp when tokens are few */
-    MATRIX_K_UNIT = 128,   /* packed inputs are padded to a multiple of this */
-    FEW_TOKENS = 8,        /* up to so many, each block prepares a linear's input for itself */
-    ATTENTION_SPLIT = 128, /* positions */
-    ATTENTION_ROWS = 16,   /* query rows (token, head) of one tensor-core tile */
+    MATRIX_K_UNIT = 128, /* packed inputs are padded to a multiple of this */
+    FEW_TOKENS = 8,      /* up to so many, each block prepares a linear's input for itself */
+    PREFILL_TOKENS = 64, /* steps of more: by the kernels `prefill_..`, where there are any */
+    PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks: linear_broad.cuh */
+    PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
+    ATTENTION_SPLIT = 128,               /* positions */
+    ATTENTION_ROWS = 16,                 /* query rows (token, head) of one tensor-core tile */
 };
 
 /* --- matrices ------------------------------------------------------------------------------ */
@@ -90,9 +95,10 @@ struct input {
     const float *norm;
     const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike */
     const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
-    /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / 8
-     * rounded up][k / 8][8 tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
-     * ldmatrix and wgmma read from shared memory. Aligned to 16. */
+    /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
+     * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
+     * ldmatrix and wgmma read from shared memory. T is 8, and 128 in the kernels `prefill_..`, so
+     * that a tile of theirs is copied as one. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;
@@ -354,7 +360,8 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step` and `decode`: operations [first, last) of ops. */
+/* The parameter of the kernels `step`, `decode` and `prefill_..`: operations [first, last) of ops.
+ */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;

@@ -116,10 +116,15 @@ static void *function(const char *kernel, u32 shared_bytes)
     return f;
 }
 
-static void launch(void *f, u32 blocks, u32 shared_bytes, const void *params)
+static u32 threads_of(const char *kernel)
+{
+    return strncmp(kernel, "prefill_", 8) == 0 ? (u32)PREFILL_THREADS : (u32)GPU_THREADS;
+}
+
+static void launch(void *f, u32 blocks, u32 threads, u32 shared_bytes, const void *params)
 {
     void *args[] = {(void *)(uintptr_t)params};
-    call("cuLaunchCooperativeKernel", f, blocks, 1u, 1u, (u32)GPU_THREADS, 1u, 1u, shared_bytes,
+    call("cuLaunchCooperativeKernel", f, blocks, 1u, 1u, threads, 1u, 1u, shared_bytes,
          (void *)NULL, args);
 }
 
@@ -127,13 +132,13 @@ void gpu_launch(const char *kernel, u32 blocks, u32 shared_bytes, const void *pa
                 size_t params_bytes)
 {
     if (library) {
-        launch(function(kernel, shared_bytes), blocks, shared_bytes, params);
+        launch(function(kernel, shared_bytes), blocks, threads_of(kernel), shared_bytes, params);
         call("cuCtxSynchronize");
         return;
     }
     for (const emulated *k = emulated_kernels; k; k = k->next)
         if (strcmp(k->name, kernel) == 0 && k->params_bytes == params_bytes) {
-            emulate_grid(k, blocks, GPU_THREADS, shared_bytes, params);
+            emulate_grid(k, blocks, threads_of(kernel), shared_bytes, params);
             return;
         }
     fprintf(stderr, "no kernel %s with %zu bytes of parameters\n", kernel, params_bytes);
@@ -153,13 +158,27 @@ float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *
     call("cuEventCreate", &end, 0u);
     for (u32 i = 0; i < repeat; i++) {
         call("cuEventRecord", begin, (void *)NULL);
-        launch(f, blocks, shared_bytes, params);
+        launch(f, blocks, threads_of(kernel), shared_bytes, params);
         call("cuEventRecord", end, (void *)NULL);
         call("cuEventSynchronize", end);
         call("cuEventElapsedTime", &ms, begin, end);
         best_ms = i == 0 || ms < best_ms ? ms : best_ms;
     }
     return best_ms * 1000;
+}
+
+const char *gpu_prefill_of(u32 kind, u32 tokens, u32 shared_bytes)
+{
+    static const char *const names[] = {"prefill_int4", "prefill_int8", "prefill_half"};
+    bool has = !library && emulate_groups;
+    void *f;
+    if (library) {
+        int (*find)(void **, void *, const char *);
+        *(void **)&find = dlsym(library, "cuModuleGetFunction");
+        has = find(&f, module, names[kind]) == 0;
+    }
+    return has && tokens > PREFILL_TOKENS && shared_bytes >= PREFILL_SHARED_BYTES ? names[kind]
+                                                                                  : NULL;
 }
 
 static u32 attribute(int which)

@@ -24,8 +24,10 @@ void gpu_launch(const char *kernel, u32 blocks, u32 shared_bytes, const void *pa
                 size_t params_bytes); /* GPU_THREADS threads a block, all blocks at once; waits */
 float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *params,
                   size_t params_bytes, u32 repeat); /* best of `repeat`; 0 on the emulator */
-u32 gpu_multiprocessors(void);                      /* 3 on the emulator */
-u32 gpu_shared_bytes_max(void);                     /* dynamic shared memory of a block */
+/* The kernel of layers for so many tokens and so much dynamic shared memory; NULL: `step`. */
+const char *gpu_prefill_of(u32 matrix_kind, u32 tokens, u32 shared_bytes);
+u32 gpu_multiprocessors(void);  /* 3 on the emulator */
+u32 gpu_shared_bytes_max(void); /* dynamic shared memory of a block */
 
 /* A copy of n host elements on the device. */
 template <typename T> T *gpu_copy_of(const T *from, size_t n)

@@ -127,8 +127,12 @@ static void time_ops(struct bench *b, const char *name, u32 times)
     p.ops = gpu_copy_of(b->ops, b->n_ops);
     p.ring_bytes = b->ring_bytes;
     p.shared_bytes = (whole - GPU_WARPS * p.ring_bytes) & ~127u;
-    double us = (double)gpu_time_us(p.ring_bytes ? "decode" : "step", gpu_multiprocessors(),
-                                    whole + (u32)STEP_SHARED_BYTES, &p, sizeof p, 5) /
+    const char *prefill = gpu_prefill_of(b->ops[1].linear.part[0].kind, b->tokens, whole);
+    double us = (double)gpu_time_us(p.ring_bytes ? "decode"
+                                    : prefill    ? prefill
+                                                 : "step",
+                                    gpu_multiprocessors(), whole + (u32)STEP_SHARED_BYTES, &p,
+                                    sizeof p, 5) /
                 times;
     double bytes = b->bytes / times, operations = b->operations / times;
     double floor_us = 1e6 * fmax(bytes / bytes_a_second, operations / operations_a_second);

@@ -379,7 +379,7 @@ static void make_op(const struct test *t, struct bench_op *b)
     in->x = gpu_copy_of(b->x.data(), b->x.size());
     in->norm = gpu_copy_of(b->norm.data(), b->norm.size());
     in->row_max = gpu_copy_of(row_max.data(), TOKENS);
-    in->prepared = (u16 *)gpu_take((size_t)ROUND_UP(TOKENS, 8) * in->k * 2);
+    in->prepared = (u16 *)gpu_take((size_t)ROUND_UP(TOKENS, 128) * in->k * 2);
     in->prepared_scale = (float *)gpu_take(ROUND_UP(TOKENS, 8) * sizeof(float));
     l->output = t->output;
     l->activation = t->activation;
@@ -433,8 +433,19 @@ static struct result run(struct bench_op *b, const struct way *way)
     u32 bytes = way->shared_bytes + way->ring_bytes;
     p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, 0, bytes);
     p.shared_bytes = bytes - GPU_WARPS * p.ring_bytes;
-    gpu_launch(p.ring_bytes ? "decode" : "step", way->blocks, bytes + STEP_SHARED_BYTES, &p,
-               sizeof p);
+    bool prefill = false;
+    for (u32 kind = MATRIX_INT4; kind <= MATRIX_HALF; kind++) {
+        bool any = false;
+        for (u32 i = 0; i < l->parts; i++)
+            any |= l->part[i].kind == kind;
+        const char *kernel = gpu_prefill_of(kind, way->tokens, bytes + STEP_SHARED_BYTES);
+        prefill |= kernel != NULL;
+        if (any && kernel)
+            gpu_launch(kernel, way->blocks, bytes + STEP_SHARED_BYTES, &p, sizeof p);
+    }
+    if (!prefill)
+        gpu_launch(p.ring_bytes ? "decode" : "step", way->blocks, bytes + STEP_SHARED_BYTES, &p,
+                   sizeof p);
     r.y.resize(b->y_before.size());
     gpu_get(r.y.data(), l->y, r.y.size() * sizeof(float));
     r.row_max.resize(TOKENS);
@@ -565,6 +576,8 @@ static const struct way ways[] = {
     {64, 1, 64 << 10, 33 << 10, 0},   {65, 7, 64 << 10, 33 << 10, 0},
     {128, 4, 146 << 10, 78 << 10, 0}, {12, 3, 64 << 10, 33 << 10, 12},
     {40, 17, 64 << 10, 33 << 10, 0},  {70, 4, 146 << 10, 78 << 10, 0},
+    {130, 2, 150 << 10, 33 << 10, 0}, {129, 1, 150 << 10, 75 << 10, 0},
+    {66, 17, 150 << 10, 75 << 10, 0}, {96, 3, 150 << 10, 75 << 10, 70},
 };
 
 static void run_test(const struct test *t)

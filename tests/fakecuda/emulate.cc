@@ -33,7 +33,7 @@ struct lane { /* what it brings to a gathering */
     const u32 *a, *b;
     u32 *r;
     const u8 *row;
-    u32 stride, tokens;
+    u32 stride, tokens, further;
 };
 
 struct warp {
@@ -52,7 +52,7 @@ struct copy {
 
 struct barrier { /* a word of shared memory */
     u16 phase, count, pending;
-    u16 bulk; /* copies that have not come */
+    u16 bulk; /* times 16 bytes that are expected and have not come */
 };
 static_assert(sizeof(struct barrier) == 8, "gpu_barrier_init");
 
@@ -65,7 +65,7 @@ struct late {
 };
 
 struct block {
-    struct meeting meeting;
+    struct meeting meeting, all;
     struct late *late; /* [LATE] */
     u32 n_late;
     bool any[2]; /* what the threads of this meeting said, and of the last */
@@ -222,6 +222,13 @@ void fiber_sync_block(void)
         part(m);
 }
 
+void fiber_sync_all(void)
+{
+    struct meeting *m = &running_now()->block->all;
+    if (meet(m, SYNC))
+        part(m);
+}
+
 bool fiber_sync_any(bool v)
 {
     struct block *b = running_now()->block;
@@ -344,18 +351,30 @@ void gpu_barrier_arrive_copied(u64 *word)
     put_late({barrier_at(word), me, me->copies_made, 0, NULL, NULL});
 }
 
+void gpu_barrier_expect(u64 *word, u32 bytes)
+{
+    barrier_at(word)->bulk += bytes / 16;
+    arrive(barrier_at(word));
+}
+
 void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *word)
 {
     struct barrier *b = barrier_at(word);
     fiber_sync_warp();
     if (gpu_lane())
         return;
+    emulate_check(b->pending > 0, "gpu_copy_bulk for a phase that has ended");
+    b->bulk += bytes / 16;
+    gpu_copy_bulk_alone(to, from, bytes, word);
+}
+
+void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *word)
+{
+    struct barrier *b = barrier_at(word);
     emulate_check(bytes > 0 && bytes % 16 == 0, "gpu_copy_bulk of no multiple of 16");
     emulate_check((uintptr_t)from % 16 == 0, "gpu_copy_bulk from no multiple of 16");
     emulate_shared(to);
     emulate_shared((u8 *)to + bytes - 16);
-    emulate_check(b->pending > 0, "gpu_copy_bulk for a phase that has ended");
-    b->bulk++;
     put_late({b, NULL, 0, bytes, to, from});
 }
 
@@ -368,7 +387,8 @@ static void happen(const struct late *late)
         arrive(b);
     } else {
         memcpy(late->to, late->from, late->bytes);
-        b->bulk--;
+        emulate_check(b->bulk >= late->bytes / 16, "more bytes come than a barrier expects");
+        b->bulk -= late->bytes / 16;
         end_phase_if_over(b);
     }
 }
@@ -452,7 +472,8 @@ static void set_block(struct block *b, u32 i, u32 threads, u32 shared_bytes)
 {
     u8 *end = pool.shared + (size_t)i * (pool.shared_bytes + PAGE_BYTES) + pool.shared_bytes;
     *b = {};
-    b->meeting.n = threads;
+    b->meeting.n = threads == PREFILL_THREADS ? (u32)GPU_THREADS : threads;
+    b->all.n = threads;
     b->shared = end - ROUND_UP(shared_bytes, 128);
     b->shared_bytes = shared_bytes;
     b->late = pool.late + (size_t)i * LATE;
@@ -644,7 +665,7 @@ static void multiply_group(const struct lane *lanes)
         for (u32 i = 0; i < 32; i++) {
             const u8 *tiles = lanes->row + (size_t)j * lanes->stride;
             for (u32 k = 0; k < 2; k++)
-                memcpy(&b[i][k], tiles + k * 128 + i * 4, 4);
+                memcpy(&b[i][k], tiles + k * lanes->further + i * 4, 4);
             of[i] = lanes[i];
             of[i].b = b[i];
             of[i].c += 4 * j;
@@ -653,13 +674,14 @@ static void multiply_group(const struct lane *lanes)
     }
 }
 
-void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens)
+void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens,
+                       u32 further)
 {
     struct warp *w = fiber_now->warp;
     struct lane *mine = &w->brought[fiber_now->thread & 31];
     emulate_shared(tiles);
-    emulate_shared(tiles + (tokens / 8 - 1) * (size_t)stride + 240);
-    *mine = {c, a, NULL, NULL, tiles, stride, tokens};
+    emulate_shared(tiles + (tokens / 8 - 1) * (size_t)stride + further + 112);
+    *mine = {c, a, NULL, NULL, tiles, stride, tokens, further};
     if (!meet(&w->meeting, GROUP))
         return;
     multiply_group(w->brought);

@@ -14,6 +14,7 @@
 
 #define GPU static inline __attribute__((unused))
 #define GPU_CALL static __attribute__((unused))
+#define GPU_KERNEL_OF(threads, name, params, blocks) GPU_KERNEL(name, params, blocks)
 #define GPU_KERNEL(name, params, blocks)                                             \
     static void name##_body(const params &p);                                        \
     static void name##_entry(const void *p)                                          \
@@ -45,7 +46,8 @@ struct fiber {
 extern struct fiber *fiber_now;
 
 void fiber_pause(void);                                    /* lets the others run */
-void fiber_sync_block(void);                               /* all fibers of the block */
+void fiber_sync_block(void);                               /* the first GPU_THREADS of the block */
+void fiber_sync_all(void);                                 /* all fibers of the block */
 bool fiber_sync_any(bool v);                               /* the same, and whether one said so */
 void fiber_sync_warp(void);                                /* all fibers of the warp */
 const u64 *fiber_exchange(const void *mine, size_t bytes); /* [32] of up to 8 bytes that the lanes
@@ -88,6 +90,10 @@ GPU void gpu_sync(void)
 GPU bool gpu_sync_any(bool v)
 {
     return fiber_sync_any(v);
+}
+GPU void gpu_sync_all(void)
+{
+    fiber_sync_all();
 }
 GPU void gpu_warp_sync(void)
 {
@@ -274,6 +280,12 @@ GPU bool gpu_has_groups(void)
 GPU void gpu_fence_bulk(void)
 {
 }
+template <u32 registers> GPU void gpu_registers_less(void)
+{
+}
+template <u32 registers> GPU void gpu_registers_more(void)
+{
+}
 GPU u32 gpu_scalar(u32 v)
 {
     return gpu_uniform(v);
@@ -282,10 +294,12 @@ void gpu_barrier_init(u64 *b, u32 count);
 void gpu_barrier_end(u64 *b);
 void gpu_barrier_arrive(u64 *b);
 void gpu_barrier_arrive_copied(u64 *b);
+void gpu_barrier_expect(u64 *b, u32 bytes);
 void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b);
+void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *b);
 void gpu_barrier_wait(u64 *b, u32 parity);
 
-GPU u32 gpu_group_tiles(const void *tiles)
+template <u32 further = 128> GPU u32 gpu_group_tiles(const void *tiles)
 {
     return (u32)((const u8 *)tiles - gpu_shared());
 }
@@ -293,13 +307,14 @@ GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
 {
     return tiles + bytes;
 }
-void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens);
-template <u32 tokens, u32 stride, bool add>
+void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens,
+                       u32 further);
+template <u32 tokens, u32 stride, bool add, u32 further = 128>
 GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
 {
     for (u32 i = 0; !add && i < tokens / 2; i++)
         c[i] = 0;
-    emulate_group_mma(c, a, gpu_shared() + tiles, stride, tokens);
+    emulate_group_mma(c, a, gpu_shared() + tiles, stride, tokens, further);
 }
 template <u32 n> GPU void gpu_group_begin(u32[n][4])
 {

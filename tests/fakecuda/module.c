@@ -273,10 +273,12 @@ enum cuda_result fake_function_parameter(struct cuda_function *f, size_t index, 
     return CUDA_SUCCESS;
 }
 
-/* The backend's kernels are compiled for GPU_THREADS, any other for what a block can have. */
+/* The backend's kernels are compiled for so many, any other for what a block can have. */
 static u32 threads_max(const struct emulated *k)
 {
-    return k->sizes ? 1024 : GPU_THREADS;
+    return k->sizes                               ? 1024
+           : strncmp(k->name, "prefill_", 8) == 0 ? (u32)PREFILL_THREADS
+                                                  : (u32)GPU_THREADS;
 }
 
 enum cuda_result fake_function_attribute(int *value, enum cuda_function_attribute attribute,

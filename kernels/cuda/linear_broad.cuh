@@ -1,0 +1,523 @@
+/* Linears of more than 64 tokens on Hopper: tiles of 128 outputs by 128 tokens, products of four
+ * warps at a time (wgmma), 64 outputs by all tokens of the tile. Weights go from shared memory
+ * through registers, where they become halves, and are the 16-row operand of each warp; prepared
+ * inputs are read from shared memory by the tensor cores themselves. The sums are those of step.h,
+ * in the same order, and so are the bits.
+ *
+ * A block has whole tiles, in turns; or, where that would leave blocks idle, all slices of all
+ * tiles stand in a row and each block has an equal stretch of them: what it has of a tile that
+ * others share it leaves in op->partial, slice by slice. When a block has done all that others wait
+ * for, it adds up its share of those tiles.
+ *
+ * Everything comes through a ring of stages. Four warps of their own, behind those that all
+ * operations have (kernels `prefill_int4` and so on), ask for the copies, a quarter each, ahead
+ * from item to item: in the midst of products these instructions would take longer than the
+ * products do, and one warp for all takes longer, too. Two barriers a stage: `full`, where all
+ * copies have come; `empty`, where every warp has done with it. While a piece of products is under
+ * way, a warp makes the weights of the next one, of the next stage too; then it scales the sums,
+ * while the other group of four warps multiplies.
+ *
+ * A stage is
+ *   weights [8 warps][chunks][512]
+ *   inputs [k / 8][128 tokens][8 halves]
+ *   sides [8 warps]: scales as in memory [256], zeros as in memory [64]
+ */
+#ifndef ZIGCUDA_LINEAR_BROAD_CUH
+#define ZIGCUDA_LINEAR_BROAD_CUH
+
+#include "kernels/cuda/linear_tile.cuh"
+
+#ifdef GPU_GROUPS
+
+enum {
+    BROAD_TOKENS = 128,
+    BROAD_STAGES = 8, /* at most */
+    BROAD_SCALES_BYTES = 256,
+    BROAD_SIDE_BYTES = BROAD_SCALES_BYTES + 64,
+    BROAD_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
+};
+
+/* The work of this block on parts of one kind: places in the row of all slices of all tiles. */
+struct broad_work {
+    u32 tiles_t;          /* of tokens */
+    u32 first, end, step; /* step 0: the slices [first, end); else the tiles that begin at first, +
+                             step, .. below end */
+    u32 slices, rows;
+};
+
+/* In front of shared memory. */
+struct broad_head {
+    u64 full[BROAD_STAGES], empty[BROAD_STAGES];
+    const struct op_linear *op; /* NULL: the copying warps may go */
+    struct broad_work work;
+    u32 stages;
+};
+
+template <u32 KIND> struct broad_shape {
+    static constexpr u32 kind = KIND, m = 1, n = BROAD_TOKENS / 8, across = 1, apart = 4;
+    static constexpr u32 tokens = BROAD_TOKENS, blocks = 8, floats = 16 * blocks * tokens;
+    static constexpr u32 k = KIND == MATRIX_HALF ? 64 : 128; /* inputs of a stage */
+    static constexpr u32 block_bytes = k * 2 * (4 << KIND);  /* 16 outputs of a stage */
+    static constexpr u32 input_bytes = k * 2 * tokens;
+    static constexpr u32 inputs_at = blocks * block_bytes;
+    static constexpr u32 sides_at = inputs_at + input_bytes;
+    static constexpr u32 stage_bytes =
+        sides_at + (KIND == MATRIX_HALF ? 0 : blocks * BROAD_SIDE_BYTES);
+    /* Sums do not fit registers twice: those of all slices so far are parked. */
+    static constexpr bool parked = true;
+    static constexpr u32 head = ROUND_UP((u32)sizeof(struct broad_head), 128u);
+    static constexpr u32 stages_at = head + floats * 4;
+};
+
+GPU u32 broad_tiles(const struct matrix *m, u32 blocks)
+{
+    return CEIL_DIV(m->n, 16 * blocks);
+}
+
+/* Equal stretches of slices, where that ends sooner than whole tiles although sums of slices go
+ * through memory, which takes the time of about a slice. */
+GPU struct broad_work broad_work_of(const struct op_linear *op, u32 rows, u32 kind, u32 blocks,
+                                    u32 tokens)
+{
+    struct broad_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows};
+    u32 all = 0, mine = 0, n = gpu_blocks(), b = gpu_block();
+    for (u32 i = 0; i < op->parts; i++) {
+        u32 tiles = broad_tiles(&op->part[i], blocks) * w.tiles_t;
+        all += tiles;
+        mine += op->part[i].kind == kind ? tiles : 0;
+    }
+    u32 slices = w.slices = mine * MATRIX_SLICES;
+    bool fits = all <= LINEAR_COUNTERS &&
+                (size_t)all * MATRIX_SLICES * 16 * blocks * tokens <= LINEAR_PARTIALS;
+    if (fits && CEIL_DIV(slices, n) + 1 < CEIL_DIV(mine, n) * MATRIX_SLICES) {
+        w.first = (u32)((u64)slices * b / n);
+        w.end = (u32)((u64)slices * (b + 1) / n);
+    } else {
+        w.first = b * MATRIX_SLICES;
+        w.end = slices;
+        w.step = n * MATRIX_SLICES;
+    }
+    return w;
+}
+
+/* The place after that of an item. */
+GPU u32 broad_next(const struct broad_work *w, u32 place)
+{
+    return w->step ? place + w->step : (place / MATRIX_SLICES + 1) * MATRIX_SLICES;
+}
+
+/* The block that has a slice, when all blocks have slices. */
+GPU u32 broad_block_of(const struct broad_work *w, u32 place)
+{
+    return (u32)(((u64)(place + 1) * gpu_blocks() - 1) / w->slices);
+}
+
+/* Tokens go fastest, so that blocks which run together share weights. */
+GPU struct tile_item broad_item_of(const struct op_linear *op, const struct broad_work *w, u32 kind,
+                                   u32 blocks, u32 tokens, u32 place)
+{
+    u32 tile = place / MATRIX_SLICES, slice = place % MATRIX_SLICES;
+    u32 token_tile = tile % w->tiles_t, at = tile / w->tiles_t, before = 0, part = 0;
+    for (;; part++) {
+        u32 tiles = broad_tiles(&op->part[part], blocks);
+        if (op->part[part].kind == kind) {
+            if (at < tiles)
+                break;
+            at -= tiles;
+        }
+        before += tiles;
+    }
+    struct tile_item it = {part,        (before + at) * w->tiles_t + token_tile,
+                           at * blocks, token_tile * tokens,
+                           slice,       MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
+    return it;
+}
+
+/* --- copying ahead ------------------------------------------------------------------------- */
+
+GPU struct broad_head *broad_head_of(void)
+{
+    return (struct broad_head *)gpu_shared();
+}
+
+template <class shape> GPU u8 *broad_stage_at(u32 stage)
+{
+    return gpu_shared() + shape::stages_at + stage * shape::stage_bytes;
+}
+
+/* Where this warp's copies of the next stage come from: a quarter of the inputs, weights and sides
+ * of two blocks of 16 outputs. Where outputs end, the last are copied again: what becomes of them
+ * is not put out. */
+struct broad_source {
+    u32 left; /* stages of the item that remain */
+    const u8 *weights[2], *inputs;
+    const u8 *scales, *zeros;    /* of the block of this lane's half of the warp */
+    u32 scales_bytes, all_bytes; /* of a stage and a block: scales; and zeros */
+};
+
+template <class shape>
+GPU void broad_aim(struct broad_source *from, const struct op_linear *op,
+                   const struct broad_work *w, u32 place)
+{
+    struct tile_item it = broad_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    const struct matrix *m = &op->part[it.part];
+    const u32 quarter = gpu_warp() - GPU_WARPS, last = CEIL_DIV(m->n, 16) - 1;
+    u32 k = tile_slice_at(m, it.slice), block = it.block + quarter * 2;
+    size_t of_block = (size_t)m->k * 2 * (4 << shape::kind); /* bytes of 16 outputs */
+    from->left = (tile_slice_at(m, it.slice_end) - k) / shape::k;
+    for (u32 i = 0; i < 2; i++)
+        from->weights[i] =
+            m->data + MIN(block + i, last) * of_block + (size_t)k * 2 * (4 << shape::kind);
+    from->inputs = (const u8 *)op->in.prepared + ((size_t)it.token * m->k + k * BROAD_TOKENS) * 2 +
+                   quarter * (shape::input_bytes / 4);
+    if (shape::kind == MATRIX_HALF)
+        return;
+    u32 groups = shape::k / m->group;
+    block = MIN(block + gpu_lane() / 16, last);
+    size_t at = ((size_t)block * m->groups + k / m->group) * 16;
+    from->scales = (const u8 *)m->scales + at * weight_scale_bytes(m);
+    from->zeros = m->zeros + at;
+    from->scales_bytes = groups * 16 * weight_scale_bytes(m);
+    from->all_bytes = from->scales_bytes + (m->zeros ? groups * 16 : 0);
+}
+
+/* Asks for a quarter of a stage. */
+template <class shape> GPU void broad_copy(struct broad_source *from, u8 *to, u64 *full)
+{
+    const u32 quarter = gpu_warp() - GPU_WARPS, inputs = shape::input_bytes / 4;
+    if (gpu_lane() == 0) {
+        gpu_barrier_expect(full, inputs + 2 * shape::block_bytes);
+        gpu_copy_bulk_alone(to + shape::inputs_at + quarter * inputs, from->inputs, inputs, full);
+        for (u32 i = 0; i < 2; i++)
+            gpu_copy_bulk_alone(to + (quarter * 2 + i) * shape::block_bytes, from->weights[i],
+                                shape::block_bytes, full);
+    }
+    from->inputs += shape::input_bytes;
+    from->weights[0] += shape::block_bytes;
+    from->weights[1] += shape::block_bytes;
+    if (shape::kind == MATRIX_HALF)
+        return;
+    u8 *side = to + shape::sides_at + (quarter * 2 + gpu_lane() / 16) * BROAD_SIDE_BYTES;
+    u32 scales = from->scales_bytes, zeros = from->all_bytes - scales;
+#pragma unroll 1
+    for (u32 at = gpu_lane() % 16 * 16; at < from->all_bytes; at += 256) {
+        bool zero = at >= scales;
+        gpu_copy16(side + (zero ? at - scales + BROAD_SCALES_BYTES : at),
+                   zero ? from->zeros + at - scales : from->scales + at);
+    }
+    gpu_barrier_arrive_copied(full);
+    from->scales += scales;
+    from->zeros += zeros;
+}
+
+/* All stages of a block's work, by the copying warps. */
+template <class shape> GPU void broad_feed(const struct broad_head *head)
+{
+    const struct op_linear *op = head->op;
+    const struct broad_work w = head->work;
+    const u32 stages = head->stages;
+    u32 fill = 0, parity = 1;
+    struct broad_source from;
+#pragma unroll 1
+    for (u32 place = w.first; place < w.end; place = broad_next(&w, place)) {
+        broad_aim<shape>(&from, op, &w, place);
+#pragma unroll 1
+        for (; from.left; from.left--) {
+            u64 *barriers = (u64 *)gpu_shared();
+            gpu_barrier_wait(barriers + BROAD_STAGES + fill, parity);
+            broad_copy<shape>(&from, broad_stage_at<shape>(fill), barriers + fill);
+            fill = fill + 1 == stages ? 0 : fill + 1;
+            parity ^= fill == 0;
+        }
+    }
+}
+
+/* What the copying warps do, until they may go. */
+template <u32 kind> GPU void broad_serve(void)
+{
+    for (;;) {
+        gpu_sync_all();
+        gpu_fence_bulk(); /* what it copies from, others have written */
+        const struct broad_head *head = broad_head_of();
+        if (!head->op)
+            return;
+        broad_feed<struct broad_shape<kind>>(head);
+    }
+}
+
+/* At the end of the kernel. */
+GPU void broad_dismiss(void)
+{
+    gpu_sync();
+    if (gpu_thread() == 0)
+        broad_head_of()->op = NULL;
+    gpu_sync_all();
+}
+
+/* The ring, for those who take from it. */
+struct broad_ring {
+    u32 stages, take, parity;
+};
+
+GPU void broad_advance(struct broad_ring *ring)
+{
+    ring->take = ring->take + 1 == ring->stages ? 0 : ring->take + 1;
+    ring->parity ^= ring->take == 0;
+}
+
+GPU void broad_await(const struct broad_ring *ring)
+{
+    gpu_barrier_wait(&broad_head_of()->full[ring->take], ring->parity);
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+/* How a loop is specialised: `fine` where groups are of 32. A piece (step.h) is of `tiles` times 16
+ * inputs; halves have none, and go as far in a turn. */
+template <u32 KIND, bool FINE> struct broad_loop {
+    static constexpr bool plain = KIND == MATRIX_HALF, fine = FINE;
+    static constexpr u32 tiles = plain || fine ? 2 : 4;
+    static constexpr u32 pieces = broad_shape<KIND>::k / 16 / tiles; /* of a stage; even */
+};
+
+/* What is made ahead of products, of pieces in turns. */
+template <class loop> struct broad_ahead {
+    u32 a[2][loop::tiles][4];
+    struct weight_scales scales[2];
+    struct weight_zero zero;
+};
+
+/* Weights, and scales, of piece `piece` of the stage that is taken. */
+template <class shape, class loop>
+GPU void broad_make(struct broad_ahead<loop> *ahead, u32 stage, u32 piece, u32 scale_type,
+                    bool zeros)
+{
+    const u32 per = 4 >> shape::kind; /* of 16 inputs, in a chunk */
+    const u8 *at = broad_stage_at<shape>(stage);
+    const u8 *weights = at + gpu_warp() * shape::block_bytes + gpu_lane() * 16;
+    if (!loop::plain && (loop::fine || piece == 0)) {
+        const u8 *side = at + shape::sides_at + gpu_warp() * BROAD_SIDE_BYTES;
+        bool f32 = scale_type == DTYPE_F32;
+        const u32 *words = (const u32 *)(side + piece * (f32 ? 64 : 32));
+        u32 row = gpu_lane() / 4;
+        u32 both = ((const u16 *)(side + BROAD_SCALES_BYTES + piece * 16))[row];
+        ahead->scales[piece % 2] =
+            weight_scales_of(words[row << f32], words[f32 ? 2 * row + 1 : 0], scale_type);
+        ahead->zero = weight_zero_of<shape::kind>(zeros ? both : weight_no_zeros<shape::kind>());
+    } else if (!loop::plain) {
+        ahead->scales[piece % 2] = ahead->scales[0];
+    }
+#pragma unroll
+    for (u32 t = 0; t < loop::tiles; t++) {
+        u32 tile = piece * loop::tiles + t;
+        uint4 v = *(const uint4 *)(weights + tile / per * WEIGHT_CHUNK_BYTES);
+        u32 word[4] = {v.x, v.y, v.z, v.w};
+        weight_fragment<shape::kind>(ahead->a[piece % 2][t], word, tile % per, &ahead->zero);
+    }
+}
+
+/* The stage that is taken, whose first piece is made; `more`: another one follows. */
+template <class shape, class loop>
+GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u32 scale_type,
+                     bool zeros, bool more, struct tile_sums<shape> *p)
+{
+    const u32 stage = gpu_scalar(ring->take);
+    const u32 further = BROAD_TOKENS * 16; /* bytes of 8 inputs */
+    const u32 inputs = gpu_group_tiles<further>(broad_stage_at<shape>(stage) + shape::inputs_at);
+    float sum[BROAD_TOKENS / 2];
+    broad_advance(ring);
+#pragma unroll
+    for (u32 piece = 0; piece < loop::pieces; piece++) {
+        float *to = loop::plain ? p->v[0][0] : sum;
+        gpu_group_begin<loop::tiles>(ahead->a[piece % 2]);
+#pragma unroll
+        for (u32 t = 0; t < loop::tiles; t++) {
+            u32 at = gpu_group_tiles_at(inputs, (piece * loop::tiles + t) * 2 * further);
+            const u32 *a = ahead->a[piece % 2][t];
+            if (loop::plain || t)
+                gpu_group_mma<BROAD_TOKENS, 128, true, further>(to, a, at);
+            else
+                gpu_group_mma<BROAD_TOKENS, 128, false, further>(to, a, at);
+        }
+        gpu_group_commit();
+        if (piece + 1 < loop::pieces) {
+            if (ring->stages) /* always; the compiler would make them after the wait */
+                broad_make<shape, loop>(ahead, stage, piece + 1, scale_type, zeros);
+        } else if (more) {
+            broad_await(ring);
+            broad_make<shape, loop>(ahead, ring->take, 0, scale_type, zeros);
+        }
+        gpu_group_wait<0, BROAD_TOKENS>(to);
+        if (!loop::plain)
+#pragma unroll
+            for (u32 i = 0; i < BROAD_TOKENS / 2; i++) {
+                float *v = &p->v[0][i / 4][i % 4];
+                *v = fmaf(i % 4 < 2 ? ahead->scales[piece % 2].low : ahead->scales[piece % 2].high,
+                          sum[i], *v);
+            }
+    }
+    gpu_warp_sync(); /* this warp has done with it */
+    if (gpu_lane() == 0)
+        gpu_barrier_arrive(&broad_head_of()->empty[stage]);
+}
+
+/* The slices of an item: parked, or left for those that share the tile. */
+template <class shape, class loop>
+GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
+                      const struct tile_item *it, bool whole)
+{
+    const struct matrix *m = &op->part[it->part];
+    const u32 scale_type = m->scale_type, slice_end = gpu_uniform(it->slice_end);
+    const u32 first = gpu_uniform(it->slice), tile = it->tile;
+    const bool zeros = m->zeros != NULL;
+    struct broad_ahead<loop> ahead;
+    struct tile_sums<shape> p;
+    u32 all = gpu_uniform((tile_slice_at(m, slice_end) - tile_slice_at(m, first)) / shape::k);
+    if (all) {
+        broad_await(ring);
+        broad_make<shape, loop>(&ahead, ring->take, 0, scale_type, zeros);
+    }
+#pragma unroll 1
+    for (u32 slice = first; slice < slice_end; slice++) {
+        u32 left = gpu_uniform((tile_slice_at(m, slice + 1) - tile_slice_at(m, slice)) / shape::k);
+        tile_clear<shape>(&p);
+#pragma unroll 1
+        for (; left; left--)
+            broad_stage<shape, loop>(ring, &ahead, scale_type, zeros, --all > 0, &p);
+        if (whole)
+            tile_park<shape>(&p, slice == 0);
+        else
+            tile_leave<shape>(op, tile, slice, &p);
+    }
+}
+
+/* --- all together -------------------------------------------------------------------------- */
+
+/* One item, from its first stage to its outputs. */
+template <class shape>
+GPU void broad_run_item(const struct op_linear *op, struct broad_ring *ring, u32 place)
+{
+    const struct broad_work *w = &broad_head_of()->work;
+    struct tile_item it = broad_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    bool whole = it.slice_end - it.slice == MATRIX_SLICES;
+    if (shape::kind != MATRIX_HALF && gpu_uniform(op->part[it.part].group) == 32)
+        broad_slices<shape, struct broad_loop<shape::kind, true>>(ring, op, &it, whole);
+    else
+        broad_slices<shape, struct broad_loop<shape::kind, false>>(ring, op, &it, whole);
+    if (!whole) {
+        gpu_fence();
+        gpu_sync();
+        if (gpu_thread() == 0)
+            gpu_atomic_add(&op->arrived[it.tile], it.slice_end - it.slice);
+        return;
+    }
+    struct tile_sums<shape> p;
+    tile_unpark<shape>(&p);
+    tile_store_item<shape>(op, it, w->rows, &p);
+}
+
+/* 16 outputs by 8 tokens a warp. */
+template <u32 KIND> struct broad_small {
+    static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
+};
+
+/* This block's share of a tile that several have left in slices: adds them up, in order. */
+template <class shape> GPU void broad_gather(const struct op_linear *op, u32 place)
+{
+    typedef broad_small<shape::kind> small;
+    const struct broad_work w = broad_head_of()->work;
+    struct tile_item it = broad_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
+    u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
+    u32 sharers = MATRIX_SLICES, token = it.token + gpu_lane() % 4 * 2;
+    if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
+        u32 first = broad_block_of(&w, begin);
+        share = gpu_block() - first;
+        sharers = broad_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
+    }
+    if (gpu_thread() == 0)
+        while (gpu_load_volatile(&op->arrived[it.tile]) < MATRIX_SLICES)
+            gpu_pause();
+    gpu_sync();
+    gpu_fence();
+    for (u32 i = share; i < shape::m * shape::n; i += sharers) {
+        const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
+        float4 p[MATRIX_SLICES];
+        struct tile_sums<small> sum;
+#pragma unroll
+        for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
+            p[slice] = from[slice * (shape::floats / 4)];
+        tile_clear<small>(&sum);
+#pragma unroll
+        for (u32 slice = 0; slice < MATRIX_SLICES; slice++) {
+            float *v = sum.v[0][0];
+            v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
+        }
+        tile_store<small>(op, it.part,
+                          it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
+                          token + i % shape::n * 8, w.rows, &sum);
+    }
+    gpu_sync();
+    if (gpu_thread() == 0 &&
+        gpu_atomic_add(&op->arrived[it.tile], 1) == MATRIX_SLICES + sharers - 1)
+        op->arrived[it.tile] = 0;
+}
+
+/* The tiles that this block shares with others, when all of it is done that others wait for. */
+template <class shape> GPU void broad_finish(const struct op_linear *op)
+{
+    const struct broad_work w = broad_head_of()->work;
+    u32 last = (w.end - 1) / MATRIX_SLICES * MATRIX_SLICES;
+    if (w.step || w.first >= w.end)
+        return;
+    if (w.first % MATRIX_SLICES || w.end - w.first < MATRIX_SLICES)
+        broad_gather<shape>(op, w.first);
+    if (w.end % MATRIX_SLICES && last > w.first)
+        broad_gather<shape>(op, last);
+}
+
+template <class shape> GPU void broad_run_as(const struct op_linear *op, const struct gpu_run *run)
+{
+    static_assert(shape::stages_at + 2 * shape::stage_bytes + STEP_SHARED_BYTES <=
+                      PREFILL_SHARED_BYTES,
+                  "two stages at the least");
+    struct broad_head *head = broad_head_of();
+    u32 stages =
+        MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)BROAD_STAGES);
+    struct broad_ring ring = {stages, 0, 0};
+    if (gpu_thread() < stages) {
+        gpu_barrier_init(&head->full[gpu_thread()], shape::kind == MATRIX_HALF ? 4 : 4 + 128);
+        gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
+    }
+    if (gpu_thread() == 0) {
+        head->work = broad_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
+                                   shape::tokens);
+        head->op = op;
+        head->stages = stages;
+    }
+    gpu_fence_bulk();
+    gpu_sync_all();
+    for (u32 place = head->work.first; place < head->work.end;
+         place = broad_next(&head->work, place))
+        broad_run_item<shape>(op, &ring, place);
+    broad_finish<shape>(op);
+    gpu_sync();
+    if (gpu_thread() < stages) {
+        gpu_barrier_end(&head->full[gpu_thread()]);
+        gpu_barrier_end(&head->empty[gpu_thread()]);
+    }
+    gpu_sync();
+}
+
+/* The parts of one kind. */
+template <u32 kind> GPU void broad_run(const struct op_linear *op, const struct gpu_run *run)
+{
+    bool any = false;
+    for (u32 i = 0; i < op->parts; i++)
+        any |= op->part[i].kind == kind;
+    if (gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
+        broad_run_as<struct broad_shape<kind>>(op, run);
+}
+
+#endif
+
+#endif

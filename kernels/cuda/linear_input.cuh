@@ -149,19 +149,6 @@ GPU uint4 linear_fragment(const struct input *in, const float *x, const struct l
     return v;
 }
 
-/* Packed inputs 8 i .. 8 i + 7 of a row, without an order. `whole`: rows are aligned. */
-GPU void linear_load_eight(float v[8], const float *x, u32 i, u32 features, bool whole)
-{
-#pragma unroll
-    for (u32 h = 0; h < 2; h++) {
-        u32 q = 2 * i + h;
-        struct linear_quad quad = linear_load_quad(x, q, features, whole && q < features / 4);
-#pragma unroll
-        for (u32 e = 0; e < 4; e++)
-            v[4 * h + e] = quad.v[e];
-    }
-}
-
 GPU uint4 linear_round_eight(const float v[8])
 {
     uint4 word = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3]), gpu_half2(v[4], v[5]),
@@ -184,60 +171,82 @@ GPU void linear_gather_row(const struct input *in, const float *x, struct linear
     }
 }
 
-/* Without: all loads of a turn stand before its stores, which the compiler would not know. */
-GPU void linear_place_row(const struct input *in, const float *x, struct linear_scale scale, u8 *to,
-                          u32 stride, u32 thread, u32 threads)
+/* Without: some 8 features of a thread, from `first` on, each `threads` behind the one before. All
+ * loads of a turn stand before its stores, which the compiler would not know, and before the scale
+ * is computed. */
+enum { LINEAR_AHEAD = 2 };
+
+struct linear_turn {
+    struct linear_quad v[2 * LINEAR_AHEAD], norm[2 * LINEAR_AHEAD];
+};
+
+GPU void linear_load_turn(struct linear_turn *t, const struct input *in, const float *x, u32 first,
+                          u32 threads)
 {
-    enum { AHEAD = 4 };
-    const float *norm = in->kind == INPUT_NORM ? in->norm : NULL;
-    u32 features = in->features, eights = in->k / 8, int8 = in->int8;
+    const float *norm = in->kind == INPUT_NORM ? in->norm : x;
+    u32 features = in->features;
     bool aligned = linear_aligned(in);
-#pragma unroll 1
-    for (u32 first = thread; first < eights; first += AHEAD * threads) {
-        float v[AHEAD][8], n[AHEAD][8];
 #pragma unroll
-        for (u32 a = 0; a < AHEAD; a++)
-            linear_load_eight(v[a], x, first + a * threads, features, aligned);
-#pragma unroll
-        for (u32 a = 0; a < AHEAD && norm; a++)
-            linear_load_eight(n[a], norm, first + a * threads, features, aligned);
-#pragma unroll
-        for (u32 a = 0; a < AHEAD; a++) {
-            u32 i = first + a * threads;
-#pragma unroll
-            for (u32 e = 0; e < 8; e++) {
-                float u = (norm ? v[a][e] * n[a][e] * scale.inverse : v[a][e]) * scale.factor;
-                v[a][e] = int8 ? rintf(u) : u;
-            }
-            if (i < eights)
-                *(uint4 *)(to + (size_t)i * stride) = linear_round_eight(v[a]);
-        }
+    for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++) {
+        u32 q = 2 * (first + i / 2 * threads) + i % 2;
+        bool whole = aligned && q < features / 4;
+        t->v[i] = linear_load_quad(x, q, features, whole);
+        t->norm[i] = linear_load_quad(norm, q, features, whole);
     }
 }
 
+GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
+                           struct linear_scale scale, u8 *to, u32 stride, u32 first, u32 threads)
+{
+    bool norm = in->kind == INPUT_NORM, int8 = in->int8;
+#pragma unroll
+    for (u32 a = 0; a < LINEAR_AHEAD; a++) {
+        u32 i = first + a * threads;
+        float v[8];
+#pragma unroll
+        for (u32 e = 0; e < 8; e++) {
+            float x = t->v[2 * a + e / 4].v[e % 4], n = t->norm[2 * a + e / 4].v[e % 4];
+            float u = (norm ? x * n * scale.inverse : x) * scale.factor;
+            v[e] = int8 ? rintf(u) : u;
+        }
+        if (i < in->k / 8)
+            *(uint4 *)(to + (size_t)i * stride) = linear_round_eight(v);
+    }
+}
+
+/* The row with its scale; `turn`: what linear_load_turn loaded from `thread` on. */
 template <u32 tile>
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
-                            u32 row, u32 thread, u32 threads)
+                            struct linear_turn *turn, u32 row, u32 thread, u32 threads)
 {
     const u32 stride = tile * 16;
     u8 *to = (u8 *)in->prepared + (size_t)(row / tile) * (in->k / 8) * stride + row % tile * 16;
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
-        linear_gather_row(in, x, scale, to, stride, thread, threads);
-    else
-        linear_place_row(in, x, scale, to, stride, thread, threads);
+        return linear_gather_row(in, x, scale, to, stride, thread, threads);
+    linear_store_turn(turn, in, scale, to, stride, thread, threads);
+#pragma unroll 1
+    for (u32 i = thread + LINEAR_AHEAD * threads; i < in->k / 8; i += LINEAR_AHEAD * threads) {
+        linear_load_turn(turn, in, x, i, threads);
+        linear_store_turn(turn, in, scale, to, stride, i, threads);
+    }
 }
 
-/* Rows by blocks: each warp measures its part. */
+/* Rows by blocks, or by several blocks each where rows are few: each warp measures its part of the
+ * row, and the block places its share. */
 template <u32 tile>
 GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
 {
     u32 rows = linear_rows(in, s), w = gpu_warp();
+    u32 sharers = MIN(MAX(gpu_blocks() / rows, 1u), CEIL_DIV(in->k / 8, (u32)GPU_THREADS));
     bool norm = in->kind == INPUT_NORM;
-    for (u32 row = gpu_block(); row < rows; row += gpu_blocks()) {
+    for (u32 share = gpu_block(); share < rows * sharers; share += gpu_blocks()) {
+        u32 row = share / sharers, thread = share % sharers * GPU_THREADS + gpu_thread();
         const float *x = linear_row(in, s, row);
+        struct linear_turn turn;
         float sum = 0, most = 0;
+        linear_load_turn(&turn, in, x, thread, sharers * GPU_THREADS);
         if (norm) {
             linear_measure_part(in, x, w, &sum, &most);
             if (gpu_lane() == 0) {
@@ -253,8 +262,8 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
         } else {
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
-        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), row, gpu_thread(),
-                                 GPU_THREADS);
+        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
+                                 sharers * GPU_THREADS);
         gpu_sync();
     }
 }
@@ -268,6 +277,7 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
     for (u32 row = gpu_block() * GPU_WARPS + gpu_warp(); row < rows;
          row += gpu_blocks() * GPU_WARPS) {
         const float *x = linear_row(in, s, row);
+        struct linear_turn turn;
         float sum = 0, most = norm ? 0 : gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         for (u32 w = 0; w < GPU_WARPS && norm; w++) {
             float part_sum, part_most;
@@ -275,20 +285,21 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
             sum += part_sum;
             most = part_most <= most ? most : part_most;
         }
-        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), row, gpu_lane(), 32);
+        linear_load_turn(&turn, in, x, gpu_lane(), 32);
+        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), &turn, row, gpu_lane(), 32);
     }
 }
 
-/* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. */
+/* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
+ * reads them by bulk copies fences first. */
 template <u32 tile>
-GPU_CALL void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
+GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input in = *op_in;
     if (linear_rows(&in, s) <= 2 * gpu_blocks())
         linear_prepare_by_block<tile>(&in, s, (float *)gpu_shared());
     else
         linear_prepare_by_warp<tile>(&in, s);
-    gpu_fence_bulk();
 }
 
 #endif

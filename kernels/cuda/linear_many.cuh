@@ -474,9 +474,14 @@ GPU u32 many_tokens(const struct op_linear *op, u32 rows, u32 shared_bytes)
     u32 kind = 0; /* the one with the largest stages */
     for (u32 i = 0; i < op->parts; i++)
         kind = MAX(kind, op->part[i].kind);
-    u32 stage = MANY_BLOCKS * MANY_K * 2 * (4 << kind) + 128 * MANY_K * 2 + MANY_SIDES_BYTES;
-    bool big = MANY_HEAD_BYTES + MANY_OUTPUTS * 128 * 4 + 2 * stage <= shared_bytes;
-    return rows <= 16 && kind == MATRIX_INT4 ? 16 : rows <= 32 ? 32 : rows > 64 && big ? 128 : 64;
+    u32 weights = MANY_BLOCKS * MANY_K * 2 * (4 << kind) + MANY_SIDES_BYTES; /* of a stage */
+    u32 stage64 = weights + 64 * MANY_K * 2, stage128 = weights + 128 * MANY_K * 2;
+    if (rows <= 16 && kind == MATRIX_INT4)
+        return 16;
+    if (rows <= 32 || MANY_HEAD_BYTES + 2 * stage64 > shared_bytes)
+        return 32;
+    bool big = MANY_HEAD_BYTES + MANY_OUTPUTS * 128 * 4 + 2 * stage128 <= shared_bytes;
+    return rows > 64 && big ? 128 : 64;
 }
 
 /* Asks the weights of this block's first item into L2, before the blocks have met. */

@@ -430,7 +430,8 @@ static struct result run(struct bench_op *b, const struct way *way)
     p.step = gpu_copy_of(&step, 1);
     p.state.barrier = barrier;
     p.last = 2;
-    u32 bytes = way->shared_bytes + way->ring_bytes;
+    u32 most = (gpu_shared_bytes_max() - (u32)STEP_SHARED_BYTES) & ~127u;
+    u32 bytes = MIN(way->shared_bytes + way->ring_bytes, most);
     p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, 0, bytes);
     p.shared_bytes = bytes - GPU_WARPS * p.ring_bytes;
     bool prefill = false;

@@ -489,7 +489,10 @@ static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head
         TRY(launch_layers(s, card_step, first, ops->head, e));
         first = ops->head;
     }
-    TRY(launch_some(s, k, card_step, ring, first, ops->last, e));
+    u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */
+    ASSERT(s->list->ops[ops->last - 1].kind == OP_SAMPLE);
+    TRY(launch_some(s, k, card_step, ring, first, end, e));
+    TRY(launch_some(s, &s->step, card_step, 0, end, ops->last, e));
     return s->profile ? profile_end(s->profile, s->stream, e) : ERR_OK;
 }
 

@@ -1,11 +1,12 @@
 /* The kernels of the backend. `step` and `decode` walk the operations of a step, with one thread
  * block a multiprocessor: `decode` where there are at most FEW_TOKENS tokens and all their inputs
  * fit into shared memory beside the weights that are on their way (step.h, decode_ring_bytes),
- * `step` otherwise. On Hopper `prefill_int4` and its like run all but attention in the layers of
- * steps of more than PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma
- * has to be inlined, and in one kernel with more of it, or with much else, the compiler finds no
- * registers for its loops. `pack` writes a weight matrix in the form that they read, `read_all`
- * measures the memory. See step.h.
+ * `step` otherwise, and for sampling, whose code is large enough to stand once only. On Hopper
+ * `prefill_int4` and its like run all but attention in the layers of steps of more than
+ * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
+ * and in one kernel with more of it, or with much else, the compiler finds no registers for its
+ * loops. `pack` writes a weight matrix in the form that they read, `read_all` measures the memory.
+ * See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -46,7 +47,8 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         vector_gate(&op->gate, s);
         return true;
     default:
-        sample_run(&op->sample, run);
+        if (!few)
+            sample_run(&op->sample, run);
         return true;
     }
 }

@@ -3,11 +3,11 @@
  *
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
- * addresses, and all blocks meet after each. (Steps of more than PREFILL_TOKENS tokens take several
- * launches on Hopper: the kernels `prefill_..` for what is between attention and attention.) What
- * changes from step to step stands in struct gpu_step and the arrays behind it, which the host
- * sends ahead. The same kernel runs any stretch of the list, so that one operation can be timed or
- * tested alone.
+ * addresses, and all blocks meet after each. (Steps of few tokens take two launches: `decode`, and
+ * `step` to sample. Those of more than PREFILL_TOKENS take several on Hopper: the kernels
+ * `prefill_..` for what is between attention and attention.) What changes from step to step stands
+ * in struct gpu_step and the arrays behind it, which the host sends ahead. The same kernel runs any
+ * stretch of the list, so that one operation can be timed or tested alone.
  *
  * Same request, same bits. The result of a token depends on nothing but that token's own inputs:
  * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which

@@ -163,12 +163,12 @@ static void send(struct rig *g, const struct side *from, u32 n, u32 vocab)
     gpu_put((void *)g->run.step, &g->step, sizeof g->step);
 }
 
-/* The step of n wants by so many blocks of `step` or `decode`. */
-static void run(struct rig *g, const struct side *from, u32 n, u32 vocab, const char *kernel,
-                u32 blocks, struct results *out)
+/* The step of n wants by so many blocks. */
+static void run(struct rig *g, const struct side *from, u32 n, u32 vocab, u32 blocks,
+                struct results *out)
 {
     send(g, from, n, vocab);
-    gpu_launch(kernel, blocks, g->run.shared_bytes + STEP_SHARED_BYTES, &g->run, sizeof g->run);
+    gpu_launch("step", blocks, g->run.shared_bytes + STEP_SHARED_BYTES, &g->run, sizeof g->run);
     gpu_get(out->result, g->step.results, sizeof out->result);
     gpu_get(out->counts, g->run.state.output_counts, (size_t)SLOTS * vocab * 2);
     gpu_get(out->last, g->run.state.last, sizeof out->last);
@@ -245,7 +245,7 @@ static void test_random(struct rig *g, u32 rounds)
             random_row(&host, i, vocab);
         if (skip < n)
             host.want[skip].result = ~0u;
-        run(g, &host, n, vocab, round % 2 ? "decode" : "step", 1 + round / 2 % blocks, &got);
+        run(g, &host, n, vocab, 1 + round % blocks, &got);
         failed += got.done != g->step.serial || got.stamps[1] <= stamp;
         stamp = got.stamps[1];
         for (u32 i = 0; i < n; i++)
@@ -269,7 +269,7 @@ static void test_flat(struct rig *g, u32 rounds)
             host.sampling[i].temperature = 0.5f + uniform();
             host.sampling[i].top_k = one_in(3) ? 4000 : 0;
         }
-        run(g, &host, 2, vocab, round % 2 ? "decode" : "step", 1 + round % 4, &got);
+        run(g, &host, 2, vocab, 1 + round % 4, &got);
         for (u32 i = 0; i < 2; i++)
             if (!is_right(&host, &got, i, vocab) && failed++ < 5)
                 printf("flat: round %u row %u vocab %u: results differ\n", round, i, vocab);
@@ -279,7 +279,7 @@ static void test_flat(struct rig *g, u32 rounds)
 static void test_nothing_wanted(struct rig *g)
 {
     static struct results got;
-    run(g, &host, 0, 100, "step", 3, &got);
+    run(g, &host, 0, 100, 3, &got);
     failed += got.done != g->step.serial;
 }
 
@@ -299,15 +299,14 @@ static void test_bits(struct rig *g, u32 vocab)
     static struct results all, got;
     for (u32 i = 0; i < SLOTS; i++)
         random_row(&host, i, vocab);
-    run(g, &host, SLOTS, vocab, "step", 1, &all);
+    run(g, &host, SLOTS, vocab, 1, &all);
     for (u32 n : n_rows)
         for (u32 blocks : n_blocks) {
-            const char *kernel = n % 2 ? "decode" : "step";
             u32 first = random_u32() % SLOTS;
             some = host;
             for (u32 i = 0; i < n; i++)
                 copy_row(&some, i, &host, (first + i) % SLOTS, vocab);
-            run(g, &some, n, vocab, kernel, blocks, &got);
+            run(g, &some, n, vocab, blocks, &got);
             for (u32 k = 0; k < n; k++) {
                 u32 i = (first + k) % SLOTS;
                 size_t top = all.result[i].n_top * 4;
@@ -315,8 +314,8 @@ static void test_bits(struct rig *g, u32 vocab)
                             memcmp(got.result[i].top_id, all.result[i].top_id, top) == 0 &&
                             memcmp(got.result[i].top, all.result[i].top, top) == 0;
                 if (!same && failed++ < 5)
-                    printf("vocab %u row %u: other bits among %u rows by %u blocks of %s\n", vocab,
-                           i, n, blocks, kernel);
+                    printf("vocab %u row %u: other bits among %u rows by %u blocks\n", vocab, i, n,
+                           blocks);
             }
         }
 }
@@ -348,7 +347,6 @@ static void bench_one(struct rig *g, const struct setting *s, u32 n)
     static struct gpu_want want[BENCH_ROWS];
     static struct op ops[OPS];
     u32 blocks = gpu_multiprocessors();
-    const char *kernel = n <= FEW_TOKENS ? "decode" : "step";
     for (u32 i = 0; i < n; i++) {
         sampling[i] = s->s;
         sampling[i].seed[0] = i;
@@ -367,7 +365,7 @@ static void bench_one(struct rig *g, const struct setting *s, u32 n)
     float us[2]; /* the launch comes off */
     for (u32 k = 0; k < 2; k++) {
         g->run.last = k ? OPS : OPS / 2;
-        us[k] = gpu_time_us(kernel, blocks, g->run.shared_bytes + STEP_SHARED_BYTES, &g->run,
+        us[k] = gpu_time_us("step", blocks, g->run.shared_bytes + STEP_SHARED_BYTES, &g->run,
                             sizeof g->run, 5);
     }
     printf("%-28s %4u rows  %8.2f us\n", s->name, n, (us[1] - us[0]) / (OPS / 2));

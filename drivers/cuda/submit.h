@@ -2,9 +2,10 @@
  * is written into pinned memory and fetched by the card in one copy; then one launch of the kernel
  * `step` computes everything, puts the sampled tokens into pinned memory and last the step's serial
  * into *done, where the host sees it. A slot's page table, sampling parameters and counts are sent
- * only when they changed. So a decode step costs the host two driver calls, and three more where
- * the caller sleeps: the driver then writes to an eventfd. It does so from a stream of its own, as
- * in the steps' stream the next step would wait for it (an H200: 0.2 ms a step).
+ * only when they changed. So a decode step costs the host three driver calls (a copy, the step, its
+ * sampling), and three more where the caller sleeps: the driver then writes to an eventfd. It does
+ * so from a stream of its own, as in the steps' stream the next step would wait for it (an H200:
+ * 0.2 ms a step).
  *
  * Up to STEPS_DEPTH steps are in flight, in stream order; each owns an entry of the ring until it
  * is polled. An error of the card sticks: every later call tells it again. A step that takes longer

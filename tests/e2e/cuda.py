@@ -101,19 +101,19 @@ def decode_calls(*flags):
 
 
 @check
-def two_calls_a_step():
+def three_calls_a_step():
     calls = decode_calls("--server.wait", "spin")
-    steps = calls.count("cuLaunchCooperativeKernel")
+    launches = calls.count("cuLaunchCooperativeKernel")
     copies = calls.count("cuMemcpyHtoDAsync_v2")
-    assert steps == 20, calls
-    assert copies == steps + 2, f"{copies} copies"  # and once sampling, once the page table
-    assert len(calls) == steps + copies, calls
+    assert launches == 1 + 2 * 19, calls  # the prompt in one, then each step and its sampling
+    assert copies == 20 + 2, f"{copies} copies"  # and once sampling, once the page table
+    assert len(calls) == launches + copies, calls
 
 
 @check
-def five_calls_a_step_for_a_sleeper():
+def six_calls_a_step_for_a_sleeper():
     calls = decode_calls("--server.wait", "block")
-    assert calls.count("cuLaunchHostFunc") == 20 and len(calls) == 102, calls
+    assert calls.count("cuLaunchHostFunc") == 20 and len(calls) == 121, calls
 
 
 @check

@@ -202,6 +202,7 @@ def soak():
               "-o", trace] if STRICT else []
     with server.Server(MODEL_DIR, *FLAGS, prefix=prefix) as s:
         batch(s.port, 10 * WORKERS, SEED)
+        quiet(s.port)
         whole_house(s.port)
         quiet(s.port)
         before, since = memory(s.process.pid), time.time()

@@ -9,9 +9,13 @@
  * Why a ring and not registers: what is on its way to registers occupies them, and a spill right
  * behind a load waits for it.
  *
- * Shared memory: the rows (linear_near.cuh), sums of the eight slices (twice, so that one barrier a
- * unit is enough), and at the end of what the launch has the rings, which stay while other
- * operations run.
+ * Why copies begin in waves: all that is asked for at once stands in the memory's queues before
+ * what is asked for next, and that is the flag by which the blocks meet, and the row that they
+ * prepare.
+ *
+ * Shared memory: the rows (linear_near.cuh), sums of the eight slices of as many units as there is
+ * room for (so that warps do not wait for one another after each), and at the end of what the
+ * launch has the rings, which stay while other operations run.
  */
 #ifndef ZIGCUDA_LINEAR_FEW_CUH
 #define ZIGCUDA_LINEAR_FEW_CUH

@@ -25,7 +25,7 @@
 #ifndef ZIGCUDA_LINEAR_BROAD_CUH
 #define ZIGCUDA_LINEAR_BROAD_CUH
 
-#include "kernels/cuda/linear_tile.cuh"
+#include "kernels/cuda/linear_share.cuh"
 
 #ifdef GPU_GROUPS
 
@@ -37,19 +37,11 @@ enum {
     BROAD_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
 };
 
-/* The work of this block on parts of one kind: places in the row of all slices of all tiles. */
-struct broad_work {
-    u32 tiles_t;          /* of tokens */
-    u32 first, end, step; /* step 0: the slices [first, end); else the tiles that begin at first, +
-                             step, .. below end */
-    u32 slices, rows;
-};
-
 /* In front of shared memory. */
 struct broad_head {
     u64 full[BROAD_STAGES], empty[BROAD_STAGES];
     const struct op_linear *op; /* NULL: the copying warps may go */
-    struct broad_work work;
+    struct share_work work;
     u32 stages;
 };
 
@@ -68,70 +60,6 @@ template <u32 KIND> struct broad_shape {
     static constexpr u32 head = ROUND_UP((u32)sizeof(struct broad_head), 128u);
     static constexpr u32 stages_at = head + floats * 4;
 };
-
-GPU u32 broad_tiles(const struct matrix *m, u32 blocks)
-{
-    return CEIL_DIV(m->n, 16 * blocks);
-}
-
-/* Equal stretches of slices, where that ends sooner than whole tiles although sums of slices go
- * through memory, which takes the time of about a slice. */
-GPU struct broad_work broad_work_of(const struct op_linear *op, u32 rows, u32 kind, u32 blocks,
-                                    u32 tokens)
-{
-    struct broad_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows};
-    u32 all = 0, mine = 0, n = gpu_blocks(), b = gpu_block();
-    for (u32 i = 0; i < op->parts; i++) {
-        u32 tiles = broad_tiles(&op->part[i], blocks) * w.tiles_t;
-        all += tiles;
-        mine += op->part[i].kind == kind ? tiles : 0;
-    }
-    u32 slices = w.slices = mine * MATRIX_SLICES;
-    bool fits = all <= LINEAR_COUNTERS &&
-                (size_t)all * MATRIX_SLICES * 16 * blocks * tokens <= LINEAR_PARTIALS;
-    if (fits && CEIL_DIV(slices, n) + 1 < CEIL_DIV(mine, n) * MATRIX_SLICES) {
-        w.first = (u32)((u64)slices * b / n);
-        w.end = (u32)((u64)slices * (b + 1) / n);
-    } else {
-        w.first = b * MATRIX_SLICES;
-        w.end = slices;
-        w.step = n * MATRIX_SLICES;
-    }
-    return w;
-}
-
-/* The place after that of an item. */
-GPU u32 broad_next(const struct broad_work *w, u32 place)
-{
-    return w->step ? place + w->step : (place / MATRIX_SLICES + 1) * MATRIX_SLICES;
-}
-
-/* The block that has a slice, when all blocks have slices. */
-GPU u32 broad_block_of(const struct broad_work *w, u32 place)
-{
-    return (u32)(((u64)(place + 1) * gpu_blocks() - 1) / w->slices);
-}
-
-/* Tokens go fastest, so that blocks which run together share weights. */
-GPU struct tile_item broad_item_of(const struct op_linear *op, const struct broad_work *w, u32 kind,
-                                   u32 blocks, u32 tokens, u32 place)
-{
-    u32 tile = place / MATRIX_SLICES, slice = place % MATRIX_SLICES;
-    u32 token_tile = tile % w->tiles_t, at = tile / w->tiles_t, before = 0, part = 0;
-    for (;; part++) {
-        u32 tiles = broad_tiles(&op->part[part], blocks);
-        if (op->part[part].kind == kind) {
-            if (at < tiles)
-                break;
-            at -= tiles;
-        }
-        before += tiles;
-    }
-    struct tile_item it = {part,        (before + at) * w->tiles_t + token_tile,
-                           at * blocks, token_tile * tokens,
-                           slice,       MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
-    return it;
-}
 
 /* --- copying ahead ------------------------------------------------------------------------- */
 
@@ -157,9 +85,9 @@ struct broad_source {
 
 template <class shape>
 GPU void broad_aim(struct broad_source *from, const struct op_linear *op,
-                   const struct broad_work *w, u32 place)
+                   const struct share_work *w, u32 place)
 {
-    struct tile_item it = broad_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     const struct matrix *m = &op->part[it.part];
     const u32 quarter = gpu_warp() - GPU_WARPS, last = CEIL_DIV(m->n, 16) - 1;
     u32 k = tile_slice_at(m, it.slice), block = it.block + quarter * 2;
@@ -214,12 +142,12 @@ template <class shape> GPU void broad_copy(struct broad_source *from, u8 *to, u6
 template <class shape> GPU void broad_feed(const struct broad_head *head)
 {
     const struct op_linear *op = head->op;
-    const struct broad_work w = head->work;
+    const struct share_work w = head->work;
     const u32 stages = head->stages;
     u32 fill = 0, parity = 1;
     struct broad_source from;
 #pragma unroll 1
-    for (u32 place = w.first; place < w.end; place = broad_next(&w, place)) {
+    for (u32 place = w.first; place < w.end; place = share_next(&w, place)) {
         broad_aim<shape>(&from, op, &w, place);
 #pragma unroll 1
         for (; from.left; from.left--) {
@@ -397,8 +325,8 @@ GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
 template <class shape>
 GPU void broad_run_item(const struct op_linear *op, struct broad_ring *ring, u32 place)
 {
-    const struct broad_work *w = &broad_head_of()->work;
-    struct tile_item it = broad_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    const struct share_work *w = &broad_head_of()->work;
+    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     bool whole = it.slice_end - it.slice == MATRIX_SLICES;
     if (shape::kind != MATRIX_HALF && gpu_uniform(op->part[it.part].group) == 32)
         broad_slices<shape, struct broad_loop<shape::kind, true>>(ring, op, &it, whole);
@@ -425,14 +353,14 @@ template <u32 KIND> struct broad_small {
 template <class shape> GPU void broad_gather(const struct op_linear *op, u32 place)
 {
     typedef broad_small<shape::kind> small;
-    const struct broad_work w = broad_head_of()->work;
-    struct tile_item it = broad_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
+    const struct share_work w = broad_head_of()->work;
+    struct tile_item it = share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
     u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
     u32 sharers = MATRIX_SLICES, token = it.token + gpu_lane() % 4 * 2;
     if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
-        u32 first = broad_block_of(&w, begin);
+        u32 first = share_block_of(&w, begin);
         share = gpu_block() - first;
-        sharers = broad_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
+        sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
     }
     if (gpu_thread() == 0)
         while (gpu_load_volatile(&op->arrived[it.tile]) < MATRIX_SLICES)
@@ -465,7 +393,7 @@ template <class shape> GPU void broad_gather(const struct op_linear *op, u32 pla
 /* The tiles that this block shares with others, when all of it is done that others wait for. */
 template <class shape> GPU void broad_finish(const struct op_linear *op)
 {
-    const struct broad_work w = broad_head_of()->work;
+    const struct share_work w = broad_head_of()->work;
     u32 last = (w.end - 1) / MATRIX_SLICES * MATRIX_SLICES;
     if (w.step || w.first >= w.end)
         return;
@@ -489,7 +417,7 @@ template <class shape> GPU void broad_run_as(const struct op_linear *op, const s
         gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
     }
     if (gpu_thread() == 0) {
-        head->work = broad_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
+        head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
                                    shape::tokens);
         head->op = op;
         head->stages = stages;
@@ -497,7 +425,7 @@ template <class shape> GPU void broad_run_as(const struct op_linear *op, const s
     gpu_fence_bulk();
     gpu_sync_all();
     for (u32 place = head->work.first; place < head->work.end;
-         place = broad_next(&head->work, place))
+         place = share_next(&head->work, place))
         broad_run_item<shape>(op, &ring, place);
     broad_finish<shape>(op);
     gpu_sync();

@@ -24,7 +24,7 @@
 #ifndef ZIGCUDA_LINEAR_WIDE_CUH
 #define ZIGCUDA_LINEAR_WIDE_CUH
 
-#include "kernels/cuda/linear_tile.cuh"
+#include "kernels/cuda/linear_share.cuh"
 
 #ifdef GPU_GROUPS
 
@@ -34,18 +34,10 @@ enum {
     WIDE_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
 };
 
-/* The work of this block on parts of one kind: places in the row of all slices of all tiles. */
-struct wide_work {
-    u32 tiles_t;          /* of tokens */
-    u32 first, end, step; /* step 0: the slices [first, end); else the tiles that begin at first, +
-                             step, .. below end */
-    u32 slices, rows;
-};
-
 /* In front of shared memory. */
 struct wide_head {
     u64 full[WIDE_STAGES], empty[WIDE_STAGES];
-    struct wide_work work;
+    struct share_work work;
 };
 
 /* Tiles of a warp are M times 16 outputs by TOKENS. */
@@ -67,70 +59,6 @@ template <u32 KIND, u32 M, u32 TOKENS> struct wide_shape {
     static constexpr u32 head = ROUND_UP((u32)sizeof(struct wide_head), 128u);
     static constexpr u32 stages_at = head + (parked ? floats * 4 : 0);
 };
-
-GPU u32 wide_tiles(const struct matrix *m, u32 blocks)
-{
-    return CEIL_DIV(m->n, 16 * blocks);
-}
-
-/* Equal stretches of slices, where that ends sooner than whole tiles although sums of slices go
- * through memory, which takes the time of about a slice. */
-GPU struct wide_work wide_work_of(const struct op_linear *op, u32 rows, u32 kind, u32 blocks,
-                                  u32 tokens)
-{
-    struct wide_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows};
-    u32 all = 0, mine = 0, n = gpu_blocks(), b = gpu_block();
-    for (u32 i = 0; i < op->parts; i++) {
-        u32 tiles = wide_tiles(&op->part[i], blocks) * w.tiles_t;
-        all += tiles;
-        mine += op->part[i].kind == kind ? tiles : 0;
-    }
-    u32 slices = w.slices = mine * MATRIX_SLICES;
-    bool fits = all <= LINEAR_COUNTERS &&
-                (size_t)all * MATRIX_SLICES * 16 * blocks * tokens <= LINEAR_PARTIALS;
-    if (fits && CEIL_DIV(slices, n) + 1 < CEIL_DIV(mine, n) * MATRIX_SLICES) {
-        w.first = (u32)((u64)slices * b / n);
-        w.end = (u32)((u64)slices * (b + 1) / n);
-    } else {
-        w.first = b * MATRIX_SLICES;
-        w.end = slices;
-        w.step = n * MATRIX_SLICES;
-    }
-    return w;
-}
-
-/* The place after that of an item. */
-GPU u32 wide_next(const struct wide_work *w, u32 place)
-{
-    return w->step ? place + w->step : (place / MATRIX_SLICES + 1) * MATRIX_SLICES;
-}
-
-/* The block that has a slice, when all blocks have slices. */
-GPU u32 wide_block_of(const struct wide_work *w, u32 place)
-{
-    return (u32)(((u64)(place + 1) * gpu_blocks() - 1) / w->slices);
-}
-
-/* Tokens go fastest, so that blocks which run together share weights. */
-GPU struct tile_item wide_item_of(const struct op_linear *op, const struct wide_work *w, u32 kind,
-                                  u32 blocks, u32 tokens, u32 place)
-{
-    u32 tile = place / MATRIX_SLICES, slice = place % MATRIX_SLICES;
-    u32 token_tile = tile % w->tiles_t, at = tile / w->tiles_t, before = 0, part = 0;
-    for (;; part++) {
-        u32 tiles = wide_tiles(&op->part[part], blocks);
-        if (op->part[part].kind == kind) {
-            if (at < tiles)
-                break;
-            at -= tiles;
-        }
-        before += tiles;
-    }
-    struct tile_item it = {part,        (before + at) * w->tiles_t + token_tile,
-                           at * blocks, token_tile * tokens,
-                           slice,       MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
-    return it;
-}
 
 /* --- copying ahead ------------------------------------------------------------------------- */
 
@@ -182,11 +110,11 @@ GPU void wide_aim_side(struct wide_pipe<shape> *pipe, const struct matrix *m, u3
 
 template <class shape>
 GPU void wide_aim(struct wide_pipe<shape> *pipe, const struct op_linear *op,
-                  const struct wide_work *work)
+                  const struct share_work *work)
 {
-    struct wide_work w = *work;
+    struct share_work w = *work;
     struct tile_item it =
-        wide_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, pipe->place);
+        share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, pipe->place);
     struct matrix m = op->part[it.part];
     u32 k = tile_slice_at(&m, it.slice), end = tile_slice_at(&m, it.slice_end);
     u32 block = it.block + tile_warp_block<shape>(), last = CEIL_DIV(m.n, 16) - 1;
@@ -212,7 +140,7 @@ template <class shape> GPU void wide_copy(struct wide_pipe<shape> *pipe, const s
 {
     struct wide_head *head = wide_head_of();
     while (pipe->left == 0 && pipe->place < head->work.end) {
-        pipe->place = wide_next(&head->work, pipe->place);
+        pipe->place = share_next(&head->work, pipe->place);
         if (pipe->place < head->work.end)
             wide_aim<shape>(pipe, op, &head->work);
     }
@@ -398,8 +326,8 @@ GPU void wide_slice(struct wide_pipe<shape> *pipe, const struct op_linear *op,
 template <class shape>
 GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe, u32 place)
 {
-    const struct wide_work *w = &wide_head_of()->work;
-    struct tile_item it = wide_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    const struct share_work *w = &wide_head_of()->work;
+    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     const struct matrix *m = &op->part[it.part];
     bool whole = it.slice_end - it.slice == MATRIX_SLICES;
     bool fine = shape::kind != MATRIX_HALF && gpu_uniform(m->group) == 32;
@@ -431,7 +359,7 @@ GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe
     }
     if (shape::parked)
         tile_unpark<shape>(&p);
-    it = wide_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     tile_store_item<shape>(op, it, w->rows, shape::parked ? &p : &total);
 }
 
@@ -444,14 +372,14 @@ template <u32 KIND> struct wide_small {
 template <class shape> GPU void wide_gather(const struct op_linear *op, u32 place)
 {
     typedef wide_small<shape::kind> small;
-    const struct wide_work w = wide_head_of()->work;
-    struct tile_item it = wide_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
+    const struct share_work w = wide_head_of()->work;
+    struct tile_item it = share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
     u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
     u32 sharers = MATRIX_SLICES, token = it.token + gpu_lane() % 4 * 2;
     if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
-        u32 first = wide_block_of(&w, begin);
+        u32 first = share_block_of(&w, begin);
         share = gpu_block() - first;
-        sharers = wide_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
+        sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
     }
     if (gpu_thread() == 0)
         while (gpu_load_volatile(&op->arrived[it.tile]) < MATRIX_SLICES)
@@ -484,7 +412,7 @@ template <class shape> GPU void wide_gather(const struct op_linear *op, u32 plac
 /* The tiles that this block shares with others, when all of it is done that others wait for. */
 template <class shape> GPU void wide_finish(const struct op_linear *op)
 {
-    const struct wide_work w = wide_head_of()->work;
+    const struct share_work w = wide_head_of()->work;
     u32 last = (w.end - 1) / MATRIX_SLICES * MATRIX_SLICES;
     if (w.step || w.first >= w.end)
         return;
@@ -505,14 +433,14 @@ template <class shape> GPU void wide_run_as(const struct op_linear *op, const st
         gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
     }
     if (gpu_thread() == 0)
-        head->work = wide_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
-                                  shape::tokens);
+        head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
+                                   shape::tokens);
     gpu_fence_bulk();
     gpu_sync();
     pipe.stages = stages;
     wide_begin<shape>(&pipe, op);
     for (u32 place = head->work.first; place < head->work.end;
-         place = wide_next(&head->work, place))
+         place = share_next(&head->work, place))
         wide_run_item<shape>(op, &pipe, place);
     wide_finish<shape>(op);
     gpu_sync();
@@ -556,10 +484,10 @@ GPU void wide_fetch(const struct op_linear *op, const struct gpu_run *run)
         return;
     u32 tokens = wide_tokens(rows, run->shared_bytes);
     u32 blocks = 8 * wide_m(tokens);
-    struct wide_work w = wide_work_of(op, rows, kind, blocks, tokens);
+    struct share_work w = share_work_of(op, rows, kind, blocks, tokens);
     for (u32 place = w.first; place < w.end && asked < WIDE_FETCH_BYTES;
-         place = wide_next(&w, place)) {
-        struct tile_item it = wide_item_of(op, &w, kind, blocks, tokens, place);
+         place = share_next(&w, place)) {
+        struct tile_item it = share_item_of(op, &w, kind, blocks, tokens, place);
         const struct matrix *m = &op->part[it.part];
         size_t of_block = (size_t)m->k * 2 * (4 << kind); /* bytes of 16 outputs */
         u32 from = tile_slice_at(m, it.slice) * 2 * (4 << kind);

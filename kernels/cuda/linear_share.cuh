@@ -1,0 +1,81 @@
+/* How thread blocks share the tiles of a linear whose products are of four warps: linear_wide.cuh,
+ * linear_broad.cuh.
+ */
+#ifndef ZIGCUDA_LINEAR_SHARE_CUH
+#define ZIGCUDA_LINEAR_SHARE_CUH
+
+#include "kernels/cuda/linear_tile.cuh"
+
+/* The work of this block on parts of one kind: places in the row of all slices of all tiles. */
+struct share_work {
+    u32 tiles_t;          /* of tokens */
+    u32 first, end, step; /* step 0: the slices [first, end); else the tiles that begin at first, +
+                             step, .. below end */
+    u32 slices, rows;
+};
+
+GPU u32 share_tiles(const struct matrix *m, u32 blocks)
+{
+    return CEIL_DIV(m->n, 16 * blocks);
+}
+
+/* Equal stretches of slices, where that ends sooner than whole tiles although sums of slices go
+ * through memory, which takes the time of about a slice. */
+GPU struct share_work share_work_of(const struct op_linear *op, u32 rows, u32 kind, u32 blocks,
+                                    u32 tokens)
+{
+    struct share_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows};
+    u32 all = 0, mine = 0, n = gpu_blocks(), b = gpu_block();
+    for (u32 i = 0; i < op->parts; i++) {
+        u32 tiles = share_tiles(&op->part[i], blocks) * w.tiles_t;
+        all += tiles;
+        mine += op->part[i].kind == kind ? tiles : 0;
+    }
+    u32 slices = w.slices = mine * MATRIX_SLICES;
+    bool fits = all <= LINEAR_COUNTERS &&
+                (size_t)all * MATRIX_SLICES * 16 * blocks * tokens <= LINEAR_PARTIALS;
+    if (fits && CEIL_DIV(slices, n) + 1 < CEIL_DIV(mine, n) * MATRIX_SLICES) {
+        w.first = (u32)((u64)slices * b / n);
+        w.end = (u32)((u64)slices * (b + 1) / n);
+    } else {
+        w.first = b * MATRIX_SLICES;
+        w.end = slices;
+        w.step = n * MATRIX_SLICES;
+    }
+    return w;
+}
+
+/* The place after that of an item. */
+GPU u32 share_next(const struct share_work *w, u32 place)
+{
+    return w->step ? place + w->step : (place / MATRIX_SLICES + 1) * MATRIX_SLICES;
+}
+
+/* The block that has a slice, when all blocks have slices. */
+GPU u32 share_block_of(const struct share_work *w, u32 place)
+{
+    return (u32)(((u64)(place + 1) * gpu_blocks() - 1) / w->slices);
+}
+
+/* Tokens go fastest, so that blocks which run together share weights. */
+GPU struct tile_item share_item_of(const struct op_linear *op, const struct share_work *w, u32 kind,
+                                   u32 blocks, u32 tokens, u32 place)
+{
+    u32 tile = place / MATRIX_SLICES, slice = place % MATRIX_SLICES;
+    u32 token_tile = tile % w->tiles_t, at = tile / w->tiles_t, before = 0, part = 0;
+    for (;; part++) {
+        u32 tiles = share_tiles(&op->part[part], blocks);
+        if (op->part[part].kind == kind) {
+            if (at < tiles)
+                break;
+            at -= tiles;
+        }
+        before += tiles;
+    }
+    struct tile_item it = {part,        (before + at) * w->tiles_t + token_tile,
+                           at * blocks, token_tile * tokens,
+                           slice,       MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
+    return it;
+}
+
+#endif

@@ -85,14 +85,15 @@ template <typename F> GPU constexpr u32 few_slots(u32 part)
                        : FEW_RING_BYTES / 4 / bytes;
 }
 
-/* Where this warp's copies of a part come from and go to. Places in shared memory are offsets. */
+/* Where this warp's copies of a part come from and go to. Batches are counted over all of the part,
+ * unit after unit. Places in shared memory are offsets. */
 struct few_stream {
-    const u8 *data, *side; /* this lane's of the next batch; side: scales, zeros, or nothing */
+    const u8 *data, *side; /* this lane's of batch 0; side: scales, zeros, or nothing */
+    u32 batch;             /* the next one to copy, of the turn's first unit */
     u32 remain, left;      /* batches to copy: of all turns, of this one */
     u32 single;            /* the last so many of them are of one unit where others are of two */
-    u32 batches;           /* of a slice */
-    u32 second;            /* bytes from a unit's chunks to those of the unit behind */
-    u32 jump, side_jump;   /* bytes from the end of a slice to that of the next turn */
+    u32 batches, row;      /* of a slice; of a unit */
+    u32 jump;              /* from behind a slice to that of the next turn */
     u32 side_step;         /* bytes from batch to batch; 0: this lane copies no side */
     u32 to, from, end;     /* this lane's chunks of the next batch; of the ring; its end */
     u32 part;              /* few_slots */
@@ -128,8 +129,8 @@ template <typename F>
 GPU struct few_stream few_stream_of(const struct matrix *m, const struct gpu_run *run)
 {
     struct few_stream s;
-    const u32 bits = 4 << F::kind, unit_bytes = m->k * bits * 2, lane = gpu_lane();
-    u32 first = MIN(gpu_warp() * m->slice, m->k), block = gpu_block();
+    const u32 lane = gpu_lane(), block = gpu_block();
+    u32 first = MIN(gpu_warp() * m->slice, m->k);
     u32 units = CEIL_DIV(m->n, 16u), each = units / gpu_blocks(),
         more = units - each * gpu_blocks();
     s.first = block * each + MIN(block, more);
@@ -137,24 +138,24 @@ GPU struct few_stream few_stream_of(const struct matrix *m, const struct gpu_run
     s.left = s.batches = (MIN(first + m->slice, m->k) - first) / F::inputs;
     s.remain = CEIL_DIV(s.units, F::units) * s.batches;
     s.single = s.units % F::units * s.batches;
-    s.second = unit_bytes;
-    s.data = gpu_global(m->data) + (size_t)s.first * unit_bytes + first * bits * 2 + lane * 16;
-    s.jump = F::units * unit_bytes - s.batches * F::bytes;
+    s.row = m->k / F::inputs;
+    s.batch = s.first * s.row + first / F::inputs;
+    s.jump = F::units * s.row - s.batches;
+    s.data = gpu_global(m->data) + lane * 16;
     s.part = run->ring_bytes == FEW_RING_BYTES ? 1 : run->ring_bytes == FEW_RING_BYTES / 2 ? 2 : 4;
     s.ahead = 0;
     s.to = s.from = run->shared_bytes + gpu_warp() * run->ring_bytes + lane * 16;
     s.end = s.from + few_slots<F>(s.part) * F::slot_bytes;
     s.side = s.data;
-    s.side_step = s.side_jump = 0;
+    s.side_step = 0;
     if (F::groups) {
         struct few_side mine = few_side_of<F>(m);
         u32 scale_lanes = few_scale_lanes<F>(m);
-        u32 step = (mine.scales ? scale_lanes : F::groups) * 16, row = m->k / F::inputs * step;
+        u32 step = (mine.scales ? scale_lanes : F::groups) * 16;
         const u8 *at = mine.scales ? (const u8 *)m->scales + mine.lane * 16
                                    : m->zeros + (mine.lane - scale_lanes) * 16;
         s.side_step = mine.some && (mine.scales || m->zeros) ? step : 0;
-        s.side = gpu_global(at) + (size_t)(s.first + mine.unit) * row + first / F::inputs * step;
-        s.side_jump = F::units * row - s.batches * step;
+        s.side = gpu_global(at) + (size_t)(mine.unit * s.row) * step;
     }
     return s;
 }
@@ -170,27 +171,28 @@ template <typename F> GPU u32 few_behind(const struct few_stream *s, u32 slot)
 template <typename F> GPU void few_copy(struct few_stream *s)
 {
     u8 *to = gpu_shared() + s->to;
+    const u8 *from = s->data + (u64)s->batch * F::bytes;
+    const u8 *second = s->data + (u64)(s->batch + s->row) * F::bytes;
     bool some = s->remain != 0, both = F::units > 1 && s->remain > s->single;
 #pragma unroll
     for (u32 c = 0; c < F::chunks; c++)
-        gpu_copy16_if(some, to + c * WEIGHT_CHUNK_BYTES, s->data + c * WEIGHT_CHUNK_BYTES);
+        gpu_copy16_if(some, to + c * WEIGHT_CHUNK_BYTES, from + c * WEIGHT_CHUNK_BYTES);
 #pragma unroll
     for (u32 c = 0; c < F::chunks && F::units > 1; c++)
         gpu_copy16_if(both, to + F::bytes + c * WEIGHT_CHUNK_BYTES,
-                      s->data + s->second + c * WEIGHT_CHUNK_BYTES);
+                      second + c * WEIGHT_CHUNK_BYTES);
     if (F::groups) {
         bool side = F::units > 1 && gpu_lane() >= F::side_bytes / 16 ? both : some;
-        gpu_copy16_if(side && s->side_step, to + F::sides_at, s->side);
+        gpu_copy16_if(side && s->side_step, to + F::sides_at,
+                      s->side + (u64)s->batch * s->side_step);
     }
     gpu_copy_commit();
     s->to = few_behind<F>(s, s->to);
-    s->data += F::bytes;
-    s->side += s->side_step;
+    s->batch++;
     s->remain -= some;
     if (--s->left == 0) {
         s->left = s->batches;
-        s->data += s->jump;
-        s->side += s->side_jump;
+        s->batch += s->jump;
     }
 }
 
@@ -254,41 +256,39 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
     return s;
 }
 
-template <typename F>
-GPU struct weight_zero few_zero(const struct few_sides *s, const u8 *mine, u32 unit, u32 group)
-{
-    const u8 *at = mine + s->zero_at + unit * F::side_bytes;
-    return weight_zero_of<F::kind>(*(const u16 *)(at + group * 16));
-}
-
-template <typename F>
-GPU struct weight_scales few_scales(const struct few_sides *s, const u8 *mine, u32 unit, u32 group)
-{
-    const u8 *at = mine + s->scale_at + unit * F::side_bytes;
-    if (F::fine && s->type == DTYPE_F32) {
-        uint2 two = *(const uint2 *)(at + group * 64);
-        return weight_scales_of(two.x, two.y, DTYPE_F32);
-    }
-    return weight_scales_of(*(const u32 *)(at + group * 32), 0, s->type);
-}
-
-/* The chunks of a batch of N units, and this lane's fragments of its inputs. */
+/* The chunks of a batch of N units, with the scales and zeros of their groups as they stand in
+ * memory, and this lane's fragments of its inputs. */
 template <typename F, u32 N> struct few_batch {
     uint4 chunk[N][F::chunks], x[F::inputs / 32];
+    u32 zero[N][MAX(F::groups, 1u)];
+    uint2 scale[N][MAX(F::groups, 1u)];
 };
 
 /* mine: this lane's chunks of a slot. */
-template <typename F, u32 N> GPU struct few_batch<F, N> few_batch_of(const u8 *mine, const u8 *x) {
-    struct few_batch<F, N> b;
+template <typename F, u32 N>
+GPU void few_load(struct few_batch<F, N> *b, const u8 *mine, const struct few_sides *sides,
+                  const u8 *x)
+{
+    const bool f32 = F::fine && sides->type == DTYPE_F32;
+#pragma unroll
+    for (u32 u = 0; u < N; u++)
+#pragma unroll
+        for (u32 g = 0; g < F::groups; g++) {
+            const u8 *side = mine + u * F::side_bytes;
+            b->zero[u][g] = *(const u16 *)(side + sides->zero_at + g * 16);
+            if (f32)
+                b->scale[u][g] = *(const uint2 *)(side + sides->scale_at + g * 64);
+            else
+                b->scale[u][g].x = *(const u32 *)(side + sides->scale_at + g * 32);
+        }
 #pragma unroll
     for (u32 i = 0; i < F::inputs / 32; i++)
-        b.x[i] = *(const uint4 *)(x + i * 64);
+        b->x[i] = *(const uint4 *)(x + i * 64);
 #pragma unroll
     for (u32 c = 0; c < F::chunks; c++)
 #pragma unroll
         for (u32 u = 0; u < N; u++)
-            b.chunk[u][c] = *(const uint4 *)(mine + u * F::bytes + c * WEIGHT_CHUNK_BYTES);
-    return b;
+            b->chunk[u][c] = *(const uint4 *)(mine + u * F::bytes + c * WEIGHT_CHUNK_BYTES);
 }
 
 /* Tile `tile` (16 outputs x 16 inputs) of a unit's chunks, of inputs x, onto sum. */
@@ -307,8 +307,7 @@ GPU void few_tile(float sum[4], const uint4 *chunk, const uint4 *x, u32 tile,
 /* A batch onto the sums of the slice. Products that do not depend on one another stand side by
  * side. */
 template <typename F, u32 N>
-GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, const u8 *mine,
-                     const struct few_sides *sides)
+GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_type)
 {
     if constexpr (F::kind == MATRIX_HALF) {
 #pragma unroll
@@ -317,14 +316,11 @@ GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, const u8 *m
     } else {
         float sum[N][F::pieces][4] = {};
         struct weight_zero zero[N][F::groups];
-        struct weight_scales scales[N][F::groups];
 #pragma unroll
         for (u32 u = 0; u < N; u++)
 #pragma unroll
-            for (u32 g = 0; g < F::groups; g++) {
-                zero[u][g] = few_zero<F>(sides, mine, u, g);
-                scales[u][g] = few_scales<F>(sides, mine, u, g);
-            }
+            for (u32 g = 0; g < F::groups; g++)
+                zero[u][g] = weight_zero_of<F::kind>(b->zero[u][g]);
 #pragma unroll
         for (u32 j = 0; j < F::tiles; j++)
 #pragma unroll
@@ -336,8 +332,11 @@ GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, const u8 *m
 #pragma unroll
         for (u32 i = 0; i < F::pieces; i++)
 #pragma unroll
-            for (u32 u = 0; u < N; u++)
-                weight_add(p[u], sum[u][i], &scales[u][i * F::groups / F::pieces]);
+            for (u32 u = 0; u < N; u++) {
+                const uint2 *scale = &b->scale[u][i * F::groups / F::pieces];
+                struct weight_scales scales = weight_scales_of(scale->x, scale->y, scale_type);
+                weight_add(p[u], sum[u][i], &scales);
+            }
     }
 }
 
@@ -357,9 +356,10 @@ GPU void few_slice(float (*p)[4], struct few_stream *s, struct few_place *place,
     for (u32 left = s->batches; left; left--) {
         const u8 *mine = gpu_shared() + place->slot;
         few_wait<F>(s->part);
-        struct few_batch<F, N> batch = few_batch_of<F, N>(mine, x);
+        struct few_batch<F, N> batch;
+        few_load<F, N>(&batch, mine, sides, x);
         few_copy<F>(s);
-        few_compute<F, N>(p, &batch, mine, sides);
+        few_compute<F, N>(p, &batch, sides->type);
         place->slot = few_behind<F>(s, place->slot);
         x += F::inputs * 2;
     }

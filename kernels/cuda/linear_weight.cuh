@@ -19,13 +19,14 @@ struct weight_zero {
     u32 low, high;
 };
 
-/* zeros: row g's in the low byte, row g + 8's in the next. */
+/* zeros: row g's in the low byte, row g + 8's in the next, nothing above. */
 template <u32 kind> GPU struct weight_zero weight_zero_of(u32 zeros)
 {
+    const u32 magic = WEIGHT_MAGIC >> 24; /* its high byte */
     struct weight_zero z;
-    u32 low = zeros & 255, high = zeros >> 8;
-    z.low = (0x6400 | low) * 0x10001;
-    z.high = (kind == MATRIX_INT4 ? 0xd400 | high << 4 : 0x6400 | high) * 0x10001;
+    z.low = gpu_permute_bytes(zeros, magic, 0x4040);
+    z.high = kind == MATRIX_INT4 ? gpu_permute_bytes(zeros, 0, 0x4141) * 16 + 0xd400d400
+                                 : gpu_permute_bytes(zeros, magic, 0x4141);
     return z;
 }
 

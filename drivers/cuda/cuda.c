@@ -22,7 +22,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, prefill[MATRIX_HALF + 1];
+    struct steps_kernel step, decode, mid, prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -90,6 +90,8 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
+    if (all >= MID_SHARED_BYTES && cuda_module_function(&own, module, "mid_int4") == CUDA_SUCCESS)
+        TRY(find_step(c, module, "mid_int4", PREFILL_THREADS, all, &c->mid, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);
@@ -171,6 +173,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .limit_ms = o->step_ms,
                               .clock = o->clock};
     memcpy(c->steps.prefill, c->prefill, sizeof c->prefill);
+    c->steps.mid = c->mid;
     c->device = (struct device){.ops = &cuda_ops,
                                 .model = model,
                                 .limits = *limits,

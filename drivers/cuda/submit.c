@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 enum {
+    DECODE_TOKENS = 5, /* steps of more: by `mid_int4`, where there is one */
     TICK_MS = 20,      /* how often a running step is asked about errors */
     SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
 };
@@ -436,14 +437,18 @@ static enum err launch_some(struct steps *s, const struct steps_kernel *k, u64 c
     return ERR_OK;
 }
 
-/* Bits of enum matrix_kind that an operation multiplies by, or prepares inputs for. */
-static u32 kinds_of(const struct op *op)
+/* Bits of the kernels of a table that an operation needs, each for some of its matrices; or for
+ * what it prepares inputs for. `mid`: the table is `mid_int4` and `step`; else the kernels
+ * `prefill_..`, one a kind of matrix. */
+static u32 kernels_of(const struct op *op, bool mid)
 {
-    u32 kinds = 0;
+    u32 bits = 0;
     op += op->kind == OP_PREPARE; /* its linear is next */
+    if (op->kind == OP_LINEAR && mid)
+        return linear_is_mid(&op->linear) ? 1 : 2;
     for (u32 i = 0; op->kind == OP_LINEAR && i < op->linear.parts; i++)
-        kinds |= 1u << op->linear.part[i].kind;
-    return kinds;
+        bits |= 1u << op->linear.part[i].kind;
+    return bits;
 }
 
 static bool is_attention(const struct op *op)
@@ -451,42 +456,71 @@ static bool is_attention(const struct op *op)
     return op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
-/* The layers [first, last) of a step of many tokens: attention by `step`; what is between by the
- * kernel of its kind of matrices, or where an operation has several by each of these in turn. */
-static enum err launch_layers(struct steps *s, u64 card_step, u32 first, u32 last,
+/* The layers [first, last) of a step: attention by `step`; what is between by the kernel of its
+ * matrices, or where an operation needs several by each of these in turn. */
+static enum err launch_layers(struct steps *s, u64 card_step, bool mid, u32 first, u32 last,
                               struct err_text *e)
 {
+    const struct steps_kernel *table = mid ? (struct steps_kernel[]){s->mid, s->step} : s->prefill;
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
-        u32 kinds = kinds_of(&ops[i]), more;
+        u32 bits = kernels_of(&ops[i], mid), more;
         bool attention = is_attention(&ops[i]);
         for (end = i + 1; end < last && is_attention(&ops[end]) == attention; end++) {
-            more = kinds | kinds_of(&ops[end]);
+            more = bits | kernels_of(&ops[end], mid);
             if (more & (more - 1)) /* more than one */
                 break;
-            kinds = more;
+            bits = more;
         }
-        if (attention || !kinds)
+        if (attention || !bits)
             TRY(launch_some(s, &s->step, card_step, 0, i, end, e));
-        for (u32 kind = 0; kinds >> kind; kind++)
-            if (kinds >> kind & 1)
-                TRY(launch_some(s, &s->prefill[kind], card_step, 0, i, end, e));
+        for (u32 k = 0; bits >> k; k++)
+            if (bits >> k & 1)
+                TRY(launch_some(s, &table[k], card_step, 0, i, end, e));
     }
     return ERR_OK;
 }
 
+/* How a step of few tokens goes by `mid_int4`, which from DECODE_TOKENS on takes less time than
+ * `decode`. */
+enum mid_way {
+    MID_NONE,
+    MID_LINEARS, /* what is between attention and attention, and `step` the rest */
+    MID_LAYERS,  /* all layers: rows have one token, heads are not large */
+};
+
+static enum mid_way mid_way(const struct steps *s, const struct step *step)
+{
+    const struct list *l = s->list;
+    u32 linears = 0, mid = 0;
+    if (!s->mid.function || step->n_tokens <= DECODE_TOKENS || step->n_tokens > PREFILL_TOKENS)
+        return MID_NONE;
+    for (u32 i = l->step.first; i < l->step.head; i++) {
+        linears += l->ops[i].kind == OP_LINEAR;
+        mid += l->ops[i].kind == OP_LINEAR && linear_is_mid(&l->ops[i].linear);
+    }
+    if (mid == linears && step->n_rows == step->n_tokens && l->model->head_dim <= MID_HEAD_DIM)
+        return MID_LAYERS;
+    return mid ? MID_LINEARS : MID_NONE;
+}
+
 /* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all
  * that it takes. */
-static enum err launch_all(struct steps *s, u64 card_step, u32 tokens, bool head_only,
+static enum err launch_all(struct steps *s, u64 card_step, const struct step *step, bool head_only,
                            struct err_text *e)
 {
+    const enum mid_way mid = mid_way(s, step);
+    const u32 tokens = step->n_tokens;
+    const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
     u32 ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
+    ring = mid ? 0 : ring;
     const struct steps_kernel *k = ring ? &s->decode : &s->step;
     const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
-    if (!ring && tokens > PREFILL_TOKENS && !head_only && s->prefill[0].function) {
-        TRY(launch_layers(s, card_step, first, ops->head, e));
+    if (!ring && !head_only && (mid || prefill)) {
+        TRY(mid == MID_LAYERS ? launch_some(s, &s->mid, card_step, 0, first, ops->head, e)
+                              : launch_layers(s, card_step, mid, first, ops->head, e));
         first = ops->head;
     }
     u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */
@@ -528,7 +562,7 @@ static enum err start(struct steps *s, const struct step *step, u32 serial, stru
              "send a step");
     for (u32 i = 0; i < d.passes; i++) {
         u32 first = i * l->head_rows, n = MIN(d.n_wants - first, l->head_rows);
-        TRY(launch_all(s, d.passes_card + i * sizeof(struct gpu_step), step->n_tokens, i > 0, e));
+        TRY(launch_all(s, d.passes_card + i * sizeof(struct gpu_step), step, i > 0, e));
         if (fetches)
             TRY(fetch_logits(s, step, d.wants + first, n, e));
     }

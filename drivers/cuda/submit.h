@@ -54,6 +54,7 @@ struct steps {
     const struct list *list;
     struct cuda_stream *stream;
     struct steps_kernel step, decode;             /* decode: for steps of few tokens */
+    struct steps_kernel mid;                      /* for more, up to PREFILL_TOKENS; as prefill */
     struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
                                                      tokens; function NULL: there is none */
     bool spin;    /* nobody sleeps on the event: it is not written */

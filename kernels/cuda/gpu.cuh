@@ -540,8 +540,10 @@ GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
 template <u32 tokens, u32 stride, bool add, u32 further = 128>
 GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
 {
-    static_assert(tokens == 32 || tokens == 64 || tokens == 128, "");
-    if constexpr (tokens == 32)
+    static_assert(tokens == 16 || tokens == 32 || tokens == 64 || tokens == 128, "");
+    if constexpr (tokens == 16)
+        GPU_GROUP_MMA("16", GPU_R8, GPU_C8(0), "%8", "%9", "%10", "%11", "%12", "%13", "%14");
+    else if constexpr (tokens == 32)
         GPU_GROUP_MMA("32", GPU_R16, GPU_C16(0), "%16", "%17", "%18", "%19", "%20", "%21", "%22");
     else if constexpr (tokens == 64)
         GPU_GROUP_MMA("64", GPU_R32, GPU_C32(0), "%32", "%33", "%34", "%35", "%36", "%37", "%38");
@@ -578,7 +580,9 @@ template <int n> GPU void gpu_group_wait(void)
 }
 template <int n, u32 tokens> GPU void gpu_group_wait(float *c)
 {
-    if constexpr (tokens == 32)
+    if constexpr (tokens == 16)
+        asm volatile("wgmma.wait_group.sync.aligned %8;" : GPU_C8(0) : "n"(n) : "memory");
+    else if constexpr (tokens == 32)
         asm volatile("wgmma.wait_group.sync.aligned %16;" : GPU_C16(0) : "n"(n) : "memory");
     else if constexpr (tokens == 64)
         asm volatile("wgmma.wait_group.sync.aligned %32;" : GPU_C32(0) : "n"(n) : "memory");

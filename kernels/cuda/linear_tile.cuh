@@ -179,15 +179,16 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
         }
 }
 
-/* Puts out a warp's tiles: from `block` of 16 outputs of a part, and this lane's first token, on.
+/* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
+ * token, on.
  */
 template <class shape>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
-                    struct tile_sums<shape> *s)
+                    struct tile_sums<shape> *s, u32 end = ~0u)
 {
     struct matrix m = op->part[part];
     bool gate = op->output == OUTPUT_GATE;
-    u32 row = gpu_lane() / 4, all = CEIL_DIV(m.n, 16);
+    u32 row = gpu_lane() / 4, all = MIN(CEIL_DIV(m.n, 16), end), columns = MIN(m.n, all * 16);
     u32 blocks = all - MIN(block, all), tokens = rows - MIN(token, rows);
     tile_scale<shape>(s, &m, op->in.prepared_scale, rows, block * 16 + row, token);
     if (gate && op->activation == ACT_SILU)
@@ -198,7 +199,7 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
     if (gate)
         tile_put_gates<shape>(s, y + block * 8, op->y_stride, op->row_max + token, blocks, tokens);
     else
-        tile_put<shape>(s, y + block * 16, op->y_stride, op->output == OUTPUT_ADD, m.n,
+        tile_put<shape>(s, y + block * 16, op->y_stride, op->output == OUTPUT_ADD, columns,
                         block * 16 + row, tokens);
 }
 

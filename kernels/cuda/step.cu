@@ -5,11 +5,13 @@
  * `prefill_int4` and its like run all but attention in the layers of steps of more than
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
- * loops. `pack` writes a weight matrix in the form that they read, `read_all` measures the memory.
- * See step.h.
+ * loops. `mid_int4` runs the layers of steps of a few tokens up to that, with attention where all
+ * rows have one token. `pack` writes a weight matrix in the form that they read, `read_all`
+ * measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/linear.cuh"
+#include "kernels/cuda/linear_mid.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/sample.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -134,21 +136,27 @@ GPU_KERNEL(step, struct gpu_run, 1)
 
 #ifdef GPU_GROUPS
 
+/* What is neither a linear nor attention, with inputs in tiles of so many tokens. */
+template <u32 tile> GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
+{
+    if (op->kind == OP_PREPARE)
+        linear_prepare<tile>(&op->linear.in, run);
+    else if (op->kind == OP_EMBED)
+        vector_embed(&op->embed, run);
+    else if (op->kind == OP_ADD_NORM)
+        vector_add_norm(&op->add_norm, run->step);
+    else
+        vector_gate(&op->gate, run->step);
+}
+
 /* As run_op, with the parts of one kind of OP_LINEAR. */
 template <u32 kind> GPU void prefill_op(const struct op *op, const struct gpu_run *run)
 {
-    const struct gpu_step *s = run->step;
-    if (op->kind == OP_PREPARE) {
-        linear_prepare<BROAD_TOKENS>(&op->linear.in, run);
-    } else if (op->kind == OP_LINEAR) {
+    if (op->kind == OP_LINEAR) {
         linear_clear_max(&op->linear, run);
         broad_run<kind>(&op->linear, run);
-    } else if (op->kind == OP_EMBED) {
-        vector_embed(&op->embed, run);
-    } else if (op->kind == OP_ADD_NORM) {
-        vector_add_norm(&op->add_norm, s);
     } else {
-        vector_gate(&op->gate, s);
+        run_vector_op<BROAD_TOKENS>(op, run);
     }
 }
 
@@ -195,6 +203,86 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_int8, struct gpu_run, 1)
 GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
 {
     prefill_run<MATRIX_HALF>(&p);
+}
+
+/* Attention where all rows have one token: it does what OP_ROPE does, too. */
+GPU void mid_attention(const struct op_attention *op, const struct gpu_run *run,
+                       struct mid_ring *ring)
+{
+    if (splits_kept(run)->window != op->window)
+        splits_plan<false>(op, run);
+    splits_run<false, false>(op, run);
+    gpu_fence_bulk();
+    gpu_sync();
+    if (gpu_thread() == 0) {
+        gpu_barrier_wait(&ring->head->seen, ring->attention ^ 1); /* the one before */
+        gpu_barrier_arrive(&ring->head->vacant);
+    }
+    ring->attention ^= 1;
+}
+
+/* As prefill_ops. How a linear is cut is found out while the blocks meet. */
+template <class shape> GPU void mid_ops(const struct gpu_run *p)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    struct mid_ring ring = mid_ring_of<shape>(p, 0);
+    struct mid_plan plan = {};
+    begin_ops(near, p);
+    if (gpu_scalar(near->op[p->first % 2].kind) == OP_LINEAR)
+        plan = mid_plan_of<shape>(&near->op[p->first % 2].linear);
+#pragma unroll 1
+    for (u32 i = p->first; i < p->last; i++) {
+        const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
+        bool more = i + 1 < p->last;
+        if (more)
+            copy_near((struct op *)next, &p->ops[i + 1], sizeof(struct op));
+        gpu_copy_commit();
+        const u32 kind = gpu_scalar(op->kind);
+        if (kind == OP_LINEAR) {
+            linear_clear_max(&op->linear, &near->run);
+            mid_run<shape>(&op->linear, &near->run, &plan, &ring);
+        } else if (kind == OP_ATTENTION) {
+            mid_attention(&op->attention, &near->run, &ring);
+        } else if (kind != OP_ROPE) {
+            run_vector_op<shape::tokens>(op, &near->run);
+        }
+        gpu_copy_wait<0>();
+        gpu_sync();
+        if (!more)
+            break;
+        if (kind == OP_ROPE)
+            continue;
+        u32 before = gpu_grid_arrive(p->state.barrier);
+        if (gpu_scalar(next->kind) == OP_LINEAR)
+            plan = mid_plan_of<shape>(&next->linear);
+        gpu_grid_wait(p->state.barrier, before);
+    }
+}
+
+template <class shape> GPU void mid_all(const struct gpu_run *p)
+{
+    const u32 warp = gpu_scalar(gpu_warp());
+    mid_open<shape>(p);
+    gpu_sync_all();
+    if (warp >= GPU_WARPS) {
+        gpu_registers_less<40>();
+        if (warp < GPU_WARPS + 2)
+            mid_serve<shape>(p, warp > GPU_WARPS);
+    } else {
+        gpu_registers_more<232>();
+        mid_ops<shape>(p);
+    }
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, mid_int4, struct gpu_run, 1)
+{
+    u32 tokens = gpu_scalar(p.step->n_tokens);
+    if (tokens <= 16)
+        mid_all<struct mid_shape<16>>(&p);
+    else if (tokens <= 32)
+        mid_all<struct mid_shape<32>>(&p);
+    else
+        mid_all<struct mid_shape<64>>(&p);
 }
 
 #endif

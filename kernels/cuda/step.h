@@ -4,8 +4,9 @@
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
  * addresses, and all blocks meet after each. (Steps of few tokens take two launches: `decode`, and
- * `step` to sample. Those of more than PREFILL_TOKENS take several on Hopper: the kernels
- * `prefill_..` for what is between attention and attention.) What changes from step to step stands
+ * `step` to sample; so do on Hopper those of up to PREFILL_TOKENS by `mid_int4`. Those of more
+ * take several there, and others that `mid_int4` cannot do alone: the kernels `prefill_..`, or it,
+ * for what is between attention and attention.) What changes from step to step stands
  * in struct gpu_step and the arrays behind it, which the host sends ahead. The same kernel runs any
  * stretch of the list, so that one operation can be timed or tested alone.
  *
@@ -42,9 +43,12 @@ enum {
         8, /* parts of the packed inputs, summed apart: one a warp when tokens are few */
     MATRIX_K_UNIT = 128, /* packed inputs are padded to a multiple of this */
     FEW_TOKENS = 8,      /* up to so many, each block prepares a linear's input for itself */
-    PREFILL_TOKENS = 64, /* steps of more: by the kernels `prefill_..`, where there are any */
-    PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks: linear_broad.cuh */
+    PREFILL_TOKENS = 64, /* steps of more: by the kernels `prefill_..`, where there are any; steps
+                            of up to so many that `decode` does not take: by `mid_int4` */
+    PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_int4` */
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
+    MID_SHARED_BYTES = 144 << 10,        /* and `mid_int4` */
+    MID_HEAD_DIM = 128,                  /* larger heads: it does no attention */
     ATTENTION_SPLIT = 128,               /* positions */
     ATTENTION_ROWS = 16,                 /* query rows (token, head) of one tensor-core tile */
 };
@@ -97,8 +101,8 @@ struct input {
     const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
     /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
-     * ldmatrix and wgmma read from shared memory. T is 8, and 128 in the kernels `prefill_..`, so
-     * that a tile of theirs is copied as one. Aligned to 16. */
+     * ldmatrix and wgmma read from shared memory. T is 8; in the kernels `prefill_..` 128 and in
+     * `mid_int4` 16, 32 or 64, so that what they want of a tile is copied as one. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;
@@ -156,6 +160,15 @@ struct op_linear {
     u32 activation; /* enum activation */
     float softcap;  /* 0: none; logits */
 };
+
+/* Can the kernel `mid_int4` compute it? */
+static inline bool linear_is_mid(const struct op_linear *op)
+{
+    for (u32 i = 0; i < op->parts; i++)
+        if (op->part[i].kind != MATRIX_INT4 || op->part[i].group != 128)
+            return false;
+    return true;
+}
 
 struct op_add_norm {
     float *x;
@@ -360,7 +373,8 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode` and `prefill_..`: operations [first, last) of ops.
+/* The parameter of the kernels `step`, `decode`, `mid_int4` and `prefill_..`: operations [first,
+ * last) of ops.
  */
 struct gpu_run {
     const struct op *ops;
@@ -374,7 +388,8 @@ struct gpu_run {
 
 /* Behind the shared memory of operations: copies that are near. */
 struct step_shared {
-    struct op op[2], ahead; /* operation i in op[i % 2]; the next linear */
+    struct op op[2], ahead; /* operation i in op[i % 2]; the next linear, or of `mid_int4` its
+                               barriers */
     struct gpu_step step;
     struct gpu_run run; /* whose step is the one above */
     u8 attention[ATTENTION_KEPT_BYTES] __attribute__((aligned(16))); /* from layer to layer */

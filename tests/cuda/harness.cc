@@ -118,7 +118,9 @@ static void *function(const char *kernel, u32 shared_bytes)
 
 static u32 threads_of(const char *kernel)
 {
-    return strncmp(kernel, "prefill_", 8) == 0 ? (u32)PREFILL_THREADS : (u32)GPU_THREADS;
+    return strncmp(kernel, "prefill_", 8) == 0 ? (u32)PREFILL_THREADS
+           : strncmp(kernel, "mid_", 4) == 0   ? (u32)PREFILL_THREADS
+                                               : (u32)GPU_THREADS;
 }
 
 static void launch(void *f, u32 blocks, u32 threads, u32 shared_bytes, const void *params)
@@ -167,18 +169,29 @@ float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *
     return best_ms * 1000;
 }
 
+/* Kernels that only GPUs have whose warps multiply in groups. */
+static bool has_kernel(const char *name)
+{
+    void *f;
+    int (*find)(void **, void *, const char *);
+    if (!library)
+        return emulate_groups;
+    *(void **)&find = dlsym(library, "cuModuleGetFunction");
+    return find(&f, module, name) == 0;
+}
+
 const char *gpu_prefill_of(u32 kind, u32 tokens, u32 shared_bytes)
 {
     static const char *const names[] = {"prefill_int4", "prefill_int8", "prefill_half"};
-    bool has = !library && emulate_groups;
-    void *f;
-    if (library) {
-        int (*find)(void **, void *, const char *);
-        *(void **)&find = dlsym(library, "cuModuleGetFunction");
-        has = find(&f, module, names[kind]) == 0;
-    }
-    return has && tokens > PREFILL_TOKENS && shared_bytes >= PREFILL_SHARED_BYTES ? names[kind]
-                                                                                  : NULL;
+    bool fits = tokens > PREFILL_TOKENS && shared_bytes >= PREFILL_SHARED_BYTES;
+    return fits && has_kernel(names[kind]) ? names[kind] : NULL;
+}
+
+const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
+{
+    bool fits = tokens > FEW_TOKENS && tokens <= PREFILL_TOKENS && linear_is_mid(op) &&
+                shared_bytes >= MID_SHARED_BYTES;
+    return fits && has_kernel("mid_int4") ? "mid_int4" : NULL;
 }
 
 static u32 attribute(int which)
@@ -195,5 +208,5 @@ u32 gpu_multiprocessors(void)
 
 u32 gpu_shared_bytes_max(void)
 {
-    return library ? attribute(ATTRIBUTE_SHARED_OPTIN) : 96 << 10;
+    return library ? attribute(ATTRIBUTE_SHARED_OPTIN) : 227 << 10;
 }

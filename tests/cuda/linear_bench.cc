@@ -128,6 +128,7 @@ static void time_ops(struct bench *b, const char *name, u32 times)
     p.ring_bytes = b->ring_bytes;
     p.shared_bytes = (whole - GPU_WARPS * p.ring_bytes) & ~127u;
     const char *prefill = gpu_prefill_of(b->ops[1].linear.part[0].kind, b->tokens, whole);
+    prefill = prefill ? prefill : gpu_mid_of(&b->ops[1].linear, b->tokens, whole);
     double us = (double)gpu_time_us(p.ring_bytes ? "decode"
                                     : prefill    ? prefill
                                                  : "step",

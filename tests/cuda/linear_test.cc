@@ -310,8 +310,8 @@ struct test {
     float softcap;
 };
 
-struct bench_op { /* host copies of what the kernel sees */
-    struct op ops[2];
+struct bench_op {     /* host copies of what the kernel sees */
+    struct op ops[2]; /* OP_PREPARE and OP_LINEAR */
     u32 columns;
     struct file *file[LINEAR_PARTS], *up;
     struct order order;
@@ -426,7 +426,8 @@ static struct result run(struct bench_op *b, const struct way *way)
     if (!barrier)
         barrier = (u32 *)gpu_take(8);
     struct gpu_run p = {};
-    p.ops = gpu_copy_of(b->ops, 2);
+    struct op ops[] = {b->ops[0], b->ops[1], b->ops[0], b->ops[1], b->ops[0], b->ops[1]};
+    p.ops = gpu_copy_of(ops, COUNTOF(ops));
     p.step = gpu_copy_of(&step, 1);
     p.state.barrier = barrier;
     p.last = 2;
@@ -434,7 +435,12 @@ static struct result run(struct bench_op *b, const struct way *way)
     u32 bytes = MIN(way->shared_bytes + way->ring_bytes, most);
     p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, 0, bytes);
     p.shared_bytes = bytes - GPU_WARPS * p.ring_bytes;
-    bool prefill = false;
+    const char *mid = gpu_mid_of(l, way->tokens, bytes + STEP_SHARED_BYTES);
+    bool prefill = mid != NULL;
+    if (mid && l->output != OUTPUT_ADD) /* a few linears in turn */
+        p.last = COUNTOF(ops);
+    if (mid)
+        gpu_launch(mid, way->blocks, bytes + STEP_SHARED_BYTES, &p, sizeof p);
     for (u32 kind = MATRIX_INT4; kind <= MATRIX_HALF; kind++) {
         bool any = false;
         for (u32 i = 0; i < l->parts; i++)
@@ -579,6 +585,10 @@ static const struct way ways[] = {
     {40, 17, 64 << 10, 33 << 10, 0},  {70, 4, 146 << 10, 78 << 10, 0},
     {130, 2, 150 << 10, 33 << 10, 0}, {129, 1, 150 << 10, 75 << 10, 0},
     {66, 17, 150 << 10, 75 << 10, 0}, {96, 3, 150 << 10, 75 << 10, 70},
+    {9, 3, 150 << 10, 75 << 10, 0},   {16, 17, 150 << 10, 60 << 10, 0},
+    {17, 2, 150 << 10, 75 << 10, 0},  {32, 13, 150 << 10, 60 << 10, 0},
+    {24, 5, 150 << 10, 75 << 10, 20}, {33, 1, 150 << 10, 75 << 10, 0},
+    {64, 17, 150 << 10, 60 << 10, 0}, {61, 4, 150 << 10, 75 << 10, 0},
 };
 
 static void run_test(const struct test *t)
@@ -769,6 +779,35 @@ static const struct test tests[] = {
      {{WEIGHT_PACKED, 8, 128, true, false, true, false, false, DTYPE_F16, 0}},
      INPUT_ROWS,
      OUTPUT_ADD,
+     0,
+     0},
+    {"gptq4 g128 of many units",
+     1152,
+     1,
+     {696},
+     {{WEIGHT_GPTQ, 4, 128, true, true, false, false, true, DTYPE_F16, 0}},
+     INPUT_ROWS,
+     OUTPUT_ADD,
+     0,
+     0},
+    {"awq g128 gate of many units",
+     1024,
+     1,
+     {328},
+     {{WEIGHT_AWQ, 4, 128, true, false, false, false, false, DTYPE_BF16, 0}},
+     INPUT_NORM,
+     OUTPUT_GATE,
+     ACT_SILU,
+     0},
+    {"packed4 g128 sym, parts",
+     2432,
+     3,
+     {301, 66, 40},
+     {{WEIGHT_PACKED, 4, 128, false, false, false, false, true, DTYPE_BF16, 0},
+      GPTQ4(128),
+      {WEIGHT_PACKED, 4, 128, false, false, false, false, false, DTYPE_F16, 0}},
+     INPUT_NORM,
+     OUTPUT_STORE,
      0,
      0},
     {"three parts of two tiles",

@@ -1,0 +1,534 @@
+/* Linears of up to 64 tokens on Hopper, INT4 in groups of 128: products of four warps at a time
+ * (wgmma), as linear_broad.cuh has them, on tiles of few tokens. The sums are those of step.h, in
+ * the same order, and so are the bits.
+ *
+ * A tile is some `units` of 16 outputs, 16 at most, by all tokens; an item is some slices of a
+ * tile, and a block has items in turns. Both are chosen (mid_plan_of) so that all blocks have
+ * about equal bytes of weights. Where an item has not all slices, its sums go to op->partial, slice
+ * by slice; when a block has done all that others wait for, it adds up its share of those tiles.
+ * Warp w computes the units w and w + 8 of a tile.
+ *
+ * Everything comes through a ring of stages, which two warps of their own, behind those that all
+ * operations have (kernel `mid_int4`), fill from linear to linear as they find them in the list of
+ * operations: one sends for weights, which wait for nothing but room, the other for inputs, when
+ * the blocks have met. Two barriers a stage: `full`, where all copies have come; `empty`, where
+ * every warp has done with it.
+ *
+ * A stage, of up to 256 inputs of a slice, is
+ *   weights [16 units][spans of 128 inputs][2 chunks][512]
+ *   inputs [k / 8][tokens][8 halves]
+ *   sides [16 units]: scales as in memory [64], zeros as in memory [32]
+ */
+#ifndef ZIGCUDA_LINEAR_MID_CUH
+#define ZIGCUDA_LINEAR_MID_CUH
+
+#include "kernels/cuda/linear_tile.cuh"
+
+#ifdef GPU_GROUPS
+
+enum {
+    MID_STAGES = 6,        /* at most */
+    MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations */
+    MID_UNITS = 2 * GPU_WARPS,
+    MID_SPAN = 128,
+    MID_SPANS = 2,                    /* of a stage */
+    MID_WEIGHTS_BYTES = MID_SPAN * 8, /* of a span and a unit: weights, scales, zeros */
+    MID_SCALES_BYTES = 32,
+    MID_ZEROS_BYTES = 16,
+    MID_UNIT_BYTES = MID_SPANS * MID_WEIGHTS_BYTES,
+    MID_SIDE_BYTES = MID_SPANS * (MID_SCALES_BYTES + MID_ZEROS_BYTES),
+};
+
+/* In step_shared, in the place of `ahead`. */
+struct mid_head {
+    u64 full[MID_STAGES], empty[MID_STAGES];
+    u64 met;    /* all blocks, and there are inputs for a linear of which this one has items */
+    u64 vacant; /* OP_ATTENTION has done with shared memory */
+    u64 seen;   /* so it has been taken note of: else a second time would look like none */
+};
+static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
+
+template <u32 TOKENS> struct mid_shape {
+    static constexpr u32 kind = MATRIX_INT4, m = 2, n = TOKENS / 8, apart = GPU_WARPS;
+    static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
+    static constexpr u32 span_bytes = MID_SPAN * 2 * TOKENS; /* of inputs */
+    static constexpr u32 inputs_at = MID_UNITS * MID_UNIT_BYTES;
+    static constexpr u32 sides_at = inputs_at + MID_SPANS * span_bytes;
+    static constexpr u32 stage_bytes = sides_at + MID_UNITS * MID_SIDE_BYTES;
+    static constexpr u32 stages_at = MID_WORK_BYTES;
+};
+
+template <class shape> GPU u8 *mid_stage_at(u32 stage)
+{
+    return gpu_shared() + shape::stages_at + stage * shape::stage_bytes;
+}
+
+/* A ring of at least two. */
+template <class shape> GPU u32 mid_stages(const struct gpu_run *run)
+{
+    return MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)MID_STAGES);
+}
+
+/* --- who does what ------------------------------------------------------------------------- */
+
+/* How a linear is cut: items, of which this block has `first`, first + blocks, .. */
+struct mid_plan {
+    u32 units;  /* of a tile, at most */
+    u32 shares; /* items of a tile: 1, 2, 4, 8 */
+    u32 items;
+};
+
+GPU u32 mid_units_of(const struct matrix *m)
+{
+    return CEIL_DIV(m->n, 16u);
+}
+
+GPU u32 mid_tiles(const struct op_linear *op, u32 units)
+{
+    u32 tiles = 0;
+    for (u32 i = 0; i < op->parts; i++)
+        tiles += CEIL_DIV(mid_units_of(&op->part[i]), units);
+    return tiles;
+}
+
+enum {                     /* what takes as long as a byte of weights, which comes from memory */
+       MID_INPUT_COST = 2, /* so many bytes of inputs */
+       MID_GATHER_COST = 10240, /* of a sharing of tiles */
+};
+
+/* What takes a block longest, in bytes of weights; ~0: cannot be. */
+template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u32 shares)
+{
+    u32 tiles = mid_tiles(op, units), rounds = CEIL_DIV(tiles * shares, gpu_blocks());
+    u32 slices = MATRIX_SLICES / shares, spans = op->part[0].slice / MID_SPAN * slices;
+    if (shares > 1 && (tiles > LINEAR_COUNTERS ||
+                       (size_t)tiles * MATRIX_SLICES * shape::floats > LINEAR_PARTIALS))
+        return ~0u;
+    u32 all = rounds * spans *
+              (units * (MID_WEIGHTS_BYTES + MID_SCALES_BYTES) + shape::span_bytes / MID_INPUT_COST);
+    if (shares > 1)
+        all += rounds * slices * units * 16 * shape::tokens * 4 + MID_GATHER_COST;
+    return all;
+}
+
+/* By a whole warp: its lanes try all ways. */
+template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *op)
+{
+    u32 best = ~0u;
+#pragma unroll 1
+    for (u32 i = gpu_lane(); i < 4 * MID_UNITS; i += 32) {
+        u32 cost = mid_cost<shape>(op, i % MID_UNITS + 1, 1u << i / MID_UNITS);
+        best = MIN(best, MIN(cost / 32, 0x3ffffffu) * 64 + i);
+    }
+    for (u32 mask = 16; mask; mask /= 2) {
+        u32 other = gpu_shuffle_xor(best, mask);
+        best = MIN(best, other);
+    }
+    best = gpu_scalar(best) % 64;
+    struct mid_plan plan = {best % MID_UNITS + 1, 1u << best / MID_UNITS, 0};
+    plan.items = gpu_scalar(mid_tiles(op, plan.units) * plan.shares);
+    return plan;
+}
+
+struct mid_item {
+    u32 part, tile; /* tile: of all parts */
+    u32 unit, end;  /* of the part */
+    u32 slice, slice_end;
+};
+
+GPU struct mid_item mid_item_of(const struct op_linear *op, const struct mid_plan *plan, u32 i)
+{
+    u32 slices = MATRIX_SLICES / plan->shares;
+    struct mid_item it = {0, i / plan->shares, 0, 0, i % plan->shares * slices, 0};
+    u32 at = it.tile;
+    for (;; it.part++) {
+        u32 tiles = CEIL_DIV(mid_units_of(&op->part[it.part]), plan->units);
+        if (at < tiles)
+            break;
+        at -= tiles;
+    }
+    it.unit = at * plan->units;
+    it.end = MIN(it.unit + plan->units, mid_units_of(&op->part[it.part]));
+    it.slice_end = it.slice + slices;
+    return it;
+}
+
+/* Spans of a slice. */
+GPU u32 mid_spans(const struct matrix *m, u32 slice)
+{
+    return (tile_slice_at(m, slice + 1) - tile_slice_at(m, slice)) / MID_SPAN;
+}
+
+/* --- copying ahead ------------------------------------------------------------------------- */
+
+/* Where the next stage is. */
+struct mid_ring {
+    struct mid_head *head;
+    u32 stages, at, parity;
+    u32 attention; /* parity of the next OP_ATTENTION */
+};
+
+/* parity: 0 for who takes stages, 1 for who fills them. */
+template <class shape> GPU struct mid_ring mid_ring_of(const struct gpu_run *p, u32 parity)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    struct mid_ring ring = {(struct mid_head *)&near->ahead, mid_stages<shape>(p), 0, parity, 0};
+    return ring;
+}
+
+GPU void mid_advance(struct mid_ring *ring)
+{
+    ring->at = ring->at + 1 == ring->stages ? 0 : ring->at + 1;
+    ring->parity ^= ring->at == 0;
+}
+
+/* What a lane of a copying warp sends for, of every stage: two things at most. */
+struct mid_lane {
+    const u8 *from[2]; /* of the next span */
+    u32 bytes[2];      /* of a span; 0: nothing */
+    u32 to[2];         /* in the stage */
+    u32 all_bytes;     /* of all lanes, of a span */
+};
+
+/* Weights of the units by lanes 0..15, which send for zeros, too; scales by 16..31. */
+template <class shape>
+GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid_item *it)
+{
+    const struct matrix *m = &op->part[it->part];
+    const u32 unit = gpu_lane() % MID_UNITS, units = it->end - it->unit;
+    const u32 zeros = m->zeros ? (u32)MID_ZEROS_BYTES : 0u;
+    const size_t at =
+        (size_t)(it->unit + unit) * (m->k / MID_SPAN) + tile_slice_at(m, it->slice) / MID_SPAN;
+    const bool scales = gpu_lane() >= MID_UNITS, mine = unit < units;
+    struct mid_lane lane;
+    lane.bytes[0] = !mine ? 0 : scales ? (u32)MID_SCALES_BYTES : (u32)MID_WEIGHTS_BYTES;
+    lane.from[0] = (scales ? (const u8 *)m->scales : m->data) + at * lane.bytes[0];
+    lane.to[0] = scales ? shape::sides_at + unit * MID_SIDE_BYTES : unit * MID_UNIT_BYTES;
+    lane.bytes[1] = mine && !scales ? zeros : 0;
+    lane.from[1] = m->zeros + at * zeros;
+    lane.to[1] = shape::sides_at + unit * MID_SIDE_BYTES + MID_SPANS * MID_SCALES_BYTES;
+    lane.all_bytes = units * (MID_WEIGHTS_BYTES + MID_SCALES_BYTES + zeros);
+    return lane;
+}
+
+template <class shape>
+GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it)
+{
+    const u8 *from = (const u8 *)op->in.prepared +
+                     (size_t)tile_slice_at(&op->part[it->part], it->slice) * 2 * shape::tokens;
+    struct mid_lane lane = {{from, NULL},
+                            {gpu_lane() ? 0u : shape::span_bytes, 0},
+                            {shape::inputs_at, 0},
+                            shape::span_bytes};
+    return lane;
+}
+
+/* The stages of an item. */
+template <class shape>
+GPU void mid_feed(const struct matrix *m, const struct mid_item *it, struct mid_lane lane,
+                  struct mid_ring *ring)
+{
+    struct mid_head *head = ring->head;
+#pragma unroll 1
+    for (u32 slice = it->slice; slice < it->slice_end; slice++)
+#pragma unroll 1
+        for (u32 left = mid_spans(m, slice), now; left; left -= now) {
+            u64 *full = &head->full[ring->at];
+            now = MIN(left, (u32)MID_SPANS);
+            gpu_barrier_wait(&head->empty[ring->at], ring->parity);
+            if (gpu_lane() == 0)
+                gpu_barrier_expect(full, now * lane.all_bytes);
+            gpu_warp_sync();
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                if (lane.bytes[i])
+                    gpu_copy_bulk_alone(mid_stage_at<shape>(ring->at) + lane.to[i], lane.from[i],
+                                        now * lane.bytes[i], full);
+                lane.from[i] += now * lane.bytes[i];
+            }
+            mid_advance(ring);
+        }
+}
+
+/* What the copying warps do: all linears of the list. Where weights would come too early for
+ * OP_ATTENTION, which needs all shared memory, they wait. */
+template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
+{
+    struct mid_ring ring = mid_ring_of<shape>(p, 1);
+    u32 met = 0;
+#pragma unroll 1
+    for (u32 i = p->first; i < p->last; i++) {
+        const u32 kind = p->ops[i].kind;
+        const struct op_linear *op = &p->ops[i].linear;
+        if (kind == OP_ATTENTION && !inputs) {
+            gpu_barrier_wait(&ring.head->vacant, ring.attention);
+            if (gpu_lane() == 0)
+                gpu_barrier_arrive(&ring.head->seen);
+            ring.attention ^= 1;
+        }
+        if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
+            continue;
+        const struct mid_plan plan = mid_plan_of<shape>(op);
+        if (inputs && gpu_block() < plan.items) {
+            gpu_barrier_wait(&ring.head->met, met);
+            gpu_fence_bulk(); /* what will be copied, others have written */
+            met ^= 1;
+        }
+#pragma unroll 1
+        for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
+            const struct mid_item it = mid_item_of(op, &plan, item);
+            struct mid_lane lane =
+                inputs ? mid_aim_inputs<shape>(op, &it) : mid_aim_weights<shape>(op, &it);
+            mid_feed<shape>(&op->part[it.part], &it, lane, &ring);
+        }
+    }
+}
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+/* What is made ahead of products. */
+struct mid_ahead {
+    u32 a[2][4][4];                 /* of both units in turns */
+    struct weight_scales scales[2]; /* of both units */
+    struct weight_zero zero[2];
+};
+
+/* Where a span is. */
+struct mid_span {
+    u32 stage, span;
+};
+
+/* Weights of a batch of a span: 64 inputs of a unit, the units in turns; with the first ones of a
+ * unit its scales and zeros. */
+template <class shape>
+GPU void mid_make(struct mid_ahead *ahead, struct mid_span from, u32 batch, u32 scale_type,
+                  bool zeros)
+{
+    const u8 *stage = mid_stage_at<shape>(from.stage);
+    const u32 row = gpu_lane() / 4, unit = batch % 2, of = gpu_warp() + unit * GPU_WARPS;
+    const u8 *side = stage + shape::sides_at + of * MID_SIDE_BYTES;
+    uint4 v = *(const uint4 *)(stage + of * MID_UNIT_BYTES + from.span * MID_WEIGHTS_BYTES +
+                               batch / 2 * WEIGHT_CHUNK_BYTES + gpu_lane() * 16);
+    if (batch < 2) {
+        u32 word = ((const u32 *)(side + from.span * MID_SCALES_BYTES))[row];
+        ahead->scales[unit] = weight_scales_of(word, 0, scale_type);
+    }
+    if (batch < 2 && zeros) {
+        const u16 *both = (const u16 *)(side + MID_SPANS * MID_SCALES_BYTES);
+        ahead->zero[unit] =
+            weight_zero_of<MATRIX_INT4>(both[from.span * (MID_ZEROS_BYTES / 2) + row]);
+    }
+    const u32 word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (u32 t = 0; t < 4; t++)
+        weight_fragment<MATRIX_INT4>(ahead->a[unit][t], word, t, &ahead->zero[unit]);
+}
+
+/* A span, whose first weights are made; then those of `next`, if there is one, for which it waits.
+ */
+template <class shape>
+GPU void mid_multiply(struct mid_ahead *ahead, struct mid_span at, struct mid_span next, bool more,
+                      const struct mid_ring *ring, u32 scale_type, bool zeros,
+                      struct tile_sums<shape> *p)
+{
+    const u32 further = shape::tokens * 16; /* bytes of 8 inputs */
+    const u32 inputs = gpu_scalar(gpu_group_tiles<further>(
+        mid_stage_at<shape>(at.stage) + shape::inputs_at + at.span * shape::span_bytes));
+    float sum[shape::tokens / 2];
+#pragma unroll
+    for (u32 batch = 0; batch < 4; batch++) {
+        const u32 unit = batch % 2;
+        const struct weight_scales scales = ahead->scales[unit];
+        gpu_group_begin<4>(ahead->a[unit]);
+#pragma unroll
+        for (u32 t = 0; t < 4; t++) {
+            u32 b = gpu_group_tiles_at(inputs, (batch / 2 * 4 + t) * 2 * further);
+            if (t)
+                gpu_group_mma<shape::tokens, 128, true, further>(sum, ahead->a[unit][t], b);
+            else
+                gpu_group_mma<shape::tokens, 128, false, further>(sum, ahead->a[unit][t], b);
+        }
+        gpu_group_commit();
+        if (batch < 3 && ring->stages) /* always; the compiler would wait first */
+            mid_make<shape>(ahead, at, batch + 1, scale_type, zeros);
+        if (batch == 3 && more) {
+            if (next.stage != at.stage)
+                gpu_barrier_wait(&ring->head->full[next.stage], ring->parity);
+            mid_make<shape>(ahead, next, 0, scale_type, zeros);
+        }
+        gpu_group_wait<0, shape::tokens>(sum);
+#pragma unroll
+        for (u32 e = 0; e < shape::tokens / 2; e++) {
+            float *v = &p->v[unit][e / 4][e % 4];
+            *v = fmaf(e % 4 < 2 ? scales.low : scales.high, sum[e], *v);
+        }
+    }
+}
+
+/* This warp's and lane's place in op->partial for a slice of a tile: sums of unit `unit` and 8
+ * tokens. */
+template <class shape>
+GPU float4 *mid_partial(const struct op_linear *op, u32 tile, u32 slice, u32 octet, u32 unit)
+{
+    return (float4 *)(op->partial + ((size_t)tile * MATRIX_SLICES + slice) * shape::floats) +
+           (octet * MID_UNITS + unit) * 32 + gpu_lane();
+}
+
+/* Sums of a slice for those that share the tile. */
+template <class shape>
+GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 slice,
+                   const struct tile_sums<shape> *p)
+{
+#pragma unroll
+    for (u32 i = 0; i < 2; i++)
+        if (it->unit + gpu_warp() + i * GPU_WARPS < it->end)
+#pragma unroll
+            for (u32 j = 0; j < shape::n; j++) {
+                const float *v = p->v[i][j];
+                float4 four = {v[0], v[1], v[2], v[3]};
+                *mid_partial<shape>(op, it->tile, slice, j, gpu_warp() + i * GPU_WARPS) = four;
+            }
+}
+
+/* The slices of an item: their sum to `total` if it has all, else each for those that share the
+ * tile. All that loops and descriptors depend on is the warp's (gpu_scalar): what the compiler
+ * takes for divergent is slow. */
+template <class shape>
+GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool whole,
+                    struct mid_ring *ring, struct tile_sums<shape> *total)
+{
+    const struct matrix *m = &op->part[it->part];
+    const u32 scale_type = gpu_scalar(m->scale_type), slice_spans = gpu_scalar(m->slice / MID_SPAN);
+    const bool zeros = gpu_scalar(m->zeros != NULL);
+    const u32 first = gpu_scalar(it->slice), slice_end = gpu_scalar(it->slice_end);
+    const u32 row_spans = gpu_scalar(m->k / MID_SPAN);
+    struct mid_ahead ahead;
+    struct tile_sums<shape> p;
+    u32 all = MIN(slice_end * slice_spans, row_spans) - MIN(first * slice_spans, row_spans);
+    ahead.zero[0] = ahead.zero[1] = weight_zero_of<MATRIX_INT4>(weight_no_zeros<MATRIX_INT4>());
+    if (all) {
+        gpu_barrier_wait(&ring->head->full[ring->at], ring->parity);
+        mid_make<shape>(&ahead, {ring->at, 0}, 0, scale_type, zeros);
+    }
+    tile_clear<shape>(total);
+#pragma unroll 1
+    for (u32 slice = first; slice < slice_end; slice++) {
+        u32 left = MIN((slice + 1) * slice_spans, row_spans) - MIN(slice * slice_spans, row_spans);
+        u32 span = 0;
+        tile_clear<shape>(&p);
+#pragma unroll 1
+        for (; left; left--) {
+            const struct mid_span at = {ring->at, span};
+            const bool end = span + 1 == MID_SPANS || left == 1;
+            if (end)
+                mid_advance(ring);
+            span = end ? 0 : span + 1;
+            const struct mid_span next = {ring->at, span};
+            mid_multiply<shape>(&ahead, at, next, --all > 0, ring, scale_type, zeros, &p);
+            gpu_warp_sync();
+            if (end && gpu_lane() == 0)
+                gpu_barrier_arrive(&ring->head->empty[at.stage]);
+        }
+        if (!whole)
+            mid_leave<shape>(op, it, slice, &p);
+        else
+            tile_add<shape>(total, &p);
+    }
+}
+
+/* --- all together -------------------------------------------------------------------------- */
+
+/* 16 outputs by 8 tokens a warp. */
+struct mid_small {
+    static constexpr u32 kind = MATRIX_INT4, m = 1, n = 1, apart = 1;
+};
+
+/* This block's share of a tile of which it has had an item, when all slices are there: adds up, in
+ * order, 16 outputs by 8 tokens a warp and turn. */
+template <class shape>
+GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32 item, u32 rows)
+{
+    const struct mid_item it = mid_item_of(op, plan, item);
+    u32 *arrived = &op->arrived[it.tile];
+    if (gpu_thread() == 0) {
+        while (gpu_load_acquire(arrived) < MATRIX_SLICES)
+            gpu_pause();
+        if (gpu_atomic_add(arrived, 1) == MATRIX_SLICES + plan->shares - 1)
+            *arrived = 0; /* the last one that has seen it */
+    }
+    gpu_sync();
+#pragma unroll 1
+    for (u32 i = item % plan->shares + gpu_warp() * plan->shares; i < MID_UNITS * shape::n;
+         i += GPU_WARPS * plan->shares) {
+        const u32 unit = i % MID_UNITS, octet = i / MID_UNITS;
+        const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
+        float4 p[MATRIX_SLICES];
+        struct tile_sums<mid_small> sum;
+        if (it.unit + unit >= it.end)
+            continue;
+#pragma unroll
+        for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
+            p[slice] = from[slice * (shape::floats / 4)];
+        tile_clear<mid_small>(&sum);
+#pragma unroll
+        for (u32 slice = 0; slice < MATRIX_SLICES; slice++) {
+            float *v = sum.v[0][0];
+            v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
+        }
+        tile_store<mid_small>(op, it.part, it.unit + unit, gpu_lane() % 4 * 2 + octet * 8, rows,
+                              &sum, it.end);
+    }
+}
+
+/* OP_LINEAR, by the warps that compute. */
+template <class shape>
+GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const struct mid_plan *plan,
+                 struct mid_ring *ring)
+{
+    const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
+    const bool whole = plan->shares == 1;
+    if (rows == 0)
+        return;
+    if (gpu_thread() == 0 && gpu_block() < plan->items)
+        gpu_barrier_arrive(&ring->head->met);
+#pragma unroll 1
+    for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
+        const struct mid_item it = mid_item_of(op, plan, item);
+        struct tile_sums<shape> total;
+        mid_slices<shape>(op, &it, whole, ring, &total);
+        if (whole) {
+            tile_store<shape>(op, it.part, it.unit + gpu_warp(), gpu_lane() % 4 * 2, rows, &total,
+                              it.end);
+            continue;
+        }
+        gpu_sync();
+        if (gpu_thread() == 0)
+            gpu_add_release(&op->arrived[it.tile], it.slice_end - it.slice);
+    }
+    if (!whole)
+#pragma unroll 1
+        for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks())
+            mid_gather<shape>(op, plan, item, rows);
+}
+
+/* Before anything else; then all warps must meet. */
+template <class shape> GPU void mid_open(const struct gpu_run *p)
+{
+    static_assert(shape::stages_at + 2 * shape::stage_bytes + STEP_SHARED_BYTES <= MID_SHARED_BYTES,
+                  "two stages at the least");
+    struct mid_head *head = mid_ring_of<shape>(p, 0).head;
+    if (gpu_thread() < mid_stages<shape>(p)) {
+        gpu_barrier_init(&head->full[gpu_thread()], 2);
+        gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
+    }
+    if (gpu_thread() == 0) {
+        gpu_barrier_init(&head->met, 1);
+        gpu_barrier_init(&head->vacant, 1);
+        gpu_barrier_init(&head->seen, 1);
+    }
+    gpu_fence_bulk();
+}
+
+#endif
+
+#endif

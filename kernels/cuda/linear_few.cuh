@@ -29,7 +29,10 @@ enum {
     FEW_CHUNK_UNITS = 32, /* units of one row whose sums there is room for */
     FEW_SUMS_FLOATS = FEW_CHUNK_UNITS * GPU_WARPS * FEW_ROW_FLOATS,
     FEW_FINISH = FEW_CHUNK_UNITS * 16 / GPU_THREADS, /* outputs that a thread finishes, at most */
-    FEW_WAVE_BYTES = 5 << 10, /* of a warp: copies that begin together, at first */
+    /* Batches of a warp whose copies begin together: before the blocks meet, while the input is on
+     * its way. */
+    FEW_FIRST_WAVE = 1,
+    FEW_SECOND_WAVE = 3,
 };
 
 /* The operation's input and sums in shared memory. */
@@ -222,7 +225,7 @@ GPU void few_begin(struct few_stream *s, const struct matrix *m, const struct gp
     if constexpr (F::groups != 0)
         if (!m->zeros)
             few_fill_zeros<F>(s, m);
-    few_fill<F>(s, FEW_WAVE_BYTES / F::slot_bytes);
+    few_fill<F>(s, FEW_FIRST_WAVE);
 }
 
 /* Waits for the oldest batch, of which all slots but one are on their way. */
@@ -553,7 +556,7 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
     struct few_work work = few_work_of(rows, op->in.k);
     const auto fill = [&] {
         meanwhile();
-#define FEW_FILL(...) few_fill<__VA_ARGS__>(stream, FEW_WAVE_BYTES / __VA_ARGS__::slot_bytes)
+#define FEW_FILL(...) few_fill<__VA_ARGS__>(stream, FEW_SECOND_WAVE)
         FEW_WITH_FORM(&op->part[0], FEW_FILL)
         if (thread < FEW_TOKENS)
             work.most[thread] = 0;

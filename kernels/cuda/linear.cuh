@@ -1,6 +1,7 @@
 /* y = W x, in ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input
  * each block prepares for itself; linear_wide.cuh on Hopper and linear_many.cuh elsewhere, for
- * which OP_PREPARE prepares it; linear_broad.cuh in Hopper's kernels of many tokens.
+ * which OP_PREPARE prepares it; linear_mid.cuh and linear_broad.cuh in Hopper's kernels of some and
+ * of many tokens.
  */
 #ifndef ZIGCUDA_LINEAR_CUH
 #define ZIGCUDA_LINEAR_CUH
@@ -8,6 +9,7 @@
 #include "kernels/cuda/linear_broad.cuh"
 #include "kernels/cuda/linear_few.cuh"
 #include "kernels/cuda/linear_many.cuh"
+#include "kernels/cuda/linear_mid.cuh"
 #include "kernels/cuda/linear_wide.cuh"
 
 /* OP_PREPARE, in tiles of so many tokens: false when there is nothing to do. */

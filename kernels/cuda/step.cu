@@ -11,7 +11,6 @@
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/linear.cuh"
-#include "kernels/cuda/linear_mid.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/sample.cuh"
 #include "kernels/cuda/vector.cuh"

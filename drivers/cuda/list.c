@@ -66,12 +66,6 @@ static bool same_order(const struct weight *a, const struct weight *b)
     return !a->group_index || memcmp(a->group_index, b->group_index, (size_t)a->k * 4) == 0;
 }
 
-/* One preparation of the rows does for both. */
-static bool same_input(const struct weight *a, const struct weight *b)
-{
-    return same_order(a, b) && a->int8_activations == b->int8_activations;
-}
-
 static struct matrix shape(const struct weight *w)
 {
     struct matrix m = {.n = w->n, .scale_type = w->scale_type};
@@ -83,6 +77,20 @@ static struct matrix shape(const struct weight *w)
     if (m.kind == MATRIX_HALF)
         m.scale_type = DTYPE_F32;
     return m;
+}
+
+/* struct input.group */
+static u32 input_group(const struct weight *w)
+{
+    struct matrix m = shape(w);
+    return m.kind == MATRIX_INT4 ? m.group : 0;
+}
+
+/* One preparation of the rows does for both. */
+static bool same_input(const struct weight *a, const struct weight *b)
+{
+    return same_order(a, b) && a->int8_activations == b->int8_activations &&
+           input_group(a) == input_group(b);
 }
 
 static size_t data_bytes(const struct matrix *m)
@@ -418,6 +426,7 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     in.features = w->from->k;
     in.k = w->to.k;
     in.int8 = w->from->int8_activations;
+    in.group = input_group(w->from);
     l->k_max = MAX(l->k_max, in.k);
     add(l, OP_PREPARE, "prepare")->linear.in = in;
     struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;

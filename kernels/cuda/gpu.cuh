@@ -192,6 +192,26 @@ GPU void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
 #endif
 }
 
+/* The same of bytes: a is 16 x 32 of u8, b 32 x 8 of i8, c of i32.
+ *   a[0] = A[g][4t .. 4t+3]    a[1] = A[g+8][4t ..]    a[2] = A[g][4t+16 ..]    a[3] = A[g+8][4t+16
+ * ..] b[0] = B[4t .. 4t+3][g]    b[1] = B[4t+16 ..][g] (PTX ISA, mma.m16n8k32, .u8.s8). */
+GPU void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        asm volatile(
+            "mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+r"(c[i % 2 * 2]), "+r"(c[i % 2 * 2 + 1])
+            : "r"(a[i]), "r"(b[i / 2]));
+#endif
+}
+
 /* Four 8 x 8 tiles of halves from shared memory: lane i gives the address of row i % 8 of tile
  * i / 8; r[j] = tile j [lane / 4][2 (lane % 4), +1]. Transposed: r[j] = tile j [2 (lane % 4), +1]
  * [lane / 4]. (PTX ISA, ldmatrix) */

@@ -200,8 +200,8 @@ GPU void broad_await(const struct broad_ring *ring)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-/* How a loop is specialised: `fine` where groups are of 32. A piece (step.h) is of `tiles` times 16
- * inputs; halves have none, and go as far in a turn. */
+/* How a loop is specialised: `fine` where groups are of 32. A piece, whose weights are made
+ * together, is of `tiles` times 16 inputs: a group, or half of one. */
 template <u32 KIND, bool FINE> struct broad_loop {
     static constexpr bool plain = KIND == MATRIX_HALF, fine = FINE;
     static constexpr u32 tiles = plain || fine ? 2 : 4;
@@ -262,7 +262,7 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
         for (u32 t = 0; t < loop::tiles; t++) {
             u32 at = gpu_group_tiles_at(inputs, (piece * loop::tiles + t) * 2 * further);
             const u32 *a = ahead->a[piece % 2][t];
-            if (loop::plain || t)
+            if (loop::plain || t || (!loop::fine && piece))
                 gpu_group_mma<BROAD_TOKENS, 128, true, further>(to, a, at);
             else
                 gpu_group_mma<BROAD_TOKENS, 128, false, further>(to, a, at);
@@ -276,7 +276,7 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
             broad_make<shape, loop>(ahead, ring->take, 0, scale_type, zeros);
         }
         gpu_group_wait<0, BROAD_TOKENS>(to);
-        if (!loop::plain)
+        if (!loop::plain && (loop::fine || piece + 1 == loop::pieces))
 #pragma unroll
             for (u32 i = 0; i < BROAD_TOKENS / 2; i++) {
                 float *v = &p->v[0][i / 4][i % 4];

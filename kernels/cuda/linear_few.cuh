@@ -4,7 +4,9 @@
  * ring of slots in shared memory that the warp has for itself: asynchronous copies run ahead over
  * the ends of turns, and those of the next linear begin before the blocks meet, so that memory goes
  * on while they meet and prepare the input. Weights are the 16-row operand of the tensor core and
- * tokens the 8 columns.
+ * tokens the 8 columns. INT4 by one token, the most frequent case, are products of bytes: packed
+ * weights become operands by one instruction a word, rows 8 to 15 as 16 q, the two bytes of an
+ * input are two columns, and zero points are taken from a group's sum, times that of its inputs.
  *
  * Why a ring and not registers: what is on its way to registers occupies them, and a spill right
  * behind a load waits for it.
@@ -62,11 +64,12 @@ GPU struct few_work few_work_of(u32 rows, u32 k)
 
 /* --- the ring ------------------------------------------------------------------------------ */
 
-/* How a loop is specialised: `fine` where groups are of 32. A slot holds a batch of a turn's units:
- * the chunks of each, then the scales of its groups and their zeros, of each. */
-template <u32 kind_, bool fine_> struct few_form {
+/* How a loop is specialised: `fine` where groups are of 32, `single` for products of bytes. A slot
+ * holds a batch of a turn's units: the chunks of each, then the scales of its groups and their
+ * zeros, of each. */
+template <u32 kind_, bool fine_, bool single_ = false> struct few_form {
     static constexpr u32 kind = kind_;
-    static constexpr bool fine = fine_;
+    static constexpr bool fine = fine_, single = single_;
     static constexpr u32 units = kind_ == MATRIX_INT4 && !fine_ ? FEW_UNITS : 1; /* of a turn */
     static constexpr u32 inputs =
         kind_ == MATRIX_HALF || (kind_ == MATRIX_INT8 && fine_) ? 64 : 128;
@@ -75,7 +78,7 @@ template <u32 kind_, bool fine_> struct few_form {
     static constexpr u32 side_bytes = groups * (fine_ ? 80 : 48); /* fine: f32 */
     static constexpr u32 sides_at = units * bytes;
     static constexpr u32 slot_bytes = sides_at + units * side_bytes;
-    static constexpr u32 pieces = fine_ ? groups : 2, tiles = inputs / 16 / pieces; /* a piece's */
+    static constexpr u32 tiles = inputs / 16 / MAX(groups, 1u); /* of a group */
     static_assert(FEW_RING_BYTES / FEW_RINGS_PARTS / slot_bytes >= 2, "one is used, one filled");
 };
 
@@ -262,7 +265,7 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
 /* The chunks of a batch of N units, with the scales and zeros of their groups as they stand in
  * memory, and this lane's fragments of its inputs. */
 template <typename F, u32 N> struct few_batch {
-    uint4 chunk[N][F::chunks], x[F::inputs / 32];
+    uint4 chunk[N][F::chunks], x[F::inputs / (F::single ? 64 : 32)];
     u32 zero[N][MAX(F::groups, 1u)];
     uint2 scale[N][MAX(F::groups, 1u)];
 };
@@ -285,8 +288,8 @@ GPU void few_load(struct few_batch<F, N> *b, const u8 *mine, const struct few_si
                 b->scale[u][g].x = *(const u32 *)(side + sides->scale_at + g * 32);
         }
 #pragma unroll
-    for (u32 i = 0; i < F::inputs / 32; i++)
-        b->x[i] = *(const uint4 *)(x + i * 64);
+    for (u32 i = 0; i < F::inputs / (F::single ? 64 : 32); i++)
+        b->x[i] = *(const uint4 *)(x + i * (F::single ? 128 : 64));
 #pragma unroll
     for (u32 c = 0; c < F::chunks; c++)
 #pragma unroll
@@ -307,17 +310,60 @@ GPU void few_tile(float sum[4], const uint4 *chunk, const uint4 *x, u32 tile,
     gpu_mma(sum, a, fragment);
 }
 
+/* A group's sums of bytes onto p, in units of 2^-24. What those of row g + 8 are 16 times too
+ * large, the scale is too small. inputs: their sum. */
+GPU void few_add_bytes(float p[4], const i32 sum[4], i32 inputs, u32 zeros,
+                       const struct weight_scales *s)
+{
+    i32 low = 128 * sum[0] + sum[1] - (i32)(zeros & 0xff) * inputs;
+    i32 high = 128 * sum[2] + sum[3] - (i32)(zeros >> 8) * 16 * inputs;
+    p[0] = fmaf(s->low, (float)low, p[0]);
+    p[2] = fmaf(s->high * 0.0625f, (float)high, p[2]);
+}
+
+/* A batch of INT4 by one token onto the sums of the slice. */
+template <typename F, u32 N>
+GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_type)
+{
+    const u32 ones[4] = {0x01010101, 0x01010101, 0x01010101, 0x01010101};
+#pragma unroll
+    for (u32 g = 0; g < F::groups; g++) {
+        i32 sum[N][4] = {}, inputs[4] = {};
+#pragma unroll
+        for (u32 j = g * F::tiles / 2; j < (g + 1) * F::tiles / 2; j++) {
+            const uint4 x = b->x[j / 2];
+            const u32 fragment[2] = {j % 2 ? x.z : x.x, j % 2 ? x.w : x.y};
+#pragma unroll
+            for (u32 u = 0; u < N; u++) {
+                const uint4 c = b->chunk[u][j / 2];
+                u32 w = j % 2 ? c.z : c.x, v = j % 2 ? c.w : c.y;
+                u32 a[4] = {w & 0x0f0f0f0f, w & 0xf0f0f0f0, v & 0x0f0f0f0f, v & 0xf0f0f0f0};
+                gpu_mma_bytes(sum[u], a, fragment);
+            }
+            gpu_mma_bytes(inputs, ones, fragment);
+        }
+#pragma unroll
+        for (u32 u = 0; u < N; u++) {
+            struct weight_scales s =
+                weight_scales_of(b->scale[u][g].x, b->scale[u][g].y, scale_type);
+            few_add_bytes(p[u], sum[u], 128 * inputs[0] + inputs[1], b->zero[u][g], &s);
+        }
+    }
+}
+
 /* A batch onto the sums of the slice. Products that do not depend on one another stand side by
  * side. */
 template <typename F, u32 N>
 GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_type)
 {
-    if constexpr (F::kind == MATRIX_HALF) {
+    if constexpr (F::single) {
+        few_compute_bytes<F, N>(p, b, scale_type);
+    } else if constexpr (F::kind == MATRIX_HALF) {
 #pragma unroll
         for (u32 tile = 0; tile < F::chunks; tile++)
             few_tile<F>(p[0], b->chunk[0], b->x, tile, NULL);
     } else {
-        float sum[N][F::pieces][4] = {};
+        float sum[N][F::groups][4] = {};
         struct weight_zero zero[N][F::groups];
 #pragma unroll
         for (u32 u = 0; u < N; u++)
@@ -327,16 +373,15 @@ GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_t
 #pragma unroll
         for (u32 j = 0; j < F::tiles; j++)
 #pragma unroll
-            for (u32 i = 0; i < F::pieces; i++)
+            for (u32 i = 0; i < F::groups; i++)
 #pragma unroll
                 for (u32 u = 0; u < N; u++)
-                    few_tile<F>(sum[u][i], b->chunk[u], b->x, i * F::tiles + j,
-                                &zero[u][i * F::groups / F::pieces]);
+                    few_tile<F>(sum[u][i], b->chunk[u], b->x, i * F::tiles + j, &zero[u][i]);
 #pragma unroll
-        for (u32 i = 0; i < F::pieces; i++)
+        for (u32 i = 0; i < F::groups; i++)
 #pragma unroll
             for (u32 u = 0; u < N; u++) {
-                const uint2 *scale = &b->scale[u][i * F::groups / F::pieces];
+                const uint2 *scale = &b->scale[u][i];
                 struct weight_scales scales = weight_scales_of(scale->x, scale->y, scale_type);
                 weight_add(p[u], sum[u][i], &scales);
             }
@@ -475,9 +520,10 @@ GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct few_
     const struct matrix *m = &op->part[p];
     const struct few_sides sides = few_sides_of<F>(m);
     struct few_stream s = *begun;
-    struct few_place place = {
-        s.from, work.fragments + MIN(gpu_lane() / 4, rows - 1) * near_stride(op->in.k) +
-                    gpu_lane() % 4 * 16 + MIN(gpu_warp() * m->slice, m->k) * 2};
+    const u32 mine =
+        F::single ? gpu_lane() % 8 * 16
+                  : MIN(gpu_lane() / 4, rows - 1) * near_stride(op->in.k) + gpu_lane() % 4 * 16;
+    struct few_place place = {s.from, work.fragments + mine + MIN(gpu_warp() * m->slice, m->k) * 2};
     struct few_chunk c;
     c.rows = rows;
     c.shift = op->output == OUTPUT_GATE ? 3 : 4;
@@ -570,8 +616,15 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
     for (u32 p = 0; p < op->parts; p++) {
         if (p)
             few_begin_part(stream, op, p, run);
+        const struct matrix *m = &op->part[p];
 #define FEW_PART(...) few_part<__VA_ARGS__>(op, p, rows, stream)
-        FEW_WITH_FORM(&op->part[p], FEW_PART)
+        if (one && m->kind == MATRIX_INT4 && m->group == 128) {
+            FEW_PART(few_form<MATRIX_INT4, false, true>);
+        } else if (one && m->kind == MATRIX_INT4) {
+            FEW_PART(few_form<MATRIX_INT4, true, true>);
+        } else {
+            FEW_WITH_FORM(m, FEW_PART)
+        }
     }
     if (op->output == OUTPUT_GATE && thread < rows && work.most[thread])
         gpu_atomic_max(&op->row_max[thread], work.most[thread]);

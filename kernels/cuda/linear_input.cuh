@@ -13,7 +13,8 @@
 #include "kernels/cuda/gpu.cuh"
 
 /* How a row becomes halves: half(x * norm * inverse * factor), to nearest integer for W8A8; a half
- * stands for `scale` times its value. */
+ * stands for `scale` times its value, which is NaN where the row has what is no number or none of
+ * this size. */
 struct linear_scale {
     float inverse, factor, scale;
 };
@@ -117,10 +118,11 @@ GPU struct linear_scale linear_scale_of(const struct input *in, float sum, float
         s.scale = most / 127;
         return s;
     }
-    u32 exponent = gpu_bits(most) >> 23; /* biased; 0: zero or nearly */
-    u32 up = MIN(267 - exponent, 253u);  /* most * 2^(up - 127) lies in [2^13, 2^14) */
+    /* most * 2^(up - 127) lies in [2^13, 2^14), or [2^-12, 2^-11) */
+    u32 exponent = gpu_bits(most) >> 23, top = in->group ? 242 : 267;
+    u32 up = exponent < top ? MIN(top - exponent, 253u) : 1u;
     s.factor = gpu_from_bits(up << 23);
-    s.scale = gpu_from_bits((254 - up) << 23);
+    s.scale = gpu_from_bits(exponent < MIN(top, 255u) ? (254 - up) << 23 : 0x7fc00000u);
     return s;
 }
 

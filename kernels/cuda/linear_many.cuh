@@ -26,7 +26,8 @@ enum {
 #else
     MANY_K = 128,
 #endif
-    MANY_SPANS = MANY_K / 32, /* at most */
+    MANY_GROUP_STAGES = 128 / MANY_K, /* of a group of 128 inputs */
+    MANY_SPANS = MANY_K / 32,         /* at most */
     MANY_SIDE_BYTES = 64 + 16,
     MANY_SIDES_BYTES = MANY_BLOCKS * MANY_SPANS * MANY_SIDE_BYTES,
     MANY_HEAD_BYTES = 128, /* struct many_work, before parked sums and the stages */
@@ -283,11 +284,11 @@ GPU void many_products(const u32 a[shape::m][2][4], const u8 *inputs, bool first
             }
 }
 
-/* The scales of a piece are asked for when its last product is there, by an address that seems to
+/* The scales of a group are asked for when its last product is there, by an address that seems to
  * depend on it (`none` is 0, which the compiler does not know). Else each sum would be scaled as
  * soon as possible and its four products stand in a row, each waiting for the one before. */
 template <class shape>
-GPU void many_add_piece(struct tile_sums<shape> *p, const struct tile_sums<shape> *sum,
+GPU void many_add_group(struct tile_sums<shape> *p, const struct tile_sums<shape> *sum,
                         u32 scale_type, const u8 *side, u32 none)
 {
     side += gpu_bits(sum->v[shape::m - 1][shape::n - 1][3]) & none;
@@ -302,9 +303,11 @@ GPU void many_add_piece(struct tile_sums<shape> *p, const struct tile_sums<shape
     }
 }
 
-/* A stage, onto the sums of the slice. Pieces are of 64 inputs, or 32 when fine. */
+/* A stage, onto the sums of the slice. `sum`: of the group; where that is of two stages, `begins`
+ * in the first and ends in the second. */
 template <class shape, bool fine>
-GPU void many_stage(const struct matrix *m, const u8 *stage, struct tile_sums<shape> *p)
+GPU void many_stage(const struct matrix *m, const u8 *stage, bool begins,
+                    struct tile_sums<shape> *sum, struct tile_sums<shape> *p)
 {
     const bool halves = shape::kind == MATRIX_HALF;
     const u32 scale_type = m->scale_type, none = gpu_blocks() >> 31;
@@ -315,7 +318,9 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, struct tile_sums<sh
                       tile_warp_block<shape>() * MANY_SPANS * MANY_SIDE_BYTES;
     struct weight_zero zero[shape::m] = {};
     u32 word[shape::m][4] = {};
-    struct tile_sums<shape> sum;
+    const bool two = MANY_GROUP_STAGES == 2;
+    if (!halves && !fine && two && begins)
+        tile_clear<shape>(sum);
 #pragma unroll
     for (u32 k = 0; k < MANY_K / 32; k++) {
         const u8 *side = sides + (fine ? k : 0) * MANY_SIDE_BYTES;
@@ -337,10 +342,10 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, struct tile_sums<sh
             }
             many_weights<shape>(a[i], word[i], block, k % 2, &zero[i]);
         }
-        many_products<shape>(a, inputs + k * 512, !halves && (fine || k % 2 == 0),
-                             halves ? p : &sum);
-        if (!halves && (fine || k % 2 == 1))
-            many_add_piece<shape>(p, &sum, scale_type, side, none);
+        bool first = fine || (k == 0 && !two), last = k + 1 == MANY_K / 32 && (!two || !begins);
+        many_products<shape>(a, inputs + k * 512, !halves && first, halves ? p : sum);
+        if (!halves && (fine || last))
+            many_add_group<shape>(p, sum, scale_type, side, none);
     }
 }
 
@@ -390,6 +395,7 @@ GPU void many_slice(const struct op_linear *op, const struct many_work *w, const
                     struct many_pipe<shape> *pipe, u32 left, struct tile_sums<shape> *p)
 {
     bool fine = shape::kind != MATRIX_HALF && m->group == 32;
+    struct tile_sums<shape> sum;
     while (left) {
         bool filled = pipe->ahead + 1 == pipe->stages;
         if (filled)
@@ -400,10 +406,11 @@ GPU void many_slice(const struct op_linear *op, const struct many_work *w, const
             continue;
         }
         const u8 *stage = gpu_shared() + shape::stages_at + pipe->at * shape::stage_bytes;
+        bool begins = left % MANY_GROUP_STAGES == 0;
         if (fine)
-            many_stage<shape, true>(m, stage, p);
+            many_stage<shape, true>(m, stage, begins, &sum, p);
         else
-            many_stage<shape, false>(m, stage, p);
+            many_stage<shape, false>(m, stage, begins, &sum, p);
         pipe->at = pipe->at + 1 == pipe->stages ? 0 : pipe->at + 1;
         left--;
     }

@@ -288,7 +288,7 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
 
 /* What is made ahead of products. */
 struct mid_ahead {
-    u32 a[2][4][4];                 /* of both units in turns */
+    u32 a[2][4][4];                 /* of batches in turns */
     struct weight_scales scales[2]; /* of both units */
     struct weight_zero zero[2];
 };
@@ -298,22 +298,22 @@ struct mid_span {
     u32 stage, span;
 };
 
-/* Weights of a batch of a span: 64 inputs of a unit, the units in turns; with the first ones of a
- * unit its scales and zeros. */
+/* Weights of a batch of a span: 64 inputs of a unit, one unit after the other; with the first ones
+ * of a unit its scales and zeros. */
 template <class shape>
 GPU void mid_make(struct mid_ahead *ahead, struct mid_span from, u32 batch, u32 scale_type,
                   bool zeros)
 {
     const u8 *stage = mid_stage_at<shape>(from.stage);
-    const u32 row = gpu_lane() / 4, unit = batch % 2, of = gpu_warp() + unit * GPU_WARPS;
+    const u32 row = gpu_lane() / 4, unit = batch / 2, of = gpu_warp() + unit * GPU_WARPS;
     const u8 *side = stage + shape::sides_at + of * MID_SIDE_BYTES;
     uint4 v = *(const uint4 *)(stage + of * MID_UNIT_BYTES + from.span * MID_WEIGHTS_BYTES +
-                               batch / 2 * WEIGHT_CHUNK_BYTES + gpu_lane() * 16);
-    if (batch < 2) {
+                               batch % 2 * WEIGHT_CHUNK_BYTES + gpu_lane() * 16);
+    if (batch % 2 == 0) {
         u32 word = ((const u32 *)(side + from.span * MID_SCALES_BYTES))[row];
         ahead->scales[unit] = weight_scales_of(word, 0, scale_type);
     }
-    if (batch < 2 && zeros) {
+    if (batch % 2 == 0 && zeros) {
         const u16 *both = (const u16 *)(side + MID_SPANS * MID_SCALES_BYTES);
         ahead->zero[unit] =
             weight_zero_of<MATRIX_INT4>(both[from.span * (MID_ZEROS_BYTES / 2) + row]);
@@ -321,7 +321,7 @@ GPU void mid_make(struct mid_ahead *ahead, struct mid_span from, u32 batch, u32 
     const u32 word[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (u32 t = 0; t < 4; t++)
-        weight_fragment<MATRIX_INT4>(ahead->a[unit][t], word, t, &ahead->zero[unit]);
+        weight_fragment<MATRIX_INT4>(ahead->a[batch % 2][t], word, t, &ahead->zero[unit]);
 }
 
 /* A span, whose first weights are made; then those of `next`, if there is one, for which it waits.
@@ -337,16 +337,17 @@ GPU void mid_multiply(struct mid_ahead *ahead, struct mid_span at, struct mid_sp
     float sum[shape::tokens / 2];
 #pragma unroll
     for (u32 batch = 0; batch < 4; batch++) {
-        const u32 unit = batch % 2;
+        const u32 unit = batch / 2;
         const struct weight_scales scales = ahead->scales[unit];
-        gpu_group_begin<4>(ahead->a[unit]);
+        gpu_group_begin<4>(ahead->a[batch % 2]);
 #pragma unroll
         for (u32 t = 0; t < 4; t++) {
-            u32 b = gpu_group_tiles_at(inputs, (batch / 2 * 4 + t) * 2 * further);
-            if (t)
-                gpu_group_mma<shape::tokens, 128, true, further>(sum, ahead->a[unit][t], b);
+            u32 b = gpu_group_tiles_at(inputs, (batch % 2 * 4 + t) * 2 * further);
+            const u32 *a = ahead->a[batch % 2][t];
+            if (t || batch % 2)
+                gpu_group_mma<shape::tokens, 128, true, further>(sum, a, b);
             else
-                gpu_group_mma<shape::tokens, 128, false, further>(sum, ahead->a[unit][t], b);
+                gpu_group_mma<shape::tokens, 128, false, further>(sum, a, b);
         }
         gpu_group_commit();
         if (batch < 3 && ring->stages) /* always; the compiler would wait first */
@@ -358,7 +359,7 @@ GPU void mid_multiply(struct mid_ahead *ahead, struct mid_span at, struct mid_sp
         }
         gpu_group_wait<0, shape::tokens>(sum);
 #pragma unroll
-        for (u32 e = 0; e < shape::tokens / 2; e++) {
+        for (u32 e = 0; e < shape::tokens / 2 && batch % 2; e++) {
             float *v = &p->v[unit][e / 4][e % 4];
             *v = fmaf(e % 4 < 2 ? scales.low : scales.high, sum[e], *v);
         }

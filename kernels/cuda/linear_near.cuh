@@ -7,11 +7,16 @@
 
 #include "kernels/cuda/linear_input.cuh"
 
-/* A row: [k / 32][4 t][16 bytes], b-fragments as in struct input.prepared. What rows are apart
- * keeps lanes of neighbouring rows in different banks. */
+/* A row is
+ *   halves    [k / 32][4 t][16 bytes], b-fragments as in struct input.prepared; what rows are apart
+ *             keeps lanes of neighbouring rows in different banks
+ *   bytes     where it is alone and meets INT4: [k / 64][high, low][4 t][4 tiles of 16 inputs][4]:
+ *             of the inputs 2t, 2t + 8, 2t + 1, 2t + 9 of a tile, as packed weights have them; an
+ *             input is 128 high + low in units of 2^-24, the smallest half
+ */
 GPU u32 near_stride(u32 k)
 {
-    return k * 2 + FEW_ROW_PAD_BYTES;
+    return FEW_ROW_BYTES(k);
 }
 
 /* What the warps measured of a row, together: sum of squares, and largest |x * norm|. Those of all
@@ -117,6 +122,46 @@ GPU void near_measure_held(float4 v[held], const float4 norm[held], float *sum, 
     *most = top;
 }
 
+/* a * b + 1536 of halves, within 1536 +- 64: a half that ends with that integer. */
+GPU u32 near_integers(u32 a, u32 b)
+{
+    return gpu_half2_fma(a, b, 0x66006600);
+}
+
+/* The bytes of four inputs, two halves a word. */
+GPU void near_split(const u32 halves[2], u32 *high, u32 *low)
+{
+    u32 h[2], l[2];
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        u32 v = gpu_half2_fma(halves[i], 0x78007800, 0); /* times 2^15: units of 2^-9 */
+        h[i] = near_integers(v, 0x44004400);             /* times 4 */
+        u32 rest = gpu_half2_fma(gpu_half2_sub(h[i], 0x66006600), 0xb400b400, v); /* - h / 4 */
+        l[i] = near_integers(rest, 0x60006000);                                   /* times 512 */
+    }
+    *high = gpu_permute_bytes(h[0], h[1], 0x6420);
+    *low = gpu_permute_bytes(l[0], l[1], 0x6420);
+}
+
+/* Features 4 q .. 4 q + 3 of a thread as bytes, those of all lanes side by side. Lanes of the first
+ * 8 inputs of a tile put the high bytes of all 16, those of the last 8 the low ones. There is no
+ * branch, so that several go at once. */
+GPU void near_put_bytes(u8 *row, u32 q, const float4 *x, const struct linear_scale *s, bool some)
+{
+    const float m = s->inverse * s->factor;
+    const u32 halves[2] = {gpu_half2(x->x * m, x->y * m), gpu_half2(x->z * m, x->w * m)};
+    const bool first = q % 4 < 2;
+    u32 high, low;
+    near_split(halves, &high, &low);
+    u32 theirs = gpu_shuffle_xor(first ? low : high, 2);
+    u32 a = first ? high : theirs, b = first ? theirs : low;
+    u8 *to = row + q / 16 * 128 + q % 4 / 2 * 64 + q % 2 * 32 + q / 4 % 4 * 4;
+    if (some) {
+        *(u32 *)to = gpu_permute_bytes(a, b, 0x5140);
+        *(u32 *)(to + 16) = gpu_permute_bytes(a, b, 0x7362);
+    }
+}
+
 /* Features 4 q .. 4 q + 3 as halves: two words, of neighbouring t. */
 GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *s, bool int8)
 {
@@ -131,8 +176,8 @@ GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *
     to[4] = gpu_half2(v[2], v[3]);
 }
 
-/* The row. measures: work space of GPU_WARPS * 2 floats. between: what can begin while it is on its
- * way. Ends with a barrier. */
+/* The row, of bytes where it meets INT4; then `scale` is that of an integer. measures: work space
+ * of GPU_WARPS * 2 floats. between: what can begin while it is on its way. Ends with a barrier. */
 template <bool normed, u32 held, class task>
 GPU void near_one(const struct input *in, const struct near_ahead *a, u32 *row,
                   struct linear_scale *scale, float *measures, task between)
@@ -157,15 +202,22 @@ GPU void near_one(const struct input *in, const struct near_ahead *a, u32 *row,
         near_measures(measures, &sum, &most);
     }
     const struct linear_scale s = linear_scale_of(in, sum, most);
-    const bool int8 = in->int8;
+    const bool int8 = in->int8, bytes = in->group != 0;
 #pragma unroll
-    for (u32 i = 0; i < held; i++) {
+    for (u32 i = 0; i < held && bytes; i++)
+        near_put_bytes((u8 *)row, gpu_thread() + i * GPU_THREADS, &v[i], &s,
+                       gpu_thread() + i * GPU_THREADS < a->quads);
+#pragma unroll
+    for (u32 i = 0; i < held && !bytes; i++) {
         const float y[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
         if (gpu_thread() + i * GPU_THREADS < a->quads)
             near_put(row, gpu_thread() + i * GPU_THREADS, y, &s, int8);
     }
-    if (gpu_thread() == 0)
+    if (gpu_thread() == 0) {
         *scale = s;
+        if (bytes)
+            scale->scale *= 0x1p-24f;
+    }
     gpu_sync();
 }
 

@@ -226,9 +226,10 @@ template <u32 unit> GPU void wide_add(float (*p)[4], const float *sum, float low
         p[j / 4][j % 4] = fmaf(j % 4 < 2 ? low : high, sum[j], p[j / 4][j % 4]);
 }
 
-/* A stage, onto the sums of the slice. Batches of products are of a piece (step.h), a tile of 16
- * outputs a warp, and `unit` times 8 tokens; one is under way while the one before is scaled and
- * weights for the next are made. None is when the stage ends: the compiler follows them no further.
+/* A stage, onto the sums of the slice. Batches of products are of a group, or half of one (a
+ * piece), a tile of 16 outputs a warp, and `unit` times 8 tokens; one is under way while the one
+ * before is scaled and weights for the next are made. None is when the stage ends: the compiler
+ * follows them no further.
  */
 template <class shape, bool fine>
 GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u32 scale_type,
@@ -238,6 +239,7 @@ GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u
     constexpr u32 tiles = plain || fine ? 2 : 4; /* of 16 inputs, in a piece */
     constexpr u32 steps = shape::k / 16 / tiles * shape::m, batches = steps * shape::halves;
     constexpr u32 unit = shape::unit, octet = shape::k * 16; /* bytes of 8 tokens */
+    static_assert(plain || shape::m * shape::halves == 2, "both pieces of a group have one sum");
     const u32 take = gpu_scalar(pipe->take), warp = gpu_scalar(gpu_warp());
     const u8 *stage = wide_stage_at<shape>(take);
     const u8 *weights = stage + warp * shape::m * shape::block_bytes + gpu_lane() * 16;
@@ -275,7 +277,7 @@ GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u
                 u32 at = gpu_group_tiles_at(b, t * 256);
                 if (plain)
                     gpu_group_mma<unit * 8, octet, true>(p->v[i][h * unit], a[step % 2][t], at);
-                else if (t)
+                else if (t || (!fine && piece))
                     gpu_group_mma<unit * 8, octet, true>(sum[batch % 2], a[step % 2][t], at);
                 else
                     gpu_group_mma<unit * 8, octet, false>(sum[batch % 2], a[step % 2][t], at);
@@ -298,7 +300,8 @@ GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u
                 gpu_group_wait<1, unit * 8>(sum[before % 2]);
             else
                 gpu_group_wait<0, unit * 8>(sum[before % 2]);
-            wide_add<unit>(to, sum[before % 2], r->low, r->high);
+            if (fine || of / shape::m % 2)
+                wide_add<unit>(to, sum[before % 2], r->low, r->high);
         }
     }
     wide_release<shape>(pipe);

@@ -15,19 +15,22 @@
  * of the ways below computes it. Where an operation has several ways (few tokens, many tokens), all
  * sum in one order:
  *   linear     y[n] = x_scale * sum over slices s = 0..7 in order of P_s, plus bias, where
- *              P_s = sum over the pieces of slice s in order, fma(scale[n][group], A, P_s), and
+ *              P_s = sum over the groups of slice s in order, fma(scale[n][group], A, P_s), and
  *              A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
- *              (q - zero) * x over a piece: 64 packed inputs where the group is 128, else 32.
- *              Halves have no scales: P_s is the tensor core's sum over the slice.
- *   attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the scores
- *              of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l
- *              and O = sum of weight * v, both as the tensor core adds them, page after page; then
- *              the splits in order, by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O
- *              alike.
+ *              (q - zero) * x over a group. With INT4 it is exact (below), in any order, of
+ *              whatever numbers. Halves have no scales: P_s is the tensor core's sum over the
+ * slice. attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the
+ * scores of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l and O =
+ * sum of weight * v, both as the tensor core adds them, page after page; then the splits in order,
+ * by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O alike.
  *
  * Numbers: activations between operations are f32; what enters a tensor core is half, each token
  * scaled by a power of two of its own so that its largest magnitude lies in [2^13, 2^14): full half
- * precision for everything within 2^-27 of the largest. KV pages are half.
+ * precision for everything within 2^-27 of the largest. Where it meets INT4, in [2^-12, 2^-11): so
+ * all halves are multiples of 2^-24, the smallest half, and at most 2^13 of them; |q - zero| <= 16;
+ * and sums of 128 products are multiples of 2^-24 up to 1, which f32 and 24 bits of an integer hold
+ * exactly. What is within 2^-3 of the largest has full half precision, and the rest is as near to
+ * its value as that: a row in 14 bits. KV pages are half.
  */
 #ifndef ZIGCUDA_CUDA_STEP_H
 #define ZIGCUDA_CUDA_STEP_H
@@ -108,6 +111,7 @@ struct input {
     u32 kind, stride, features, k;
     float eps;
     u32 int8;   /* W8A8: x is rounded to integers of scale absmax / 127, to nearest even */
+    u32 group;  /* INT4: that of all parts, which are INT4; 0: none of them is */
     u32 wanted; /* 1: row i is that of token wants[i], and there are n_wants rows */
 };
 
@@ -349,10 +353,12 @@ struct gpu_state {
 
 enum {
     DECODE_WORK_BYTES = 21248,
-    FEW_ROW_PAD_BYTES = 64,
     FEW_RING_BYTES = 21504, /* of a warp: weights on their way */
     FEW_RINGS_PARTS = 4,    /* where that does not fit, a half of it, or a quarter */
 };
+
+/* A row in shared memory: two bytes an input. Neighbouring rows begin in different banks. */
+#define FEW_ROW_BYTES(k) ((k)*2 + 64)
 
 /* What operations other than linears need of gpu_run.shared_bytes at the least. */
 static inline u32 step_least_bytes(u32 head_dim)
@@ -365,7 +371,7 @@ static inline u32 step_least_bytes(u32 head_dim)
  * is there for rings and all else. */
 static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared_bytes)
 {
-    size_t linear = (size_t)tokens * (k_max * 2 + FEW_ROW_PAD_BYTES) + DECODE_WORK_BYTES;
+    size_t linear = (size_t)tokens * FEW_ROW_BYTES(k_max) + DECODE_WORK_BYTES;
     size_t work = MAX(linear, (size_t)least);
     for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / FEW_RINGS_PARTS; bytes /= 2)
         if (tokens <= FEW_TOKENS && work + GPU_WARPS * bytes <= shared_bytes)

@@ -76,6 +76,7 @@ static void add_op(struct bench *b, const struct shape *s)
     l.in.stride = s->k + 16;
     l.in.kind = s->input;
     l.in.eps = 1e-5f;
+    l.in.group = s->kind == MATRIX_INT4 ? of_group : 0;
     l.parts = s->parts;
     l.output = s->output;
     for (u32 i = 0; i < s->parts; i++) {

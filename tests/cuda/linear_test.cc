@@ -364,6 +364,7 @@ static void make_op(const struct test *t, struct bench_op *b)
     in->eps = 1e-5f;
     in->kind = t->input;
     in->int8 = t->form[0].w8a8;
+    in->group = l->part[0].kind == MATRIX_INT4 ? l->part[0].group : 0;
     b->x.resize((size_t)TOKENS * in->stride);
     for (u32 i = 0; i < TOKENS; i++) {
         float most = 0, size = i % 7 == 3 ? 1e-4f : i % 7 == 5 ? 3e3f : 1;
@@ -623,6 +624,10 @@ static void run_test(const struct test *t)
     {                                                                        \
         WEIGHT_GPTQ, 4, group, true, true, false, false, false, DTYPE_F16, 0 \
     }
+#define GPTQ8(group)                                                         \
+    {                                                                        \
+        WEIGHT_GPTQ, 8, group, true, true, false, false, false, DTYPE_F16, 0 \
+    }
 #define PLAIN(type)                                                    \
     {                                                                  \
         WEIGHT_PLAIN, 0, 0, false, false, false, false, false, type, 0 \
@@ -814,7 +819,7 @@ static const struct test tests[] = {
      640,
      3,
      {266, 130, 24},
-     {GPTQ4(128), PLAIN(DTYPE_F16), GPTQ4(128)},
+     {GPTQ8(128), PLAIN(DTYPE_F16), GPTQ8(128)},
      INPUT_NORM,
      OUTPUT_STORE,
      0,
@@ -823,16 +828,25 @@ static const struct test tests[] = {
      512,
      3,
      {144, 48, 56},
-     {GPTQ4(128), GPTQ4(64), GPTQ4(32)},
+     {GPTQ8(128), GPTQ8(64), GPTQ8(32)},
      INPUT_NORM,
      OUTPUT_STORE,
      0,
      0},
-    {"three parts of three kinds",
+    {"three parts of small groups",
+     512,
+     3,
+     {144, 48, 56},
+     {GPTQ4(96), GPTQ4(64), GPTQ4(32)},
+     INPUT_NORM,
+     OUTPUT_STORE,
+     0,
+     0},
+    {"three parts of two kinds",
      512,
      3,
      {40, 136, 24},
-     {GPTQ4(128),
+     {GPTQ8(128),
       {WEIGHT_PACKED, 8, 64, true, false, false, false, true, DTYPE_BF16, 0},
       PLAIN(DTYPE_F16)},
      INPUT_NORM,

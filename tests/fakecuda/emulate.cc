@@ -21,7 +21,16 @@ enum {
     LATE = 8192,     /* what happens when a barrier of the block is waited for */
 };
 
-enum gathering { SYNC, SYNC_ANY, EXCHANGE, MULTIPLY, LOAD_TILES, LOAD_TILES_TRANSPOSED, GROUP };
+enum gathering {
+    SYNC,
+    SYNC_ANY,
+    EXCHANGE,
+    MULTIPLY,
+    MULTIPLY_BYTES,
+    LOAD_TILES,
+    LOAD_TILES_TRANSPOSED,
+    GROUP
+};
 
 struct meeting { /* of n fibers, again and again */
     u32 n, here, turn;
@@ -34,6 +43,7 @@ struct lane { /* what it brings to a gathering */
     u32 *r;
     const u8 *row;
     u32 stride, tokens, further;
+    i32 *ints; /* c of gpu_mma_bytes */
 };
 
 struct warp {
@@ -534,10 +544,9 @@ static void run_warp(struct warp *w, u32 *n, u32 *n_new)
 /* Nobody can go on: says where the first of each kind of waiting is. */
 static void stuck(u32 n_warps)
 {
-    static const char *const names[] = {"gpu_sync",          "gpu_sync_any",
-                                        "a warp's exchange", "gpu_mma",
-                                        "gpu_load_tiles",    "gpu_load_tiles_transposed",
-                                        "gpu_group_mma"};
+    static const char *const names[] = {
+        "gpu_sync",      "gpu_sync_any",   "a warp's exchange",         "gpu_mma",
+        "gpu_mma_bytes", "gpu_load_tiles", "gpu_load_tiles_transposed", "gpu_group_mma"};
     const struct running *last = NULL;
     for (u32 w = 0; w < n_warps; w++)
         for (u32 i = 0; i < pool.warp[w].lanes; i++) {
@@ -656,6 +665,35 @@ void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
     part(&w->meeting);
 }
 
+static void multiply_bytes(const struct lane *lanes)
+{
+    u8 a[16][32];
+    i8 b[8][32];
+    for (u32 i = 0; i < 32; i++)
+        for (u32 half = 0; half < 2; half++) {
+            u32 k = half * 16 + i % 4 * 4;
+            memcpy(&a[i / 4][k], &lanes[i].a[half * 2], 4);
+            memcpy(&a[i / 4 + 8][k], &lanes[i].a[half * 2 + 1], 4);
+            memcpy(&b[i / 4][k], &lanes[i].b[half], 4);
+        }
+    for (u32 i = 0; i < 128; i++)
+        for (u32 k = 0; k < 32; k++)
+            lanes[i / 4].ints[i % 4] += a[i / 16 + i % 4 / 2 * 8][k] * b[i / 4 % 4 * 2 + i % 2][k];
+}
+
+void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
+{
+    struct warp *w = fiber_now->warp;
+    struct lane *mine = &w->brought[fiber_now->thread & 31];
+    mine->ints = c;
+    mine->a = a;
+    mine->b = b;
+    if (!meet(&w->meeting, MULTIPLY_BYTES))
+        return;
+    multiply_bytes(w->brought);
+    part(&w->meeting);
+}
+
 /* As gpu_mma for each 8 tokens, with their b-fragments from shared memory. */
 static void multiply_group(const struct lane *lanes)
 {
@@ -681,7 +719,7 @@ void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u3
     struct lane *mine = &w->brought[fiber_now->thread & 31];
     emulate_shared(tiles);
     emulate_shared(tiles + (tokens / 8 - 1) * (size_t)stride + further + 112);
-    *mine = {c, a, NULL, NULL, tiles, stride, tokens, further};
+    *mine = {c, a, NULL, NULL, tiles, stride, tokens, further, NULL};
     if (!meet(&w->meeting, GROUP))
         return;
     multiply_group(w->brought);

@@ -252,6 +252,7 @@ GPU u32 gpu_leading_zeros(u32 v)
 }
 
 void gpu_mma(float c[4], const u32 a[4], const u32 b[2]);
+void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2]);
 void gpu_load_tiles(u32 r[4], const void *row);
 void gpu_load_tiles_transposed(u32 r[4], const void *row);
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 enum {
-    DECODE_TOKENS = 5, /* steps of more: by `mid_int4`, where there is one */
+    DECODE_TOKENS = 4, /* steps of more: by `mid_int4`, where there is one */
     TICK_MS = 20,      /* how often a running step is asked about errors */
     SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
 };

@@ -156,6 +156,10 @@ GPU void gpu_store_volatile(u32 *p, u32 v)
 GPU void gpu_pause(void)
 {
 }
+GPU u32 gpu_clock(void) /* of the multiprocessor */
+{
+    return (u32)clock();
+}
 
 GPU u32 gpu_bits(float v)
 {
@@ -663,6 +667,27 @@ GPU void gpu_grid_wait(u32 *word, u32 before)
     if (gpu_thread() == 0)
         while (!((gpu_load_acquire(word) ^ before) >> 31))
             gpu_pause();
+    gpu_sync();
+}
+
+/* The same, with work that begins meanwhile: every `clocks` each warp calls `work`. met: a word of
+ * shared memory, `turn` when the blocks have met and not before. */
+template <class task>
+GPU void gpu_grid_wait(u32 *word, u32 before, u32 *met, u32 turn, u32 clocks, task work)
+{
+    u32 last = gpu_clock();
+    for (;;) {
+        if (gpu_thread() == 0 && (gpu_load_acquire(word) ^ before) >> 31)
+            gpu_store_volatile(met, turn);
+        gpu_warp_sync();
+        if (gpu_shuffle(gpu_load_volatile(met), 0) == turn)
+            break;
+        if (gpu_shuffle(gpu_clock() - last, 0) >= clocks) {
+            last += clocks;
+            work();
+        }
+        gpu_pause();
+    }
     gpu_sync();
 }
 

@@ -33,8 +33,9 @@ enum {
     FEW_FINISH = FEW_CHUNK_UNITS * 16 / GPU_THREADS, /* outputs that a thread finishes, at most */
     /* Batches of a warp whose copies begin together: before the blocks meet, while the input is on
      * its way. */
-    FEW_FIRST_WAVE = 1,
+    FEW_FIRST_WAVE = 2,
     FEW_SECOND_WAVE = 3,
+    FEW_PACE = 900, /* clocks from batch to batch while the blocks meet: about what memory takes */
 };
 
 /* The operation's input and sums in shared memory. */
@@ -78,7 +79,8 @@ template <u32 kind_, bool fine_, bool single_ = false> struct few_form {
     static constexpr u32 side_bytes = groups * (fine_ ? 80 : 48); /* fine: f32 */
     static constexpr u32 sides_at = units * bytes;
     static constexpr u32 slot_bytes = sides_at + units * side_bytes;
-    static constexpr u32 tiles = inputs / 16 / MAX(groups, 1u); /* of a group */
+    static constexpr u32 tiles = inputs / 16 / MAX(groups, 1u);           /* of a group */
+    static constexpr u32 chains = kind_ == MATRIX_INT4 && !fine_ ? 2 : 1; /* sums of it: exact */
     static_assert(FEW_RING_BYTES / FEW_RINGS_PARTS / slot_bytes >= 2, "one is used, one filled");
 };
 
@@ -131,16 +133,23 @@ template <typename F> GPU struct few_side few_side_of(const struct matrix *m)
     return s;
 }
 
+/* This block's stretch of so many units, fewer than 2^20: in floats, which is exact then. */
+GPU void few_stretch(u32 units, u32 *first, u32 *mine)
+{
+    const u32 block = gpu_block();
+    u32 each = (u32)(((float)units + 0.5f) * gpu_reciprocal((float)gpu_blocks()));
+    u32 more = units - each * gpu_blocks();
+    *first = block * each + MIN(block, more);
+    *mine = each + (block < more);
+}
+
 template <typename F>
 GPU struct few_stream few_stream_of(const struct matrix *m, const struct gpu_run *run)
 {
     struct few_stream s;
-    const u32 lane = gpu_lane(), block = gpu_block();
+    const u32 lane = gpu_lane();
     u32 first = MIN(gpu_warp() * m->slice, m->k);
-    u32 units = CEIL_DIV(m->n, 16u), each = units / gpu_blocks(),
-        more = units - each * gpu_blocks();
-    s.first = block * each + MIN(block, more);
-    s.units = each + (block < more);
+    few_stretch(CEIL_DIV(m->n, 16u), &s.first, &s.units);
     s.left = s.batches = (MIN(first + m->slice, m->k) - first) / F::inputs;
     s.remain = CEIL_DIV(s.units, F::units) * s.batches;
     s.single = s.units % F::units * s.batches;
@@ -209,25 +218,12 @@ template <typename F> GPU void few_fill(struct few_stream *s, u32 n)
         few_copy<F>(s);
 }
 
-/* Zeros of all slots, where the file has none. */
-template <typename F> GPU void few_fill_zeros(const struct few_stream *s, const struct matrix *m)
-{
-    const u32 zeros = weight_no_zeros<F::kind>() * 0x10001;
-    uint4 v = {zeros, zeros, zeros, zeros};
-    struct few_side mine = few_side_of<F>(m);
-    for (u32 to = s->from; to != s->end && mine.some && !mine.scales; to += F::slot_bytes)
-        *(uint4 *)(gpu_shared() + to + F::sides_at) = v;
-}
-
 /* The stream, and its first copies. What the blocks still want to read before they can begin would
  * stand behind all that is asked for; so the ring is filled in waves. */
 template <typename F>
 GPU void few_begin(struct few_stream *s, const struct matrix *m, const struct gpu_run *run)
 {
     *s = few_stream_of<F>(m, run);
-    if constexpr (F::groups != 0)
-        if (!m->zeros)
-            few_fill_zeros<F>(s, m);
     few_fill<F>(s, FEW_FIRST_WAVE);
 }
 
@@ -248,6 +244,7 @@ template <typename F> GPU void few_wait(u32 part)
 /* Scales and zeros of rows g and g + 8, as the loop finds them. */
 struct few_sides {
     u32 type;              /* of scales */
+    bool zeros;            /* else they are those of weight_no_zeros */
     u32 scale_at, zero_at; /* from this lane's chunks of a slot to its words of the first group */
 };
 
@@ -256,6 +253,7 @@ template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
     struct few_sides s;
     bool f32 = F::fine && m->scale_type == DTYPE_F32;
     u32 at = F::sides_at - gpu_lane() * 16, row = gpu_lane() / 4;
+    s.zeros = m->zeros != NULL;
     s.type = m->scale_type == DTYPE_F16 ? DTYPE_F16 : f32 ? DTYPE_F32 : DTYPE_BF16;
     s.scale_at = at + row * (f32 ? 8 : 4);
     s.zero_at = at + few_scale_lanes<F>(m) * 16 + row * 2;
@@ -277,11 +275,13 @@ GPU void few_load(struct few_batch<F, N> *b, const u8 *mine, const struct few_si
 {
     const bool f32 = F::fine && sides->type == DTYPE_F32;
 #pragma unroll
-    for (u32 u = 0; u < N; u++)
+    for (u32 u = 0; u < N && F::groups != 0; u++)
 #pragma unroll
-        for (u32 g = 0; g < F::groups; g++) {
+        for (u32 g = 0; g != F::groups; g++) {
             const u8 *side = mine + u * F::side_bytes;
-            b->zero[u][g] = *(const u16 *)(side + sides->zero_at + g * 16);
+            b->zero[u][g] = weight_no_zeros<F::kind>();
+            if (sides->zeros)
+                b->zero[u][g] = *(const u16 *)(side + sides->zero_at + g * 16);
             if (f32)
                 b->scale[u][g] = *(const uint2 *)(side + sides->scale_at + g * 64);
             else
@@ -363,7 +363,7 @@ GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_t
         for (u32 tile = 0; tile < F::chunks; tile++)
             few_tile<F>(p[0], b->chunk[0], b->x, tile, NULL);
     } else {
-        float sum[N][F::groups][4] = {};
+        float sum[N][F::groups][F::chains][4] = {};
         struct weight_zero zero[N][F::groups];
 #pragma unroll
         for (u32 u = 0; u < N; u++)
@@ -376,14 +376,18 @@ GPU void few_compute(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_t
             for (u32 i = 0; i < F::groups; i++)
 #pragma unroll
                 for (u32 u = 0; u < N; u++)
-                    few_tile<F>(sum[u][i], b->chunk[u], b->x, i * F::tiles + j, &zero[u][i]);
+                    few_tile<F>(sum[u][i][j % F::chains], b->chunk[u], b->x, i * F::tiles + j,
+                                &zero[u][i]);
 #pragma unroll
         for (u32 i = 0; i < F::groups; i++)
 #pragma unroll
             for (u32 u = 0; u < N; u++) {
                 const uint2 *scale = &b->scale[u][i];
                 struct weight_scales scales = weight_scales_of(scale->x, scale->y, scale_type);
-                weight_add(p[u], sum[u][i], &scales);
+#pragma unroll
+                for (u32 e = 0; e < 4 && F::chains == 2; e++)
+                    sum[u][i][0][e] += sum[u][i][1][e];
+                weight_add(p[u], sum[u][i][0], &scales);
             }
     }
 }
@@ -591,6 +595,15 @@ GPU void few_begin_op(struct few_begun *b, const struct op_linear *op, const str
     b->input = near_look_ahead(&op->in, run->step);
 }
 
+/* So many more batches of an operation that has begun. */
+GPU void few_fill_op(struct few_begun *b, const struct op_linear *op, u32 n)
+{
+    if (!b->stream.part) /* no rows */
+        return;
+#define FEW_FILL(...) few_fill<__VA_ARGS__>(&b->stream, n)
+    FEW_WITH_FORM(&op->part[0], FEW_FILL)
+}
+
 /* The operation, which has begun. meanwhile: what else can begin while its input is on its way. */
 template <class task>
 GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct few_begun *begun,
@@ -602,8 +615,7 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
     struct few_work work = few_work_of(rows, op->in.k);
     const auto fill = [&] {
         meanwhile();
-#define FEW_FILL(...) few_fill<__VA_ARGS__>(stream, FEW_SECOND_WAVE)
-        FEW_WITH_FORM(&op->part[0], FEW_FILL)
+        few_fill_op(begun, op, FEW_SECOND_WAVE);
         if (thread < FEW_TOKENS)
             work.most[thread] = 0;
     };

@@ -47,11 +47,11 @@ GPU void near_leave(float *measures, float sum, float most)
 
 /* This thread's features of an aligned row, all of them on their way at once: loads have no branch
  * between them; what is behind the row is loaded from its end. */
-template <u32 held> GPU void near_load(float4 v[held], const float *x, u32 whole)
+template <u32 held> GPU void near_load(float4 v[held], const float *x, u32 first, u32 whole)
 {
     const float *from = gpu_global(x);
 #pragma unroll
-    for (u32 i = 0; i < held; i++)
+    for (u32 i = first; i < held; i++)
         v[i] = *(const float4 *)(from + MIN(gpu_thread() + i * GPU_THREADS, whole - 1) * 4);
 }
 
@@ -76,6 +76,8 @@ struct near_ahead {
     const float *x;
     const u32 *most;     /* of the row; NULL for a norm */
     float4 n[NEAR_HELD]; /* NEAR_NORM: this thread's */
+    float4 v[NEAR_HELD]; /* of the row, this thread's first ones; near_look */
+    float most_of;
 };
 
 GPU struct near_ahead near_look_ahead(const struct input *in, const struct gpu_step *s)
@@ -92,8 +94,17 @@ GPU struct near_ahead near_look_ahead(const struct input *in, const struct gpu_s
     a.x = linear_row(in, s, 0);
     a.most = norm ? NULL : in->row_max + linear_token(in, s, 0);
     if (a.way == NEAR_NORM)
-        near_load<NEAR_HELD>(a.n, in->norm, a.whole);
+        near_load<NEAR_HELD>(a.n, in->norm, 0, a.whole);
     return a;
+}
+
+/* The row, or what is held of it anyway, as soon as the blocks have met. */
+GPU void near_look(struct near_ahead *a)
+{
+    if (a->way == NEAR_ANY)
+        return;
+    near_load<NEAR_HELD>(a->v, a->x, 0, a->whole);
+    a->most_of = a->most ? gpu_from_bits(*gpu_global(a->most)) : 0;
 }
 
 /* As linear_measure_part, of this warp's part; v becomes v * norm. */
@@ -183,10 +194,13 @@ GPU void near_one(const struct input *in, const struct near_ahead *a, u32 *row,
                   struct linear_scale *scale, float *measures, task between)
 {
     float4 v[held], n[normed ? held : 1];
-    near_load<held>(v, a->x, a->whole);
-    float sum = 0, most = normed ? 0 : gpu_from_bits(*a->most);
+    near_load<held>(v, a->x, NEAR_HELD, a->whole);
+    float sum = 0, most = a->most_of;
+#pragma unroll
+    for (u32 i = 0; i < NEAR_HELD; i++)
+        v[i] = a->v[i];
     if constexpr (normed && held > NEAR_HELD)
-        near_load<held>(n, in->norm, a->whole);
+        near_load<held>(n, in->norm, 0, a->whole);
     else if constexpr (normed)
         for (u32 i = 0; i < held; i++)
             n[i] = a->n[i];

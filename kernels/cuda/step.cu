@@ -72,6 +72,7 @@ GPU void begin_ops(struct step_shared *near, const struct gpu_run *p)
     if (gpu_thread() == 0) {
         near->run = *p;
         near->run.step = &near->step;
+        near->met = ~0u;
         splits_forget((struct splits_kept *)near->attention);
     }
     gpu_sync();
@@ -91,6 +92,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     struct few_begun begun = {};
     if (few && near->op[p->first % 2].kind == OP_LINEAR)
         few_begin_op(&begun, &near->op[p->first % 2].linear, &near->run);
+    near_look(&begun.input);
     for (u32 i = p->first; i < p->last; i++) {
         const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
         bool more = i + 1 < p->last;
@@ -118,8 +120,13 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             few_begin_op(&begun, &next->linear, &near->run);
         else if (ahead && meet)
             linear_fetch(&near->ahead.linear, &near->run);
-        if (meet)
+        if (meet && few && more && next->kind == OP_LINEAR)
+            gpu_grid_wait(p->state.barrier, before, &near->met, i, FEW_PACE,
+                          [&] { few_fill_op(&begun, &next->linear, 1); });
+        else if (meet)
             gpu_grid_wait(p->state.barrier, before);
+        if (few && more && next->kind == OP_LINEAR)
+            near_look(&begun.input);
     }
 }
 

@@ -99,6 +99,11 @@ GPU void gpu_warp_sync(void)
 {
     fiber_sync_warp();
 }
+GPU u32 gpu_clock(void)
+{
+    static u32 now;
+    return now += 10;
+}
 GPU void gpu_pause(void)
 {
     fiber_pause();

@@ -578,8 +578,11 @@ GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
 /* Before a batch of products, whose a-fragments have been made by other instructions. */
 template <u32 n> GPU void gpu_group_begin(u32 a[n][4])
 {
-    static_assert(n == 2 || n == 4, "");
-    if constexpr (n == 4)
+    static_assert(n == 2 || n == 4 || n == 8, "");
+    if constexpr (n == 8) {
+        gpu_group_begin<4>(a);
+        gpu_group_begin<4>(a + 4);
+    } else if constexpr (n == 4)
         asm volatile("wgmma.fence.sync.aligned;"
                      : "+r"(a[0][0]), "+r"(a[0][1]), "+r"(a[0][2]), "+r"(a[0][3]), "+r"(a[1][0]),
                        "+r"(a[1][1]), "+r"(a[1][2]), "+r"(a[1][3]), "+r"(a[2][0]), "+r"(a[2][1]),

@@ -51,6 +51,7 @@ static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
 template <u32 TOKENS> struct mid_shape {
     static constexpr u32 kind = MATRIX_INT4, m = 2, n = TOKENS / 8, apart = GPU_WARPS;
     static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
+    static constexpr u32 ahead = TOKENS <= 32 ? 2 : 1; /* groups whose weights are made ahead */
     static constexpr u32 span_bytes = MID_SPAN * 2 * TOKENS; /* of inputs */
     static constexpr u32 inputs_at = MID_UNITS * MID_UNIT_BYTES;
     static constexpr u32 sides_at = inputs_at + MID_SPANS * span_bytes;
@@ -286,83 +287,121 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-/* What is made ahead of products. */
-struct mid_ahead {
-    u32 a[2][4][4];                 /* of batches in turns */
-    struct weight_scales scales[2]; /* of both units */
-    struct weight_zero zero[2];
+/* What of a matrix the loops depend on. */
+struct mid_how {
+    bool half;  /* scales are f16; else bf16 */
+    bool zeros; /* there are */
 };
 
-/* Where a span is. */
-struct mid_span {
-    u32 stage, span;
+/* A group of a unit as it comes: 128 inputs of 16 outputs. */
+struct mid_group {
+    uint4 v[2];
+    u32 scales, zeros;
 };
 
-/* Weights of a batch of a span: 64 inputs of a unit, one unit after the other; with the first ones
- * of a unit its scales and zeros. */
-template <class shape>
-GPU void mid_make(struct mid_ahead *ahead, struct mid_span from, u32 batch, u32 scale_type,
-                  bool zeros)
+/* What is made of it: fragments of its weights, its scales. */
+struct mid_made {
+    u32 a[8][4];
+    struct weight_scales scales;
+};
+
+/* Where this lane finds its part of a stage. */
+struct mid_place {
+    const u8 *data, *scales, *zeros;
+    u32 inputs; /* for gpu_group_mma */
+};
+
+template <class shape> GPU struct mid_place mid_place_of(u32 number)
 {
-    const u8 *stage = mid_stage_at<shape>(from.stage);
-    const u32 row = gpu_lane() / 4, unit = batch / 2, of = gpu_warp() + unit * GPU_WARPS;
-    const u8 *side = stage + shape::sides_at + of * MID_SIDE_BYTES;
-    uint4 v = *(const uint4 *)(stage + of * MID_UNIT_BYTES + from.span * MID_WEIGHTS_BYTES +
-                               batch % 2 * WEIGHT_CHUNK_BYTES + gpu_lane() * 16);
-    if (batch % 2 == 0) {
-        u32 word = ((const u32 *)(side + from.span * MID_SCALES_BYTES))[row];
-        ahead->scales[unit] = weight_scales_of(word, 0, scale_type);
-    }
-    if (batch % 2 == 0 && zeros) {
-        const u16 *both = (const u16 *)(side + MID_SPANS * MID_SCALES_BYTES);
-        ahead->zero[unit] =
-            weight_zero_of<MATRIX_INT4>(both[from.span * (MID_ZEROS_BYTES / 2) + row]);
-    }
-    const u32 word[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (u32 t = 0; t < 4; t++)
-        weight_fragment<MATRIX_INT4>(ahead->a[batch % 2][t], word, t, &ahead->zero[unit]);
+    const u8 *stage = mid_stage_at<shape>(number);
+    const u8 *side = stage + shape::sides_at + gpu_warp() * MID_SIDE_BYTES;
+    struct mid_place at;
+    at.data = stage + gpu_warp() * MID_UNIT_BYTES + gpu_lane() * 16;
+    at.scales = side + gpu_lane() / 4 * 4;
+    at.zeros = side + gpu_lane() / 4 * 2 + MID_SPANS * MID_SCALES_BYTES;
+    at.inputs = gpu_scalar(gpu_group_tiles<shape::tokens * 16>(stage + shape::inputs_at));
+    return at;
 }
 
-/* A span, whose first weights are made; then those of `next`, if there is one, for which it waits.
- */
+/* turn: which of this warp's units. */
+GPU struct mid_group mid_load(const struct mid_place *at, u32 span, u32 turn, struct mid_how how)
+{
+    const u8 *data = at->data + turn * (GPU_WARPS * MID_UNIT_BYTES) + span * MID_WEIGHTS_BYTES;
+    const u32 side = turn * (GPU_WARPS * MID_SIDE_BYTES);
+    struct mid_group g = {{*(const uint4 *)data, *(const uint4 *)(data + WEIGHT_CHUNK_BYTES)},
+                          *(const u32 *)(at->scales + side + span * MID_SCALES_BYTES),
+                          weight_no_zeros<MATRIX_INT4>()};
+    if (how.zeros)
+        g.zeros = *(const u16 *)(at->zeros + side + span * MID_ZEROS_BYTES);
+    return g;
+}
+
+GPU void mid_make(struct mid_made *made, const struct mid_group *g, struct mid_how how)
+{
+    const struct weight_zero zero = weight_zero_of<MATRIX_INT4>(g->zeros);
+    made->scales = weight_scales_of(g->scales, 0, how.half ? DTYPE_F16 : DTYPE_BF16);
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        const u32 word[4] = {g->v[i].x, g->v[i].y, g->v[i].z, g->v[i].w};
+#pragma unroll
+        for (u32 t = 0; t < 4; t++)
+            weight_fragment<MATRIX_INT4>(made->a[i * 4 + t], word, t, &zero);
+    }
+}
+
+/* Sends for the products of a group with its inputs. */
 template <class shape>
-GPU void mid_multiply(struct mid_ahead *ahead, struct mid_span at, struct mid_span next, bool more,
-                      const struct mid_ring *ring, u32 scale_type, bool zeros,
-                      struct tile_sums<shape> *p)
+GPU void mid_begin(float sum[shape::tokens / 2], struct mid_made *made, u32 inputs)
 {
     const u32 further = shape::tokens * 16; /* bytes of 8 inputs */
-    const u32 inputs = gpu_scalar(gpu_group_tiles<further>(
-        mid_stage_at<shape>(at.stage) + shape::inputs_at + at.span * shape::span_bytes));
+    gpu_group_begin<8>(made->a);
+#pragma unroll
+    for (u32 t = 0; t < 8; t++) {
+        u32 b = gpu_group_tiles_at(inputs, t * 2 * further);
+        if (t)
+            gpu_group_mma<shape::tokens, 128, true, further>(sum, made->a[t], b);
+        else
+            gpu_group_mma<shape::tokens, 128, false, further>(sum, made->a[t], b);
+    }
+    gpu_group_commit();
+}
+
+/* p += sum, scaled. */
+template <class shape>
+GPU void mid_add(float p[shape::n][4], const float sum[shape::tokens / 2],
+                 struct weight_scales scales)
+{
+#pragma unroll
+    for (u32 j = 0; j < shape::n; j++)
+        weight_add(p[j], sum + j * 4, &scales);
+}
+
+/* A stage of some spans, where these four warps have so many units each: one group's products run
+ * while the next is made, or, of 64 tokens, for which there are no registers, loaded. */
+template <class shape, u32 units>
+GPU void mid_multiply(const struct mid_ring *ring, u32 number, u32 spans, struct mid_how how,
+                      struct tile_sums<shape> *p)
+{
+    const struct mid_place at = mid_place_of<shape>(number);
+    struct mid_made made[shape::ahead];
+    struct mid_group g = mid_load(&at, 0, 0, how);
     float sum[shape::tokens / 2];
+    mid_make(&made[0], &g, how);
 #pragma unroll
-    for (u32 batch = 0; batch < 4; batch++) {
-        const u32 unit = batch / 2;
-        const struct weight_scales scales = ahead->scales[unit];
-        gpu_group_begin<4>(ahead->a[batch % 2]);
-#pragma unroll
-        for (u32 t = 0; t < 4; t++) {
-            u32 b = gpu_group_tiles_at(inputs, (batch % 2 * 4 + t) * 2 * further);
-            const u32 *a = ahead->a[batch % 2][t];
-            if (t || batch % 2)
-                gpu_group_mma<shape::tokens, 128, true, further>(sum, a, b);
-            else
-                gpu_group_mma<shape::tokens, 128, false, further>(sum, a, b);
-        }
-        gpu_group_commit();
-        if (batch < 3 && ring->stages) /* always; the compiler would wait first */
-            mid_make<shape>(ahead, at, batch + 1, scale_type, zeros);
-        if (batch == 3 && more) {
-            if (next.stage != at.stage)
-                gpu_barrier_wait(&ring->head->full[next.stage], ring->parity);
-            mid_make<shape>(ahead, next, 0, scale_type, zeros);
-        }
+    for (u32 i = 0; i < MID_SPANS * units; i++) {
+        struct mid_made *now = &made[i % shape::ahead], *next = &made[(i + 1) % shape::ahead];
+        const bool last = i + 1 == MID_SPANS * units;
+        if (i / units >= spans)
+            break;
+        if (!last)
+            g = mid_load(&at, (i + 1) / units, (i + 1) % units, how);
+        mid_begin<shape>(sum, now, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        if (!last && now != next && ring->stages) /* always; the compiler would wait first */
+            mid_make(next, &g, how);
         gpu_group_wait<0, shape::tokens>(sum);
-#pragma unroll
-        for (u32 e = 0; e < shape::tokens / 2 && batch % 2; e++) {
-            float *v = &p->v[unit][e / 4][e % 4];
-            *v = fmaf(e % 4 < 2 ? scales.low : scales.high, sum[e], *v);
-        }
+        mid_add<shape>(p->v[i % units], sum, now->scales);
+        if (!last && now == next)
+            mid_make(next, &g, how);
     }
 }
 
@@ -399,36 +438,30 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
                     struct mid_ring *ring, struct tile_sums<shape> *total)
 {
     const struct matrix *m = &op->part[it->part];
-    const u32 scale_type = gpu_scalar(m->scale_type), slice_spans = gpu_scalar(m->slice / MID_SPAN);
-    const bool zeros = gpu_scalar(m->zeros != NULL);
+    const u32 slice_spans = gpu_scalar(m->slice / MID_SPAN), row_spans = gpu_scalar(m->k / MID_SPAN);
     const u32 first = gpu_scalar(it->slice), slice_end = gpu_scalar(it->slice_end);
-    const u32 row_spans = gpu_scalar(m->k / MID_SPAN);
-    struct mid_ahead ahead;
+    const struct mid_how how = {gpu_scalar(m->scale_type) == DTYPE_F16,
+                                gpu_scalar(m->zeros != NULL) != 0};
+    const bool both = it->unit + gpu_scalar(gpu_warp()) / 4 * 4 + GPU_WARPS < it->end;
     struct tile_sums<shape> p;
-    u32 all = MIN(slice_end * slice_spans, row_spans) - MIN(first * slice_spans, row_spans);
-    ahead.zero[0] = ahead.zero[1] = weight_zero_of<MATRIX_INT4>(weight_no_zeros<MATRIX_INT4>());
-    if (all) {
-        gpu_barrier_wait(&ring->head->full[ring->at], ring->parity);
-        mid_make<shape>(&ahead, {ring->at, 0}, 0, scale_type, zeros);
-    }
     tile_clear<shape>(total);
 #pragma unroll 1
     for (u32 slice = first; slice < slice_end; slice++) {
         u32 left = MIN((slice + 1) * slice_spans, row_spans) - MIN(slice * slice_spans, row_spans);
-        u32 span = 0;
         tile_clear<shape>(&p);
 #pragma unroll 1
-        for (; left; left--) {
-            const struct mid_span at = {ring->at, span};
-            const bool end = span + 1 == MID_SPANS || left == 1;
-            if (end)
-                mid_advance(ring);
-            span = end ? 0 : span + 1;
-            const struct mid_span next = {ring->at, span};
-            mid_multiply<shape>(&ahead, at, next, --all > 0, ring, scale_type, zeros, &p);
+        while (left) {
+            const u32 spans = MIN(left, (u32)MID_SPANS), number = ring->at;
+            gpu_barrier_wait(&ring->head->full[number], ring->parity);
+            if (both)
+                mid_multiply<shape, 2>(ring, number, spans, how, &p);
+            else
+                mid_multiply<shape, 1>(ring, number, spans, how, &p);
             gpu_warp_sync();
-            if (end && gpu_lane() == 0)
-                gpu_barrier_arrive(&ring->head->empty[at.stage]);
+            if (gpu_lane() == 0)
+                gpu_barrier_arrive(&ring->head->empty[number]);
+            mid_advance(ring);
+            left -= spans;
         }
         if (!whole)
             mid_leave<shape>(op, it, slice, &p);

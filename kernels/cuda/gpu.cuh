@@ -575,6 +575,31 @@ GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
         GPU_GROUP_MMA("128", GPU_R64, GPU_C64(0), "%64", "%65", "%66", "%67", "%68", "%69", "%70");
 }
 
+/* The same of bytes (PTX ISA, wgmma.m64nNk32, .s32.u8.s8): a are as gpu_mma_bytes has them, c are
+ * integers, b tiles of 8 columns x 16 inputs. */
+#define GPU_I4(i) "+r"(c[i]), "+r"(c[i + 1]), "+r"(c[i + 2]), "+r"(c[i + 3])
+#define GPU_I16(i) GPU_I4(i), GPU_I4(i + 4), GPU_I4(i + 8), GPU_I4(i + 12)
+#define GPU_I32(i) GPU_I16(i), GPU_I16(i + 16)
+#define GPU_GROUP_MMA_BYTES(columns, registers, results, a0, a1, a2, a3, b0, b1, p)          \
+    asm volatile("{.reg .pred p;\n.reg .b64 b;\n"                                            \
+                 "setp.ne.b32 p, " p ", 0;\nmov.b64 b, {" b0 ", " b1 "};\n"                  \
+                 "wgmma.mma_async.sync.aligned.m64n" columns "k32.s32.u8.s8 "                \
+                 "{" registers "}, {" a0 ", " a1 ", " a2 ", " a3 "}, b, p;}"                 \
+                 : results                                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(tiles), "n"(stride / 16), \
+                   "n"(add))
+template <u32 columns, u32 stride, bool add, u32 further = 128>
+GPU void gpu_group_mma_bytes(i32 *c, const u32 a[4], u32 tiles)
+{
+    static_assert(columns == 32 || columns == 64, "");
+    if constexpr (columns == 32)
+        GPU_GROUP_MMA_BYTES("32", GPU_R16, GPU_I16(0), "%16", "%17", "%18", "%19", "%20", "%21",
+                            "%22");
+    else
+        GPU_GROUP_MMA_BYTES("64", GPU_R32, GPU_I32(0), "%32", "%33", "%34", "%35", "%36", "%37",
+                            "%38");
+}
+
 /* Before a batch of products, whose a-fragments have been made by other instructions. */
 template <u32 n> GPU void gpu_group_begin(u32 a[n][4])
 {
@@ -615,6 +640,13 @@ template <int n, u32 tokens> GPU void gpu_group_wait(float *c)
         asm volatile("wgmma.wait_group.sync.aligned %32;" : GPU_C32(0) : "n"(n) : "memory");
     else
         asm volatile("wgmma.wait_group.sync.aligned %64;" : GPU_C64(0) : "n"(n) : "memory");
+}
+template <int n, u32 columns> GPU void gpu_group_wait(i32 *c)
+{
+    if constexpr (columns == 32)
+        asm volatile("wgmma.wait_group.sync.aligned %16;" : GPU_I16(0) : "n"(n) : "memory");
+    else
+        asm volatile("wgmma.wait_group.sync.aligned %32;" : GPU_I32(0) : "n"(n) : "memory");
 }
 
 #endif

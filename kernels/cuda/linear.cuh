@@ -13,11 +13,12 @@
 #include "kernels/cuda/linear_wide.cuh"
 
 /* OP_PREPARE, in tiles of so many tokens: false when there is nothing to do. */
-template <u32 tile> GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
+template <u32 tile, bool bytes = false>
+GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
 {
     if (linear_rows(in, run->step) == 0)
         return false;
-    linear_prepare_rows<tile>(in, run->step);
+    linear_prepare_rows<tile, bytes>(in, run->step);
     return true;
 }
 

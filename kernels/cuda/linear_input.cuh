@@ -158,18 +158,74 @@ GPU uint4 linear_round_eight(const float v[8])
     return word;
 }
 
-/* A row of OP_PREPARE, by a block or by a warp, 16 bytes at a time: those of packed inputs 8 i go
- * to to + stride i. With an order: */
+/* Bytes of a tile of a group of 128 inputs, and where they are (struct input). */
+GPU constexpr u32 linear_group_bytes(u32 tile, bool bytes)
+{
+    return tile * (bytes ? 260 : 256);
+}
+
+/* Eight halves v as multiples of 2^-24: their sum, and of each the low byte, signed, and what is
+ * left of it, as input 2 t in byte 0 of word t and 2 t + 1 in byte 2. */
+GPU i32 linear_split_eight(const float v[8], u32 low[4], u32 high[4])
+{
+    i32 sum = 0;
+#pragma unroll
+    for (u32 t = 0; t < 4; t++) {
+        i32 a = (i32)(gpu_from_half(gpu_half(v[2 * t])) * 16777216.0f);
+        i32 b = (i32)(gpu_from_half(gpu_half(v[2 * t + 1])) * 16777216.0f);
+        sum += a + b;
+        low[t] = ((u32)a & 0xff) | ((u32)b & 0xff) << 16;
+        high[t] = ((u32)(a + 128) >> 8 & 0xff) | ((u32)(b + 128) >> 8 & 0xff) << 16;
+    }
+    return sum;
+}
+
+/* Puts inputs 8 i .. of row `row` of a tile as bytes. By whole warps, i in the order of lanes from a
+ * multiple of 32 on: 16 lanes have a group. Even lanes place high bytes of 16 inputs, odd ones low
+ * bytes. */
+template <u32 tile> GPU void linear_put_bytes(u8 *to, u32 row, u32 i, const float v[8], bool valid)
+{
+    const bool odd = i % 2;
+    u32 low[4], high[4], word[4];
+    i32 sum = linear_split_eight(v, low, high);
+#pragma unroll
+    for (u32 t = 0; t < 4; t++) {
+        u32 other = gpu_shuffle_xor(odd ? high[t] : low[t], 1);
+        word[t] = odd ? other | low[t] << 8 : high[t] | other << 8;
+    }
+    for (u32 mask = 1; mask < 16; mask *= 2)
+        sum += (i32)gpu_shuffle_xor((u32)sum, mask);
+    to += (size_t)(i / 16) * linear_group_bytes(tile, true);
+    uint4 four = {word[0], word[1], word[2], word[3]};
+    if (valid)
+        *(uint4 *)(to + (i / 2 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16) = four;
+    if (valid && i % 16 == 0)
+        ((i32 *)(to + tile * 256))[row] = sum;
+}
+
+/* The same, or as halves. */
+template <u32 tile, bool bytes>
+GPU void linear_put_eight(u8 *to, u32 row, u32 i, const float v[8], bool valid)
+{
+    if (bytes)
+        linear_put_bytes<tile>(to, row, i, v, valid);
+    else if (valid)
+        *(uint4 *)(to + ((size_t)i * tile + row) * 16) = linear_round_eight(v);
+}
+
+/* A row of OP_PREPARE, by a block or by a warp, eight inputs at a time. With an order: */
+template <u32 tile, bool bytes>
 GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale,
-                           u8 *to, u32 stride, u32 thread, u32 threads)
+                           u8 *to, u32 row, u32 thread, u32 threads)
 {
 #pragma unroll 1
-    for (u32 i = thread; i < in->k / 8; i += threads) {
+    for (u32 i = thread; i / 32 * 32 < in->k / 8; i += threads) { /* whole warps */
+        const bool valid = i < in->k / 8;
         float v[8];
 #pragma unroll
         for (u32 e = 0; e < 8; e++)
-            v[e] = linear_value(in, x, &scale, 8 * i + e);
-        *(uint4 *)(to + (size_t)i * stride) = linear_round_eight(v);
+            v[e] = valid ? linear_value(in, x, &scale, 8 * i + e) : 0;
+        linear_put_eight<tile, bytes>(to, row, i, v, valid);
     }
 }
 
@@ -197,8 +253,9 @@ GPU void linear_load_turn(struct linear_turn *t, const struct input *in, const f
     }
 }
 
+template <u32 tile, bool bytes>
 GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
-                           struct linear_scale scale, u8 *to, u32 stride, u32 first, u32 threads)
+                           struct linear_scale scale, u8 *to, u32 row, u32 first, u32 threads)
 {
     bool norm = in->kind == INPUT_NORM, int8 = in->int8;
 #pragma unroll
@@ -211,33 +268,33 @@ GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
             float u = (norm ? x * n * scale.inverse : x) * scale.factor;
             v[e] = int8 ? rintf(u) : u;
         }
-        if (i < in->k / 8)
-            *(uint4 *)(to + (size_t)i * stride) = linear_round_eight(v);
+        linear_put_eight<tile, bytes>(to, row, i, v, i < in->k / 8);
     }
 }
 
 /* The row with its scale; `turn`: what linear_load_turn loaded from `thread` on. */
-template <u32 tile>
+template <u32 tile, bool bytes>
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
                             struct linear_turn *turn, u32 row, u32 thread, u32 threads)
 {
-    const u32 stride = tile * 16;
-    u8 *to = (u8 *)in->prepared + (size_t)(row / tile) * (in->k / 8) * stride + row % tile * 16;
+    u8 *to = (u8 *)in->prepared +
+             (size_t)(row / tile) * (in->k / 128) * linear_group_bytes(tile, bytes);
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
-        return linear_gather_row(in, x, scale, to, stride, thread, threads);
-    linear_store_turn(turn, in, scale, to, stride, thread, threads);
+        return linear_gather_row<tile, bytes>(in, x, scale, to, row % tile, thread, threads);
+    linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, thread, threads);
 #pragma unroll 1
-    for (u32 i = thread + LINEAR_AHEAD * threads; i < in->k / 8; i += LINEAR_AHEAD * threads) {
+    for (u32 i = thread + LINEAR_AHEAD * threads; i / 32 * 32 < in->k / 8;
+         i += LINEAR_AHEAD * threads) { /* whole warps */
         linear_load_turn(turn, in, x, i, threads);
-        linear_store_turn(turn, in, scale, to, stride, i, threads);
+        linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, i, threads);
     }
 }
 
 /* Rows by blocks, or by several blocks each where rows are few: each warp measures its part of the
  * row, and the block places its share. */
-template <u32 tile>
+template <u32 tile, bool bytes>
 GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
 {
     u32 rows = linear_rows(in, s), w = gpu_warp();
@@ -264,14 +321,14 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
         } else {
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
-        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
                                  sharers * GPU_THREADS);
         gpu_sync();
     }
 }
 
 /* Rows by warps: each measures all parts. */
-template <u32 tile>
+template <u32 tile, bool bytes>
 GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s)
 {
     u32 rows = linear_rows(in, s);
@@ -288,20 +345,20 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
             most = part_most <= most ? most : part_most;
         }
         linear_load_turn(&turn, in, x, gpu_lane(), 32);
-        linear_prepare_row<tile>(in, x, linear_scale_of(in, sum, most), &turn, row, gpu_lane(), 32);
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, gpu_lane(), 32);
     }
 }
 
 /* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
  * reads them by bulk copies fences first. */
-template <u32 tile>
+template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input in = *op_in;
     if (linear_rows(&in, s) <= 2 * gpu_blocks())
-        linear_prepare_by_block<tile>(&in, s, (float *)gpu_shared());
+        linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
     else
-        linear_prepare_by_warp<tile>(&in, s);
+        linear_prepare_by_warp<tile, bytes>(&in, s);
 }
 
 #endif

@@ -30,6 +30,10 @@ enum {
     MID_STAGES = 6,        /* at most */
     MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations */
     MID_UNITS = 2 * GPU_WARPS,
+#ifndef BT
+#define BT 16
+#endif
+    MID_BYTES_TOKENS = BT, /* up to so many, products are of bytes */
     MID_SPAN = 128,
     MID_SPANS = 2,                    /* of a stage */
     MID_WEIGHTS_BYTES = MID_SPAN * 8, /* of a span and a unit: weights, scales, zeros */
@@ -52,7 +56,10 @@ template <u32 TOKENS> struct mid_shape {
     static constexpr u32 kind = MATRIX_INT4, m = 2, n = TOKENS / 8, apart = GPU_WARPS;
     static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
     static constexpr u32 ahead = TOKENS <= 32 ? 2 : 1; /* groups whose weights are made ahead */
-    static constexpr u32 span_bytes = MID_SPAN * 2 * TOKENS; /* of inputs */
+    static constexpr bool bytes = TOKENS <= MID_BYTES_TOKENS;
+    static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */
+    static constexpr u32 steps = bytes ? 4 : 8;                 /* of a group */
+    static constexpr u32 span_bytes = linear_group_bytes(TOKENS, bytes); /* of inputs */
     static constexpr u32 inputs_at = MID_UNITS * MID_UNIT_BYTES;
     static constexpr u32 sides_at = inputs_at + MID_SPANS * span_bytes;
     static constexpr u32 stage_bytes = sides_at + MID_UNITS * MID_SIDE_BYTES;
@@ -216,7 +223,8 @@ template <class shape>
 GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it)
 {
     const u8 *from = (const u8 *)op->in.prepared +
-                     (size_t)tile_slice_at(&op->part[it->part], it->slice) * 2 * shape::tokens;
+                     (size_t)(tile_slice_at(&op->part[it->part], it->slice) / MID_SPAN) *
+                         shape::span_bytes;
     struct mid_lane lane = {{from, NULL},
                             {gpu_lane() ? 0u : shape::span_bytes, 0},
                             {shape::inputs_at, 0},
@@ -299,16 +307,19 @@ struct mid_group {
     u32 scales, zeros;
 };
 
-/* What is made of it: fragments of its weights, its scales. */
-struct mid_made {
-    u32 a[8][4];
+/* What is made of it: fragments of its weights, its scales; with bytes, zeros too, and of rows g + 8
+ * all are 16 times too large but the scales, which are as much too small. */
+template <class shape> struct mid_made {
+    u32 a[shape::steps][4];
     struct weight_scales scales;
+    i32 zero[2];
 };
 
 /* Where this lane finds its part of a stage. */
 struct mid_place {
     const u8 *data, *scales, *zeros;
-    u32 inputs; /* for gpu_group_mma */
+    const i32 *sums; /* of inputs, of tokens 2 t */
+    u32 inputs;      /* for gpu_group_mma */
 };
 
 template <class shape> GPU struct mid_place mid_place_of(u32 number)
@@ -319,7 +330,8 @@ template <class shape> GPU struct mid_place mid_place_of(u32 number)
     at.data = stage + gpu_warp() * MID_UNIT_BYTES + gpu_lane() * 16;
     at.scales = side + gpu_lane() / 4 * 4;
     at.zeros = side + gpu_lane() / 4 * 2 + MID_SPANS * MID_SCALES_BYTES;
-    at.inputs = gpu_scalar(gpu_group_tiles<shape::tokens * 16>(stage + shape::inputs_at));
+    at.sums = (const i32 *)(stage + shape::inputs_at + shape::tokens * 256) + gpu_lane() % 4 * 2;
+    at.inputs = gpu_scalar(gpu_group_tiles<shape::columns * 16>(stage + shape::inputs_at));
     return at;
 }
 
@@ -336,45 +348,101 @@ GPU struct mid_group mid_load(const struct mid_place *at, u32 span, u32 turn, st
     return g;
 }
 
-GPU void mid_make(struct mid_made *made, const struct mid_group *g, struct mid_how how)
+/* Nibbles are bytes: those of rows g as they are, those of rows g + 8 16 times as large. Inputs are
+ * in the order that this makes (struct input). */
+template <class shape>
+GPU void mid_make_bytes(struct mid_made<shape> *made, const struct mid_group *g)
 {
-    const struct weight_zero zero = weight_zero_of<MATRIX_INT4>(g->zeros);
+    const u32 word[8] = {g->v[0].x, g->v[0].y, g->v[0].z, g->v[0].w,
+                         g->v[1].x, g->v[1].y, g->v[1].z, g->v[1].w};
+#pragma unroll
+    for (u32 t = 0; t < 8; t++) {
+        made->a[t / 2][t % 2 * 2] = word[t] & 0x0f0f0f0f;
+        made->a[t / 2][t % 2 * 2 + 1] = word[t] & 0xf0f0f0f0;
+    }
+    made->zero[0] = (i32)(g->zeros & 0xff);
+    made->zero[1] = (i32)(g->zeros >> 8) * 16;
+    made->scales.low *= 0x1p-24f; /* of integers */
+    made->scales.high *= 0x1p-28f;
+}
+
+template <class shape>
+GPU void mid_make(struct mid_made<shape> *made, const struct mid_group *g, struct mid_how how)
+{
     made->scales = weight_scales_of(g->scales, 0, how.half ? DTYPE_F16 : DTYPE_BF16);
+    if constexpr (shape::bytes) {
+        mid_make_bytes(made, g);
+    } else {
+        const struct weight_zero zero = weight_zero_of<MATRIX_INT4>(g->zeros);
 #pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        const u32 word[4] = {g->v[i].x, g->v[i].y, g->v[i].z, g->v[i].w};
+        for (u32 i = 0; i < 2; i++) {
+            const u32 word[4] = {g->v[i].x, g->v[i].y, g->v[i].z, g->v[i].w};
 #pragma unroll
-        for (u32 t = 0; t < 4; t++)
-            weight_fragment<MATRIX_INT4>(made->a[i * 4 + t], word, t, &zero);
+            for (u32 t = 0; t < 4; t++)
+                weight_fragment<MATRIX_INT4>(made->a[i * 4 + t], word, t, &zero);
+        }
     }
 }
 
-/* Sends for the products of a group with its inputs. */
-template <class shape>
-GPU void mid_begin(float sum[shape::tokens / 2], struct mid_made *made, u32 inputs)
+template <class shape, bool add> GPU void mid_mma(float *sum, const u32 a[4], u32 inputs)
 {
-    const u32 further = shape::tokens * 16; /* bytes of 8 inputs */
-    gpu_group_begin<8>(made->a);
+    gpu_group_mma<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
+}
+template <class shape, bool add> GPU void mid_mma(i32 *sum, const u32 a[4], u32 inputs)
+{
+    gpu_group_mma_bytes<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
+}
+
+/* Sends for the products of a group with its inputs. */
+template <class shape, class sums>
+GPU void mid_begin(sums sum, struct mid_made<shape> *made, u32 inputs)
+{
+    gpu_group_begin<shape::steps>(made->a);
 #pragma unroll
-    for (u32 t = 0; t < 8; t++) {
-        u32 b = gpu_group_tiles_at(inputs, t * 2 * further);
+    for (u32 t = 0; t < shape::steps; t++) {
+        u32 b = gpu_group_tiles_at(inputs, t * 2 * shape::columns * 16);
         if (t)
-            gpu_group_mma<shape::tokens, 128, true, further>(sum, made->a[t], b);
+            mid_mma<shape, true>(sum, made->a[t], b);
         else
-            gpu_group_mma<shape::tokens, 128, false, further>(sum, made->a[t], b);
+            mid_mma<shape, false>(sum, made->a[t], b);
     }
     gpu_group_commit();
 }
 
 /* p += sum, scaled. */
 template <class shape>
-GPU void mid_add(float p[shape::n][4], const float sum[shape::tokens / 2],
-                 struct weight_scales scales)
+GPU void mid_add(float p[shape::n][4], const float *sum, const struct mid_made<shape> *made,
+                 const i32 *)
 {
 #pragma unroll
     for (u32 j = 0; j < shape::n; j++)
-        weight_add(p[j], sum + j * 4, &scales);
+        weight_add(p[j], sum + j * 4, &made->scales);
 }
+
+/* The same of sums of high and low bytes, from which those with zeros are taken. */
+template <class shape>
+GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<shape> *made,
+                 const i32 *inputs)
+{
+#pragma unroll
+    for (u32 j = 0; j < shape::n; j++) {
+        const i32 of[2] = {inputs[j * 8], inputs[j * 8 + 1]};
+        float v[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            v[e] = (float)(sum[j * 8 + e] * 256 + sum[j * 8 + 4 + e] -
+                           made->zero[e / 2] * of[e % 2]);
+        weight_add(p[j], v, &made->scales);
+    }
+}
+
+/* Of a sum: float, or with bytes an integer. */
+template <bool bytes> struct mid_sum {
+    typedef float type;
+};
+template <> struct mid_sum<true> {
+    typedef i32 type;
+};
 
 /* A stage of some spans, where these four warps have so many units each: one group's products run
  * while the next is made, or, of 64 tokens, for which there are no registers, loaded. */
@@ -383,23 +451,24 @@ GPU void mid_multiply(const struct mid_ring *ring, u32 number, u32 spans, struct
                       struct tile_sums<shape> *p)
 {
     const struct mid_place at = mid_place_of<shape>(number);
-    struct mid_made made[shape::ahead];
+    struct mid_made<shape> made[shape::ahead];
     struct mid_group g = mid_load(&at, 0, 0, how);
-    float sum[shape::tokens / 2];
+    typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
     mid_make(&made[0], &g, how);
 #pragma unroll
     for (u32 i = 0; i < MID_SPANS * units; i++) {
-        struct mid_made *now = &made[i % shape::ahead], *next = &made[(i + 1) % shape::ahead];
+        struct mid_made<shape> *now = &made[i % shape::ahead];
+        struct mid_made<shape> *next = &made[(i + 1) % shape::ahead];
         const bool last = i + 1 == MID_SPANS * units;
         if (i / units >= spans)
             break;
         if (!last)
             g = mid_load(&at, (i + 1) / units, (i + 1) % units, how);
-        mid_begin<shape>(sum, now, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        mid_begin(&sum[0], now, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         if (!last && now != next && ring->stages) /* always; the compiler would wait first */
             mid_make(next, &g, how);
-        gpu_group_wait<0, shape::tokens>(sum);
-        mid_add<shape>(p->v[i % units], sum, now->scales);
+        gpu_group_wait<0, shape::columns>(sum);
+        mid_add<shape>(p->v[i % units], sum, now, at.sums + i / units * (shape::span_bytes / 4));
         if (!last && now == next)
             mid_make(next, &g, how);
     }

@@ -143,10 +143,11 @@ GPU_KERNEL(step, struct gpu_run, 1)
 #ifdef GPU_GROUPS
 
 /* What is neither a linear nor attention, with inputs in tiles of so many tokens. */
-template <u32 tile> GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
+template <u32 tile, bool bytes>
+GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
 {
     if (op->kind == OP_PREPARE)
-        linear_prepare<tile>(&op->linear.in, run);
+        linear_prepare<tile, bytes>(&op->linear.in, run);
     else if (op->kind == OP_EMBED)
         vector_embed(&op->embed, run);
     else if (op->kind == OP_ADD_NORM)
@@ -162,7 +163,7 @@ template <u32 kind> GPU void prefill_op(const struct op *op, const struct gpu_ru
         linear_clear_max(&op->linear, run);
         broad_run<kind>(&op->linear, run);
     } else {
-        run_vector_op<BROAD_TOKENS>(op, run);
+        run_vector_op<BROAD_TOKENS, false>(op, run);
     }
 }
 
@@ -250,7 +251,7 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
         } else if (kind == OP_ATTENTION) {
             mid_attention(&op->attention, &near->run, &ring);
         } else if (kind != OP_ROPE) {
-            run_vector_op<shape::tokens>(op, &near->run);
+            run_vector_op<shape::tokens, shape::bytes>(op, &near->run);
         }
         gpu_copy_wait<0>();
         gpu_sync();

@@ -694,7 +694,7 @@ void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
     part(&w->meeting);
 }
 
-/* As gpu_mma for each 8 tokens, with their b-fragments from shared memory. */
+/* As gpu_mma, or gpu_mma_bytes, for each 8 tokens, with their b-fragments from shared memory. */
 static void multiply_group(const struct lane *lanes)
 {
     struct lane of[32];
@@ -706,24 +706,40 @@ static void multiply_group(const struct lane *lanes)
                 memcpy(&b[i][k], tiles + k * lanes->further + i * 4, 4);
             of[i] = lanes[i];
             of[i].b = b[i];
-            of[i].c += 4 * j;
+            if (of[i].ints)
+                of[i].ints += 4 * j;
+            else
+                of[i].c += 4 * j;
         }
-        multiply(of);
+        if (lanes->ints)
+            multiply_bytes(of);
+        else
+            multiply(of);
     }
+}
+
+static void group_mma(struct lane lane)
+{
+    struct warp *w = fiber_now->warp;
+    emulate_shared(lane.row);
+    emulate_shared(lane.row + (lane.tokens / 8 - 1) * (size_t)lane.stride + lane.further + 112);
+    w->brought[fiber_now->thread & 31] = lane;
+    if (!meet(&w->meeting, GROUP))
+        return;
+    multiply_group(w->brought);
+    part(&w->meeting);
 }
 
 void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens,
                        u32 further)
 {
-    struct warp *w = fiber_now->warp;
-    struct lane *mine = &w->brought[fiber_now->thread & 31];
-    emulate_shared(tiles);
-    emulate_shared(tiles + (tokens / 8 - 1) * (size_t)stride + further + 112);
-    *mine = {c, a, NULL, NULL, tiles, stride, tokens, further, NULL};
-    if (!meet(&w->meeting, GROUP))
-        return;
-    multiply_group(w->brought);
-    part(&w->meeting);
+    group_mma({c, a, NULL, NULL, tiles, stride, tokens, further, NULL});
+}
+
+void emulate_group_mma_bytes(i32 *c, const u32 a[4], const u8 *tiles, u32 stride, u32 columns,
+                             u32 further)
+{
+    group_mma({NULL, a, NULL, NULL, tiles, stride, columns, further, c});
 }
 
 static void load_tiles(const struct lane *lanes, bool transposed)

@@ -322,6 +322,15 @@ GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
         c[i] = 0;
     emulate_group_mma(c, a, gpu_shared() + tiles, stride, tokens, further);
 }
+void emulate_group_mma_bytes(i32 *c, const u32 a[4], const u8 *tiles, u32 stride, u32 columns,
+                             u32 further);
+template <u32 columns, u32 stride, bool add, u32 further = 128>
+GPU void gpu_group_mma_bytes(i32 *c, const u32 a[4], u32 tiles)
+{
+    for (u32 i = 0; !add && i < columns / 2; i++)
+        c[i] = 0;
+    emulate_group_mma_bytes(c, a, gpu_shared() + tiles, stride, columns, further);
+}
 template <u32 n> GPU void gpu_group_begin(u32[n][4])
 {
 }
@@ -332,6 +341,9 @@ template <int n> GPU void gpu_group_wait(void)
 {
 }
 template <int n, u32 tokens> GPU void gpu_group_wait(float *)
+{
+}
+template <int n, u32 columns> GPU void gpu_group_wait(i32 *)
 {
 }
 

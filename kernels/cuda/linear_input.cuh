@@ -180,9 +180,9 @@ GPU i32 linear_split_eight(const float v[8], u32 low[4], u32 high[4])
     return sum;
 }
 
-/* Puts inputs 8 i .. of row `row` of a tile as bytes. By whole warps, i in the order of lanes from a
- * multiple of 32 on: 16 lanes have a group. Even lanes place high bytes of 16 inputs, odd ones low
- * bytes. */
+/* Puts inputs 8 i .. of row `row` of a tile as bytes. By whole warps, i in the order of lanes from
+ * a multiple of 32 on: 16 lanes have a group. Even lanes place high bytes of 16 inputs, odd ones
+ * low bytes. */
 template <u32 tile> GPU void linear_put_bytes(u8 *to, u32 row, u32 i, const float v[8], bool valid)
 {
     const bool odd = i % 2;
@@ -210,7 +210,7 @@ GPU void linear_put_eight(u8 *to, u32 row, u32 i, const float v[8], bool valid)
     if (bytes)
         linear_put_bytes<tile>(to, row, i, v, valid);
     else if (valid)
-        *(uint4 *)(to + ((size_t)i * tile + row) * 16) = linear_round_eight(v);
+        *(uint4 *)(to + row * 16 + (size_t)i * (tile * 16)) = linear_round_eight(v);
 }
 
 /* A row of OP_PREPARE, by a block or by a warp, eight inputs at a time. With an order: */
@@ -218,8 +218,9 @@ template <u32 tile, bool bytes>
 GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale,
                            u8 *to, u32 row, u32 thread, u32 threads)
 {
+    const u32 end = bytes ? ROUND_UP(in->k / 8, 32u) : in->k / 8; /* of whole warps */
 #pragma unroll 1
-    for (u32 i = thread; i / 32 * 32 < in->k / 8; i += threads) { /* whole warps */
+    for (u32 i = thread; i < end; i += threads) {
         const bool valid = i < in->k / 8;
         float v[8];
 #pragma unroll
@@ -277,16 +278,16 @@ template <u32 tile, bool bytes>
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
                             struct linear_turn *turn, u32 row, u32 thread, u32 threads)
 {
-    u8 *to = (u8 *)in->prepared +
-             (size_t)(row / tile) * (in->k / 128) * linear_group_bytes(tile, bytes);
+    const u32 end = bytes ? ROUND_UP(in->k / 8, 32u) : in->k / 8; /* of whole warps */
+    u8 *to =
+        (u8 *)in->prepared + (size_t)(row / tile) * (in->k / 128) * linear_group_bytes(tile, bytes);
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
         return linear_gather_row<tile, bytes>(in, x, scale, to, row % tile, thread, threads);
     linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, thread, threads);
 #pragma unroll 1
-    for (u32 i = thread + LINEAR_AHEAD * threads; i / 32 * 32 < in->k / 8;
-         i += LINEAR_AHEAD * threads) { /* whole warps */
+    for (u32 i = thread + LINEAR_AHEAD * threads; i < end; i += LINEAR_AHEAD * threads) {
         linear_load_turn(turn, in, x, i, threads);
         linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, i, threads);
     }
@@ -322,7 +323,7 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
         linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
-                                 sharers * GPU_THREADS);
+                                        sharers * GPU_THREADS);
         gpu_sync();
     }
 }
@@ -345,7 +346,8 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
             most = part_most <= most ? most : part_most;
         }
         linear_load_turn(&turn, in, x, gpu_lane(), 32);
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, gpu_lane(), 32);
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row,
+                                        gpu_lane(), 32);
     }
 }
 

@@ -16,8 +16,15 @@
  *
  * A stage, of up to 256 inputs of a slice, is
  *   weights [16 units][spans of 128 inputs][2 chunks][512]
- *   inputs [k / 8][tokens][8 halves]
+ *   inputs: spans, as struct input has them
  *   sides [16 units]: scales as in memory [64], zeros as in memory [32]
+ *
+ * A scheduler of the H200 does products or other instructions, hardly both: 128 inputs of a unit
+ * take the time of their products (16 clocks each of 32 columns and four warps, 13 of 16, 32 of 64)
+ * and a quarter of the number of a warp's instructions. So instructions are what is saved: up to
+ * MID_BYTES_TOKENS tokens, weights are made into bytes, by two instructions a word instead of nine,
+ * and inputs are two columns of bytes each; for more tokens to put both together would take more
+ * instructions than it saves.
  */
 #ifndef ZIGCUDA_LINEAR_MID_CUH
 #define ZIGCUDA_LINEAR_MID_CUH
@@ -30,10 +37,7 @@ enum {
     MID_STAGES = 6,        /* at most */
     MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations */
     MID_UNITS = 2 * GPU_WARPS,
-#ifndef BT
-#define BT 16
-#endif
-    MID_BYTES_TOKENS = BT, /* up to so many, products are of bytes */
+    MID_BYTES_TOKENS = 16, /* up to so many, products are of bytes */
     MID_SPAN = 128,
     MID_SPANS = 2,                    /* of a stage */
     MID_WEIGHTS_BYTES = MID_SPAN * 8, /* of a span and a unit: weights, scales, zeros */
@@ -57,8 +61,8 @@ template <u32 TOKENS> struct mid_shape {
     static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
     static constexpr u32 ahead = TOKENS <= 32 ? 2 : 1; /* groups whose weights are made ahead */
     static constexpr bool bytes = TOKENS <= MID_BYTES_TOKENS;
-    static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */
-    static constexpr u32 steps = bytes ? 4 : 8;                 /* of a group */
+    static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS;          /* of products */
+    static constexpr u32 steps = bytes ? 4 : 8;                          /* of a group */
     static constexpr u32 span_bytes = linear_group_bytes(TOKENS, bytes); /* of inputs */
     static constexpr u32 inputs_at = MID_UNITS * MID_UNIT_BYTES;
     static constexpr u32 sides_at = inputs_at + MID_SPANS * span_bytes;
@@ -161,10 +165,10 @@ GPU struct mid_item mid_item_of(const struct op_linear *op, const struct mid_pla
     return it;
 }
 
-/* Spans of a slice. */
-GPU u32 mid_spans(const struct matrix *m, u32 slice)
+/* Spans of slices of so many each, up to one. */
+GPU u32 mid_spans(u32 slice_spans, u32 row_spans, u32 slice)
 {
-    return (tile_slice_at(m, slice + 1) - tile_slice_at(m, slice)) / MID_SPAN;
+    return MIN(slice * slice_spans, row_spans);
 }
 
 /* --- copying ahead ------------------------------------------------------------------------- */
@@ -196,6 +200,7 @@ struct mid_lane {
     u32 bytes[2];      /* of a span; 0: nothing */
     u32 to[2];         /* in the stage */
     u32 all_bytes;     /* of all lanes, of a span */
+    u32 slice, row;    /* spans of these */
 };
 
 /* Weights of the units by lanes 0..15, which send for zeros, too; scales by 16..31. */
@@ -216,32 +221,35 @@ GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid
     lane.from[1] = m->zeros + at * zeros;
     lane.to[1] = shape::sides_at + unit * MID_SIDE_BYTES + MID_SPANS * MID_SCALES_BYTES;
     lane.all_bytes = units * (MID_WEIGHTS_BYTES + MID_SCALES_BYTES + zeros);
+    lane.slice = m->slice / MID_SPAN;
+    lane.row = m->k / MID_SPAN;
     return lane;
 }
 
 template <class shape>
 GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it)
 {
+    const struct matrix *m = &op->part[it->part];
     const u8 *from = (const u8 *)op->in.prepared +
-                     (size_t)(tile_slice_at(&op->part[it->part], it->slice) / MID_SPAN) *
-                         shape::span_bytes;
-    struct mid_lane lane = {{from, NULL},
-                            {gpu_lane() ? 0u : shape::span_bytes, 0},
-                            {shape::inputs_at, 0},
-                            shape::span_bytes};
+                     (size_t)(tile_slice_at(m, it->slice) / MID_SPAN) * shape::span_bytes;
+    struct mid_lane lane = {{from, NULL},          {gpu_lane() ? 0u : shape::span_bytes, 0},
+                            {shape::inputs_at, 0}, shape::span_bytes,
+                            m->slice / MID_SPAN,   m->k / MID_SPAN};
     return lane;
 }
 
 /* The stages of an item. */
 template <class shape>
-GPU void mid_feed(const struct matrix *m, const struct mid_item *it, struct mid_lane lane,
-                  struct mid_ring *ring)
+GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring)
 {
     struct mid_head *head = ring->head;
 #pragma unroll 1
     for (u32 slice = it->slice; slice < it->slice_end; slice++)
 #pragma unroll 1
-        for (u32 left = mid_spans(m, slice), now; left; left -= now) {
+        for (u32 left = mid_spans(lane.slice, lane.row, slice + 1) -
+                        mid_spans(lane.slice, lane.row, slice),
+                 now;
+             left; left -= now) {
             u64 *full = &head->full[ring->at];
             now = MIN(left, (u32)MID_SPANS);
             gpu_barrier_wait(&head->empty[ring->at], ring->parity);
@@ -278,17 +286,17 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
         const struct mid_plan plan = mid_plan_of<shape>(op);
-        if (inputs && gpu_block() < plan.items) {
-            gpu_barrier_wait(&ring.head->met, met);
-            gpu_fence_bulk(); /* what will be copied, others have written */
-            met ^= 1;
-        }
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
             const struct mid_item it = mid_item_of(op, &plan, item);
             struct mid_lane lane =
                 inputs ? mid_aim_inputs<shape>(op, &it) : mid_aim_weights<shape>(op, &it);
-            mid_feed<shape>(&op->part[it.part], &it, lane, &ring);
+            if (inputs && item == gpu_block()) { /* now that all that it takes is here */
+                gpu_barrier_wait(&ring.head->met, met);
+                gpu_fence_bulk(); /* what will be copied, others have written */
+                met ^= 1;
+            }
+            mid_feed<shape>(&it, lane, &ring);
         }
     }
 }
@@ -307,8 +315,8 @@ struct mid_group {
     u32 scales, zeros;
 };
 
-/* What is made of it: fragments of its weights, its scales; with bytes, zeros too, and of rows g + 8
- * all are 16 times too large but the scales, which are as much too small. */
+/* What is made of it: fragments of its weights, its scales; with bytes, zeros too, and of rows g +
+ * 8 all are 16 times too large but the scales, which are as much too small. */
 template <class shape> struct mid_made {
     u32 a[shape::steps][4];
     struct weight_scales scales;
@@ -430,8 +438,8 @@ GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<sha
         float v[4];
 #pragma unroll
         for (u32 e = 0; e < 4; e++)
-            v[e] = (float)(sum[j * 8 + e] * 256 + sum[j * 8 + 4 + e] -
-                           made->zero[e / 2] * of[e % 2]);
+            v[e] =
+                (float)(sum[j * 8 + e] * 256 + sum[j * 8 + 4 + e] - made->zero[e / 2] * of[e % 2]);
         weight_add(p[j], v, &made->scales);
     }
 }
@@ -507,7 +515,8 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
                     struct mid_ring *ring, struct tile_sums<shape> *total)
 {
     const struct matrix *m = &op->part[it->part];
-    const u32 slice_spans = gpu_scalar(m->slice / MID_SPAN), row_spans = gpu_scalar(m->k / MID_SPAN);
+    const u32 slice_spans = gpu_scalar(m->slice / MID_SPAN),
+              row_spans = gpu_scalar(m->k / MID_SPAN);
     const u32 first = gpu_scalar(it->slice), slice_end = gpu_scalar(it->slice_end);
     const struct mid_how how = {gpu_scalar(m->scale_type) == DTYPE_F16,
                                 gpu_scalar(m->zeros != NULL) != 0};
@@ -516,7 +525,8 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
     tile_clear<shape>(total);
 #pragma unroll 1
     for (u32 slice = first; slice < slice_end; slice++) {
-        u32 left = MIN((slice + 1) * slice_spans, row_spans) - MIN(slice * slice_spans, row_spans);
+        u32 left =
+            mid_spans(slice_spans, row_spans, slice + 1) - mid_spans(slice_spans, row_spans, slice);
         tile_clear<shape>(&p);
 #pragma unroll 1
         while (left) {

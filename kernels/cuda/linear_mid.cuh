@@ -10,9 +10,10 @@
  *
  * Everything comes through a ring of stages, which two warps of their own, behind those that all
  * operations have (kernel `mid_int4`), fill from linear to linear as they find them in the list of
- * operations: one sends for weights, which wait for nothing but room, the other for inputs, when
- * the blocks have met. Two barriers a stage: `full`, where all copies have come; `empty`, where
- * every warp has done with it.
+ * operations: one sends for weights, the other for inputs, when the blocks have met. Few weights
+ * are sent for before, since what the blocks meet by, and the rows that they prepare, would stand
+ * behind them in the memory's queues. Two barriers a stage: `full`, where all copies have come;
+ * `empty`, where every warp has done with it.
  *
  * A stage, of up to 256 inputs of a slice, is
  *   weights [16 units][spans of 128 inputs][2 chunks][512]
@@ -35,7 +36,8 @@
 
 enum {
     MID_STAGES = 6,        /* at most */
-    MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations */
+    MID_EARLY = 1,         /* stages of weights that are sent for before the blocks have met */
+    MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations; mid_maxima */
     MID_UNITS = 2 * GPU_WARPS,
     MID_BYTES_TOKENS = 16, /* up to so many, products are of bytes */
     MID_SPAN = 128,
@@ -47,12 +49,20 @@ enum {
     MID_SIDE_BYTES = MID_SPANS * (MID_SCALES_BYTES + MID_ZEROS_BYTES),
 };
 
+/* How a linear is cut: items, of which this block has `first`, first + blocks, .. */
+struct mid_plan {
+    u32 units;  /* of a tile, at most */
+    u32 shares; /* items of a tile: 1, 2, 4, 8 */
+    u32 items;
+};
+
 /* In step_shared, in the place of `ahead`. */
 struct mid_head {
     u64 full[MID_STAGES], empty[MID_STAGES];
     u64 met;    /* all blocks, and there are inputs for a linear of which this one has items */
     u64 vacant; /* OP_ATTENTION has done with shared memory */
     u64 seen;   /* so it has been taken note of: else a second time would look like none */
+    struct mid_plan plan; /* of the next linear */
 };
 static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
 
@@ -82,13 +92,6 @@ template <class shape> GPU u32 mid_stages(const struct gpu_run *run)
 }
 
 /* --- who does what ------------------------------------------------------------------------- */
-
-/* How a linear is cut: items, of which this block has `first`, first + blocks, .. */
-struct mid_plan {
-    u32 units;  /* of a tile, at most */
-    u32 shares; /* items of a tile: 1, 2, 4, 8 */
-    u32 items;
-};
 
 GPU u32 mid_units_of(const struct matrix *m)
 {
@@ -199,7 +202,6 @@ struct mid_lane {
     const u8 *from[2]; /* of the next span */
     u32 bytes[2];      /* of a span; 0: nothing */
     u32 to[2];         /* in the stage */
-    u32 all_bytes;     /* of all lanes, of a span */
     u32 slice, row;    /* spans of these */
 };
 
@@ -220,7 +222,6 @@ GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid
     lane.bytes[1] = mine && !scales ? zeros : 0;
     lane.from[1] = m->zeros + at * zeros;
     lane.to[1] = shape::sides_at + unit * MID_SIDE_BYTES + MID_SPANS * MID_SCALES_BYTES;
-    lane.all_bytes = units * (MID_WEIGHTS_BYTES + MID_SCALES_BYTES + zeros);
     lane.slice = m->slice / MID_SPAN;
     lane.row = m->k / MID_SPAN;
     return lane;
@@ -232,15 +233,20 @@ GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_
     const struct matrix *m = &op->part[it->part];
     const u8 *from = (const u8 *)op->in.prepared +
                      (size_t)(tile_slice_at(m, it->slice) / MID_SPAN) * shape::span_bytes;
-    struct mid_lane lane = {{from, NULL},          {gpu_lane() ? 0u : shape::span_bytes, 0},
-                            {shape::inputs_at, 0}, shape::span_bytes,
-                            m->slice / MID_SPAN,   m->k / MID_SPAN};
+    struct mid_lane lane = {{from, NULL},
+                            {gpu_lane() ? 0u : shape::span_bytes, 0},
+                            {shape::inputs_at, 0},
+                            m->slice / MID_SPAN,
+                            m->k / MID_SPAN};
     return lane;
 }
 
-/* The stages of an item. */
+/* The stages of an item. Each lane announces what it sends for. early: so many stages may be filled
+ * before the blocks have met for this linear (parity `met`), which is waited for once; waiting in
+ * vain costs nothing but time, and so does not waiting. */
 template <class shape>
-GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring)
+GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring,
+                  u32 *early, u32 met)
 {
     struct mid_head *head = ring->head;
 #pragma unroll 1
@@ -252,10 +258,10 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
              left; left -= now) {
             u64 *full = &head->full[ring->at];
             now = MIN(left, (u32)MID_SPANS);
+            if ((*early)-- == 0)
+                gpu_barrier_wait(&head->met, met);
             gpu_barrier_wait(&head->empty[ring->at], ring->parity);
-            if (gpu_lane() == 0)
-                gpu_barrier_expect(full, now * lane.all_bytes);
-            gpu_warp_sync();
+            gpu_barrier_expect(full, now * (lane.bytes[0] + lane.bytes[1]));
 #pragma unroll
             for (u32 i = 0; i < 2; i++) {
                 if (lane.bytes[i])
@@ -265,6 +271,15 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
             }
             mid_advance(ring);
         }
+}
+
+/* Asks this block's part of a norm's weights into L2, long before OP_PREPARE reads them. */
+GPU void mid_fetch_norm(const struct input *in)
+{
+    enum { FLOATS = 32 }; /* a line */
+    u32 first = (gpu_block() + gpu_lane() * gpu_blocks()) * FLOATS;
+    if (in->kind == INPUT_NORM && first < in->features)
+        gpu_prefetch(in->norm + first);
 }
 
 /* What the copying warps do: all linears of the list. Where weights would come too early for
@@ -277,6 +292,8 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
     for (u32 i = p->first; i < p->last; i++) {
         const u32 kind = p->ops[i].kind;
         const struct op_linear *op = &p->ops[i].linear;
+        if (kind == OP_PREPARE && !inputs)
+            mid_fetch_norm(&op->in);
         if (kind == OP_ATTENTION && !inputs) {
             gpu_barrier_wait(&ring.head->vacant, ring.attention);
             if (gpu_lane() == 0)
@@ -286,6 +303,7 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
         const struct mid_plan plan = mid_plan_of<shape>(op);
+        u32 early = inputs ? 0 : (u32)MID_EARLY;
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
             const struct mid_item it = mid_item_of(op, &plan, item);
@@ -294,10 +312,10 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
             if (inputs && item == gpu_block()) { /* now that all that it takes is here */
                 gpu_barrier_wait(&ring.head->met, met);
                 gpu_fence_bulk(); /* what will be copied, others have written */
-                met ^= 1;
             }
-            mid_feed<shape>(&it, lane, &ring);
+            mid_feed<shape>(&it, lane, &ring, &early, met);
         }
+        met ^= gpu_block() < plan.items;
     }
 }
 
@@ -551,6 +569,21 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
 
 /* --- all together -------------------------------------------------------------------------- */
 
+/* The largest magnitudes of gates of this block, by token: atomics of all warps of all blocks on
+ * one line of memory took 10 us at 64 tokens. */
+GPU u32 *mid_maxima(void)
+{
+    return (u32 *)gpu_shared();
+}
+
+/* To where those of all blocks go. */
+GPU void mid_put_maxima(const struct op_linear *op, u32 rows)
+{
+    gpu_sync();
+    if (gpu_thread() < rows && mid_maxima()[gpu_thread()])
+        gpu_atomic_max(&op->row_max[gpu_thread()], mid_maxima()[gpu_thread()]);
+}
+
 /* 16 outputs by 8 tokens a warp. */
 struct mid_small {
     static constexpr u32 kind = MATRIX_INT4, m = 1, n = 1, apart = 1;
@@ -589,7 +622,7 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
             v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
         }
         tile_store<mid_small>(op, it.part, it.unit + unit, gpu_lane() % 4 * 2 + octet * 8, rows,
-                              &sum, it.end);
+                              &sum, it.end, mid_maxima());
     }
 }
 
@@ -604,6 +637,9 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         return;
     if (gpu_thread() == 0 && gpu_block() < plan->items)
         gpu_barrier_arrive(&ring->head->met);
+    if (gpu_thread() < shape::tokens)
+        mid_maxima()[gpu_thread()] = 0;
+    gpu_sync();
 #pragma unroll 1
     for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
         const struct mid_item it = mid_item_of(op, plan, item);
@@ -611,7 +647,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         mid_slices<shape>(op, &it, whole, ring, &total);
         if (whole) {
             tile_store<shape>(op, it.part, it.unit + gpu_warp(), gpu_lane() % 4 * 2, rows, &total,
-                              it.end);
+                              it.end, mid_maxima());
             continue;
         }
         gpu_sync();
@@ -622,6 +658,8 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks())
             mid_gather<shape>(op, plan, item, rows);
+    if (op->output == OUTPUT_GATE)
+        mid_put_maxima(op, rows);
 }
 
 /* Before anything else; then all warps must meet. */
@@ -631,7 +669,7 @@ template <class shape> GPU void mid_open(const struct gpu_run *p)
                   "two stages at the least");
     struct mid_head *head = mid_ring_of<shape>(p, 0).head;
     if (gpu_thread() < mid_stages<shape>(p)) {
-        gpu_barrier_init(&head->full[gpu_thread()], 2);
+        gpu_barrier_init(&head->full[gpu_thread()], 2 * 32);
         gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
     }
     if (gpu_thread() == 0) {

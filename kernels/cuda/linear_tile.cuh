@@ -180,11 +180,11 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 }
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
- * token, on.
+ * token, on. row_max: where the maxima of gates go, of all tokens; NULL: op->row_max.
  */
 template <class shape>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
-                    struct tile_sums<shape> *s, u32 end = ~0u)
+                    struct tile_sums<shape> *s, u32 end = ~0u, u32 *row_max = NULL)
 {
     struct matrix m = op->part[part];
     bool gate = op->output == OUTPUT_GATE;
@@ -197,7 +197,8 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
         tile_bend<shape>(s, gate, op->activation, op->softcap);
     float *y = op->y + (size_t)token * op->y_stride + op->at[part] + row;
     if (gate)
-        tile_put_gates<shape>(s, y + block * 8, op->y_stride, op->row_max + token, blocks, tokens);
+        tile_put_gates<shape>(s, y + block * 8, op->y_stride,
+                              (row_max ? row_max : op->row_max) + token, blocks, tokens);
     else
         tile_put<shape>(s, y + block * 16, op->y_stride, op->output == OUTPUT_ADD, columns,
                         block * 16 + row, tokens);

@@ -212,13 +212,12 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
     prefill_run<MATRIX_HALF>(&p);
 }
 
-/* Attention where all rows have one token: it does what OP_ROPE does, too. */
+/* Attention where all rows have one token: it does what OP_ROPE does, too. attention_ahead ran for
+ * it. */
 GPU void mid_attention(const struct op_attention *op, const struct gpu_run *run,
                        struct mid_ring *ring)
 {
-    if (splits_kept(run)->window != op->window)
-        splits_plan<false>(op, run);
-    splits_run<false, false>(op, run);
+    splits_run<true, false>(op, run);
     gpu_fence_bulk();
     gpu_sync();
     if (gpu_thread() == 0) {
@@ -228,41 +227,73 @@ GPU void mid_attention(const struct op_attention *op, const struct gpu_run *run,
     ring->attention ^= 1;
 }
 
-/* As prefill_ops. How a linear is cut is found out while the blocks meet. */
+/* The operation behind i that has something to do: OP_ATTENTION does what OP_ROPE does. */
+GPU u32 mid_behind(const struct gpu_run *p, u32 i)
+{
+    return i + 1 < p->last && p->ops[i + 1].kind == OP_ROPE ? i + 2 : i + 1;
+}
+
+/* What of an operation can be done while the blocks still meet: how a linear is cut, by a warp that
+ * does not wait for the others itself; old keys and values on their way into memory that no weights
+ * are on their way to. */
+template <class shape>
+GPU void mid_ahead_of(const struct op *op, const struct gpu_run *run, struct mid_ring *ring)
+{
+    const u32 kind = gpu_scalar(op->kind);
+    if (kind == OP_ATTENTION)
+        attention_ahead(&op->attention, run);
+    if (kind != OP_LINEAR || gpu_scalar(gpu_warp()) != 1)
+        return;
+    struct mid_plan plan = mid_plan_of<shape>(&op->linear);
+    if (gpu_lane() == 0)
+        ring->head->plan = plan;
+}
+
+template <class shape>
+GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_ring *ring)
+{
+    const u32 kind = gpu_scalar(op->kind);
+    if (kind == OP_LINEAR) {
+        const struct mid_plan *at = &ring->head->plan;
+        struct mid_plan plan = {gpu_scalar(at->units), gpu_scalar(at->shares),
+                                gpu_scalar(at->items)};
+        linear_clear_max(&op->linear, run);
+        mid_run<shape>(&op->linear, run, &plan, ring);
+    } else if (kind == OP_ATTENTION) {
+        mid_attention(&op->attention, run, ring);
+    } else if (kind != OP_ROPE) {
+        run_vector_op<shape::tokens, shape::bytes>(op, run);
+    }
+}
+
+/* As prefill_ops. Each operation is read of the list while the one before it runs, and whether it
+ * is OP_ROPE still earlier. */
 template <class shape> GPU void mid_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct mid_ring ring = mid_ring_of<shape>(p, 0);
-    struct mid_plan plan = {};
+    u32 parity = p->first % 2, second = mid_behind(p, p->first);
     begin_ops(near, p);
-    if (gpu_scalar(near->op[p->first % 2].kind) == OP_LINEAR)
-        plan = mid_plan_of<shape>(&near->op[p->first % 2].linear);
+    mid_ahead_of<shape>(&near->op[parity], &near->run, &ring);
+    gpu_sync();
 #pragma unroll 1
-    for (u32 i = p->first; i < p->last; i++) {
-        const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
-        bool more = i + 1 < p->last;
+    for (;;) {
+        const bool more = second < p->last;
+        const u32 third = mid_behind(p, second);
+        const struct op *next = &near->op[parity ^ 1];
         if (more)
-            copy_near((struct op *)next, &p->ops[i + 1], sizeof(struct op));
+            copy_near((struct op *)next, &p->ops[second], sizeof(struct op));
         gpu_copy_commit();
-        const u32 kind = gpu_scalar(op->kind);
-        if (kind == OP_LINEAR) {
-            linear_clear_max(&op->linear, &near->run);
-            mid_run<shape>(&op->linear, &near->run, &plan, &ring);
-        } else if (kind == OP_ATTENTION) {
-            mid_attention(&op->attention, &near->run, &ring);
-        } else if (kind != OP_ROPE) {
-            run_vector_op<shape::tokens, shape::bytes>(op, &near->run);
-        }
+        mid_op<shape>(&near->op[parity], &near->run, &ring);
         gpu_copy_wait<0>();
-        gpu_sync();
+        gpu_sync(); /* without it the compiler takes the operation for divergent */
         if (!more)
             break;
-        if (kind == OP_ROPE)
-            continue;
         u32 before = gpu_grid_arrive(p->state.barrier);
-        if (gpu_scalar(next->kind) == OP_LINEAR)
-            plan = mid_plan_of<shape>(&next->linear);
+        mid_ahead_of<shape>(next, &near->run, &ring);
         gpu_grid_wait(p->state.barrier, before);
+        parity ^= 1;
+        second = third;
     }
 }
 

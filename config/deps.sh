@@ -1,7 +1,8 @@
 #!/bin/sh
 # config/deps.sh x86_64|aarch64: what `./configure --with-deps` installs. Debian packages (only the
 # missing ones), for aarch64 the arm64 libraries unpacked under build/sysroot, build/venv with the
-# Python packages of tests/requirements.txt, and nvcc in build/cuda where the box has none.
+# Python packages of tests/requirements.txt, nvcc in build/cuda where the box has none, and in
+# build/ptxas the assembler whose code older drivers know, too.
 set -eu
 
 packages="gcc g++ libc6-dev binutils linux-libc-dev ninja-build musl-dev libinih-dev libbearssl-dev
@@ -82,15 +83,20 @@ make_venv() {
     fi
 }
 
-# The compiler of the GPU kernels, where the box has none; without it the build is for CPUs only.
-fetch_nvcc() {
-    ! sh config/nvcc.sh >/dev/null || return 0
-    echo "configure: fetching nvcc into build/cuda"
-    rm -rf build/cuda
+# fetch WHAT FOLDER LIST, from PyPI
+fetch() {
+    echo "configure: fetching $1 into $2"
+    rm -rf "$2"
     python=build/venv/bin/python3
     [ -x $python ] || python=python3
-    $python -m pip install -q --disable-pip-version-check --no-deps --target build/cuda \
-        -r config/cuda.txt || echo "configure: no nvcc (see above)" >&2
+    $python -m pip install -q --disable-pip-version-check --no-deps --target "$2" -r "$3" ||
+        echo "configure: no $1 (see above)" >&2
+}
+
+# The compiler of the GPU kernels, where the box has none; without it the build is for CPUs only.
+fetch_nvcc() {
+    sh config/nvcc.sh >/dev/null || fetch nvcc build/cuda config/cuda.txt
+    [ -x build/ptxas/nvidia/cuda_nvcc/bin/ptxas ] || fetch 'ptxas 12.9' build/ptxas config/ptxas.txt
 }
 
 install_packages

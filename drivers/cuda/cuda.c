@@ -77,8 +77,11 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
                        c->info.name);
-    CUDA_TRY(cuda_module_load(&module, gpu_image), e, "load the GPU kernels for sm_%u%u",
-             c->info.major, c->info.minor);
+    const u32 driver = cuda_driver_number();
+    CUDA_TRY(cuda_module_load(&module, gpu_image), e,
+             "load the GPU kernels for sm_%u%u by a driver of CUDA %u.%u (README, GPUs, says which "
+             "are new enough)",
+             c->info.major, c->info.minor, driver / 1000, driver % 1000 / 10);
     u32 all = c->info.shared_optin_bytes;
     u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES + 128;
     if (least > all)

@@ -168,16 +168,16 @@ GPU constexpr u32 linear_group_bytes(u32 tile, bool bytes)
  * left of it, as input 2 t in byte 0 of word t and 2 t + 1 in byte 2. */
 GPU i32 linear_split_eight(const float v[8], u32 low[4], u32 high[4])
 {
-    i32 sum = 0;
+    u32 sum = 0;
 #pragma unroll
     for (u32 t = 0; t < 4; t++) {
-        i32 a = (i32)(gpu_from_half(gpu_half(v[2 * t])) * 16777216.0f);
-        i32 b = (i32)(gpu_from_half(gpu_half(v[2 * t + 1])) * 16777216.0f);
+        u32 a = (u32)(i32)(gpu_from_half(gpu_half(v[2 * t])) * 16777216.0f);
+        u32 b = (u32)(i32)(gpu_from_half(gpu_half(v[2 * t + 1])) * 16777216.0f);
         sum += a + b;
-        low[t] = ((u32)a & 0xff) | ((u32)b & 0xff) << 16;
-        high[t] = ((u32)(a + 128) >> 8 & 0xff) | ((u32)(b + 128) >> 8 & 0xff) << 16;
+        low[t] = (a & 0xff) | (b & 0xff) << 16;
+        high[t] = ((a + 128) >> 8 & 0xff) | ((b + 128) >> 8 & 0xff) << 16;
     }
-    return sum;
+    return (i32)sum;
 }
 
 /* Puts inputs 8 i .. of row `row` of a tile as bytes. By whole warps, i in the order of lanes from
@@ -194,7 +194,7 @@ template <u32 tile> GPU void linear_put_bytes(u8 *to, u32 row, u32 i, const floa
         word[t] = odd ? other | low[t] << 8 : high[t] | other << 8;
     }
     for (u32 mask = 1; mask < 16; mask *= 2)
-        sum += (i32)gpu_shuffle_xor((u32)sum, mask);
+        sum = (i32)((u32)sum + gpu_shuffle_xor((u32)sum, mask));
     to += (size_t)(i / 16) * linear_group_bytes(tile, true);
     uint4 four = {word[0], word[1], word[2], word[3]};
     if (valid)

@@ -473,6 +473,16 @@ GPU void gpu_barrier_arrive(u64 *b)
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(gpu_shared_address(b)) : "memory");
 }
 
+/* The same, where this thread has done with what bulk copies brought and lets the next ones write
+ * there: they are of another proxy (PTX ISA, async proxy), hence the fence. Each thread arrives for
+ * itself, since racecheck (compute-sanitizer) takes an arrival to speak for no other thread, not
+ * even behind gpu_warp_sync or gpu_sync. */
+GPU void gpu_barrier_leave(u64 *b)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    gpu_barrier_arrive(b);
+}
+
 /* Arrives when this thread's gpu_copy16 so far are there. */
 GPU void gpu_barrier_arrive_copied(u64 *b)
 {

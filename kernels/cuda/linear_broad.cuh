@@ -13,9 +13,9 @@
  * operations have (kernels `prefill_int4` and so on), ask for the copies, a quarter each, ahead
  * from item to item: in the midst of products these instructions would take longer than the
  * products do, and one warp for all takes longer, too. Two barriers a stage: `full`, where all
- * copies have come; `empty`, where every warp has done with it. While a piece of products is under
- * way, a warp makes the weights of the next one, of the next stage too; then it scales the sums,
- * while the other group of four warps multiplies.
+ * copies have come; `empty`, where every thread has done with it. While a piece of products is
+ * under way, a warp makes the weights of the next one, of the next stage too; then it scales the
+ * sums, while the other group of four warps multiplies.
  *
  * A stage is
  *   weights [8 warps][chunks][512]
@@ -170,6 +170,7 @@ template <u32 kind> GPU void broad_serve(void)
         if (!head->op)
             return;
         broad_feed<struct broad_shape<kind>>(head);
+        gpu_sync_all();
     }
 }
 
@@ -284,9 +285,7 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
                           sum[i], *v);
             }
     }
-    gpu_warp_sync(); /* this warp has done with it */
-    if (gpu_lane() == 0)
-        gpu_barrier_arrive(&broad_head_of()->empty[stage]);
+    gpu_barrier_leave(&broad_head_of()->empty[stage]);
 }
 
 /* The slices of an item: parked, or left for those that share the tile. */
@@ -412,11 +411,11 @@ template <class shape> GPU void broad_run_as(const struct op_linear *op, const s
     u32 stages =
         MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)BROAD_STAGES);
     struct broad_ring ring = {stages, 0, 0};
-    if (gpu_thread() < stages) {
-        gpu_barrier_init(&head->full[gpu_thread()], shape::kind == MATRIX_HALF ? 4 : 4 + 128);
-        gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
-    }
     if (gpu_thread() == 0) {
+        for (u32 i = 0; i < stages; i++) {
+            gpu_barrier_init(&head->full[i], shape::kind == MATRIX_HALF ? 4 : 4 + 128);
+            gpu_barrier_init(&head->empty[i], GPU_THREADS);
+        }
         head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
                                    shape::tokens);
         head->op = op;
@@ -428,7 +427,7 @@ template <class shape> GPU void broad_run_as(const struct op_linear *op, const s
          place = share_next(&head->work, place))
         broad_run_item<shape>(op, &ring, place);
     broad_finish<shape>(op);
-    gpu_sync();
+    gpu_sync_all(); /* the copying warps, too, have read `head` */
     if (gpu_thread() < stages) {
         gpu_barrier_end(&head->full[gpu_thread()]);
         gpu_barrier_end(&head->empty[gpu_thread()]);

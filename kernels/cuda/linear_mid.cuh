@@ -13,7 +13,7 @@
  * operations: one sends for weights, the other for inputs, when the blocks have met. Few weights
  * are sent for before, since what the blocks meet by, and the rows that they prepare, would stand
  * behind them in the memory's queues. Two barriers a stage: `full`, where all copies have come;
- * `empty`, where every warp has done with it.
+ * `empty`, where every thread has done with it.
  *
  * A stage, of up to 256 inputs of a slice, is
  *   weights [16 units][spans of 128 inputs][2 chunks][512]
@@ -555,9 +555,7 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
                 mid_multiply<shape, 2>(ring, number, spans, how, &p);
             else
                 mid_multiply<shape, 1>(ring, number, spans, how, &p);
-            gpu_warp_sync();
-            if (gpu_lane() == 0)
-                gpu_barrier_arrive(&ring->head->empty[number]);
+            gpu_barrier_leave(&ring->head->empty[number]);
             mid_advance(ring);
             left -= spans;
         }
@@ -669,13 +667,13 @@ template <class shape> GPU void mid_open(const struct gpu_run *p)
     static_assert(shape::stages_at + 2 * shape::stage_bytes + STEP_SHARED_BYTES <= MID_SHARED_BYTES,
                   "two stages at the least");
     struct mid_head *head = mid_ring_of<shape>(p, 0).head;
-    if (gpu_thread() < mid_stages<shape>(p)) {
-        gpu_barrier_init(&head->full[gpu_thread()], 2 * 32);
-        gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
-    }
     if (gpu_thread() == 0) {
+        for (u32 i = 0; i < mid_stages<shape>(p); i++) {
+            gpu_barrier_init(&head->full[i], 2 * 32);
+            gpu_barrier_init(&head->empty[i], GPU_THREADS);
+        }
         gpu_barrier_init(&head->met, 1);
-        gpu_barrier_init(&head->vacant, 1);
+        gpu_barrier_init(&head->vacant, GPU_THREADS);
         gpu_barrier_init(&head->seen, 1);
     }
     gpu_fence_bulk();

@@ -11,7 +11,7 @@
  *
  * Weights, prepared inputs and scales come through a ring of stages by copies that run ahead from
  * item to item; inputs by bulk copies, which tensor cores see without a fence. Two barriers a
- * stage: `full`, where the copies of every thread have come; `empty`, where every warp has done
+ * stage: `full`, where the copies of every thread have come; `empty`, where every thread has done
  * with it. The two groups of warps run apart by up to a stage, so that one multiplies while the
  * other scales its sums.
  *
@@ -194,12 +194,11 @@ GPU void wide_begin(struct wide_pipe<shape> *pipe, const struct op_linear *op)
         wide_copy<shape>(pipe, op);
 }
 
-/* This warp has done with the stage that it took. */
+/* This thread has done with the stage that it took. What bulk copies brought, only tensor cores
+ * have read: without a fence. */
 template <class shape> GPU void wide_release(const struct wide_pipe<shape> *pipe)
 {
-    gpu_warp_sync();
-    if (gpu_lane() == 0)
-        gpu_barrier_arrive(&wide_head_of()->empty[pipe->take]);
+    gpu_barrier_arrive(&wide_head_of()->empty[pipe->take]);
 }
 
 /* --- sums ---------------------------------------------------------------------------------- */
@@ -431,13 +430,14 @@ template <class shape> GPU void wide_run_as(const struct op_linear *op, const st
     struct wide_pipe<shape> pipe = {
     };
     u32 stages = MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
-    if (gpu_thread() < stages) {
-        gpu_barrier_init(&head->full[gpu_thread()], GPU_THREADS);
-        gpu_barrier_init(&head->empty[gpu_thread()], GPU_WARPS);
-    }
-    if (gpu_thread() == 0)
+    if (gpu_thread() == 0) {
+        for (u32 i = 0; i < stages; i++) {
+            gpu_barrier_init(&head->full[i], GPU_THREADS);
+            gpu_barrier_init(&head->empty[i], GPU_THREADS);
+        }
         head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
                                    shape::tokens);
+    }
     gpu_fence_bulk();
     gpu_sync();
     pipe.stages = stages;

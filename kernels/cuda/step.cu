@@ -218,12 +218,9 @@ GPU void mid_attention(const struct op_attention *op, const struct gpu_run *run,
                        struct mid_ring *ring)
 {
     splits_run<true, false>(op, run);
-    gpu_fence_bulk();
-    gpu_sync();
-    if (gpu_thread() == 0) {
+    if (gpu_thread() == 0)
         gpu_barrier_wait(&ring->head->seen, ring->attention ^ 1); /* the one before */
-        gpu_barrier_arrive(&ring->head->vacant);
-    }
+    gpu_barrier_leave(&ring->head->vacant);
     ring->attention ^= 1;
 }
 

@@ -304,6 +304,10 @@ void gpu_barrier_expect(u64 *b, u32 bytes);
 void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b);
 void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *b);
 void gpu_barrier_wait(u64 *b, u32 parity);
+GPU void gpu_barrier_leave(u64 *b)
+{
+    gpu_barrier_arrive(b);
+}
 
 template <u32 further = 128> GPU u32 gpu_group_tiles(const void *tiles)
 {

@@ -214,6 +214,7 @@ template <typename F> GPU void few_copy(struct few_stream *s)
 /* Copies of n more batches at the beginning, as long as a slot stays free. */
 template <typename F> GPU void few_fill(struct few_stream *s, u32 n)
 {
+#pragma unroll 1 /* what runs once should be short: instructions come from afar */
     for (u32 slots = few_slots<F>(s->part); n && s->ahead < slots - 1; n--, s->ahead++)
         few_copy<F>(s);
 }
@@ -613,18 +614,14 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
     const bool one = begun->input.way != NEAR_ANY;
     u32 rows = one ? 1 : linear_rows(&op->in, run->step), thread = gpu_thread();
     struct few_work work = few_work_of(rows, op->in.k);
-    const auto fill = [&] {
-        meanwhile();
-        few_fill_op(begun, op, FEW_SECOND_WAVE);
-        if (thread < FEW_TOKENS)
-            work.most[thread] = 0;
-    };
-    if (one) {
-        near_prepare_one(&op->in, &begun->input, work.fragments, work.scales, work.measures, fill);
-    } else {
-        fill();
+    meanwhile();
+    few_fill_op(begun, op, FEW_SECOND_WAVE);
+    if (thread < FEW_TOKENS)
+        work.most[thread] = 0;
+    if (one)
+        near_prepare_one(&op->in, &begun->input, work.fragments, work.scales, work.measures);
+    else
         near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
-    }
     for (u32 p = 0; p < op->parts; p++) {
         if (p)
             few_begin_part(stream, op, p, run);

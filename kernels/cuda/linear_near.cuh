@@ -74,9 +74,9 @@ enum near_way {
 struct near_ahead {
     u32 way, quads, whole; /* four features each: packed ones; those that there are */
     const float *x;
-    const u32 *most;     /* of the row; NULL for a norm */
-    float4 n[NEAR_HELD]; /* NEAR_NORM: this thread's */
-    float4 v[NEAR_HELD]; /* of the row, this thread's first ones; near_look */
+    const u32 *most;              /* of the row; NULL for a norm */
+    float4 n[NEAR_HELD];          /* NEAR_NORM: this thread's */
+    float4 v[NEAR_HELD_LONG_ROW]; /* of the row, this thread's; near_look */
     float most_of;
 };
 
@@ -98,12 +98,16 @@ GPU struct near_ahead near_look_ahead(const struct input *in, const struct gpu_s
     return a;
 }
 
-/* The row, or what is held of it anyway, as soon as the blocks have met. */
+/* Asks for the row, if it is to be held, as soon as the blocks have met. */
 GPU void near_look(struct near_ahead *a)
 {
     if (a->way == NEAR_ANY)
         return;
     near_load<NEAR_HELD>(a->v, a->x, 0, a->whole);
+    if (a->way == NEAR_LONG_ROW)
+        near_load<NEAR_HELD_LONG_ROW>(a->v, a->x, NEAR_HELD, a->whole);
+    else if (a->way == NEAR_LONG_NORM)
+        near_load<NEAR_HELD_LONG_NORM>(a->v, a->x, NEAR_HELD, a->whole);
     a->most_of = a->most ? gpu_from_bits(*gpu_global(a->most)) : 0;
 }
 
@@ -187,24 +191,19 @@ GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *
     to[4] = gpu_half2(v[2], v[3]);
 }
 
-/* The row, of bytes where it meets INT4; then `scale` is that of an integer. measures: work space
- * of GPU_WARPS * 2 floats. between: what can begin while it is on its way. Ends with a barrier. */
-template <bool normed, u32 held, class task>
-GPU void near_one(const struct input *in, const struct near_ahead *a, u32 *row,
-                  struct linear_scale *scale, float *measures, task between)
+/* The row that near_look has asked for, of bytes where it meets INT4; then `scale` is that of an
+ * integer. measures: work space of GPU_WARPS * 2 floats. Ends with a barrier. */
+template <bool normed, u32 held>
+GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
+                  struct linear_scale *scale, float *measures)
 {
-    float4 v[held], n[normed ? held : 1];
-    near_load<held>(v, a->x, NEAR_HELD, a->whole);
+    float4 *v = a->v, n[normed ? held : 1];
     float sum = 0, most = a->most_of;
-#pragma unroll
-    for (u32 i = 0; i < NEAR_HELD; i++)
-        v[i] = a->v[i];
     if constexpr (normed && held > NEAR_HELD)
         near_load<held>(n, in->norm, 0, a->whole);
     else if constexpr (normed)
         for (u32 i = 0; i < held; i++)
             n[i] = a->n[i];
-    between();
 #pragma unroll
     for (u32 i = 0; i < held; i++)
         if (gpu_thread() + i * GPU_THREADS >= a->whole)
@@ -235,19 +234,18 @@ GPU void near_one(const struct input *in, const struct near_ahead *a, u32 *row,
     gpu_sync();
 }
 
-template <class task>
-GPU void near_prepare_one(const struct input *in, const struct near_ahead *a, u8 *fragments,
-                          struct linear_scale *scale, float *measures, task between)
+GPU void near_prepare_one(const struct input *in, struct near_ahead *a, u8 *fragments,
+                          struct linear_scale *scale, float *measures)
 {
     u32 *row = (u32 *)fragments;
     if (a->way == NEAR_NORM)
-        near_one<true, NEAR_HELD>(in, a, row, scale, measures, between);
+        near_one<true, NEAR_HELD>(in, a, row, scale, measures);
     else if (a->way == NEAR_ROW)
-        near_one<false, NEAR_HELD>(in, a, row, scale, measures, between);
+        near_one<false, NEAR_HELD>(in, a, row, scale, measures);
     else if (a->way == NEAR_LONG_ROW)
-        near_one<false, NEAR_HELD_LONG_ROW>(in, a, row, scale, measures, between);
+        near_one<false, NEAR_HELD_LONG_ROW>(in, a, row, scale, measures);
     else
-        near_one<true, NEAR_HELD_LONG_NORM>(in, a, row, scale, measures, between);
+        near_one<true, NEAR_HELD_LONG_NORM>(in, a, row, scale, measures);
 }
 
 /* --- some rows ------------------------------------------------------------------------------- */

@@ -190,6 +190,7 @@ static struct test_case make_case(const struct shape &s)
 
 struct device {
     u32 few_shared_bytes; /* not 0: steps of few tokens run in `decode`, with so much */
+    bool mid;             /* steps whose rows have one token each run in `mid_int4` */
     struct op ops[2];
     struct op *device_ops;
     struct gpu_run run;
@@ -316,12 +317,15 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     vector<u32> row_max(MAX(tokens, d->blocks), 0);
     gpu_put(op->out, result.data(), result.size() * 4);
     gpu_put(op->row_max, row_max.data(), tokens * 4);
-    bool decode = tokens <= FEW_TOKENS && d->few_shared_bytes;
+    bool mid = d->mid && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
+    bool decode = !mid && tokens <= FEW_TOKENS && d->few_shared_bytes;
     struct gpu_run run = d->run;
     run.shared_bytes = decode ? d->few_shared_bytes : run.shared_bytes;
-    run.first = decode; /* without OP_ROPE */
-    gpu_launch(decode ? "decode" : "step", d->blocks, run.shared_bytes + STEP_SHARED_BYTES, &run,
-               sizeof run);
+    run.first = decode || mid; /* without OP_ROPE */
+    gpu_launch(mid      ? "mid_int4"
+               : decode ? "decode"
+                        : "step",
+               d->blocks, run.shared_bytes + STEP_SHARED_BYTES, &run, sizeof run);
     gpu_get(result.data(), op->out, result.size() * 4);
     gpu_get(row_max.data(), op->row_max, tokens * 4);
     bool max_right = true;
@@ -345,9 +349,11 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
  * chunk[i] tokens a step (the last entry for all beyond). */
 static vector<vector<float>> run_all(const struct test_case *t, u32 blocks, u32 shared_bytes,
                                      u32 few_shared_bytes, u32 partial_rows,
-                                     const vector<u32> &chunk, const vector<u32> &start)
+                                     const vector<u32> &chunk, const vector<u32> &start,
+                                     bool mid = false)
 {
     struct device d = make_device(t, blocks, shared_bytes, few_shared_bytes, partial_rows);
+    d.mid = mid;
     size_t count = t->sequences.size();
     vector<vector<float>> out(count);
     vector<u32> at(count), n(count);
@@ -424,6 +430,10 @@ static void test_shape(const struct shape &s, bool thorough)
               "16, 130, 7");
     same_bits(&t, first, run_all(&t, 4, shared, least, 1 << 14, {8, 1}, {}), "8, 1; least memory");
     same_bits(&t, first, run_all(&t, 7, shared, few, 1 << 14, {131, 3, 2}, {}), "131, 3, 2");
+    if (s.dim <= MID_HEAD_DIM && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
+        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, true), "mid_int4");
+        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, true), "mid, more");
+    }
     if (!thorough)
         return;
     same_bits(&t, first, run_all(&t, 1, MAX(90112u, least), 0, 300, {7, 3, 100}, {}), "7, 3, 100");

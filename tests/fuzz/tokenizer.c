@@ -24,33 +24,38 @@ static u32 stand_in(u32 byte)
     abort();
 }
 
+enum { TOKEN = 16 }; /* bytes of one with its id, at most */
+
 static size_t put_token(char *p, u32 byte)
 {
     u32 c = stand_in(byte);
     if (c == '"' || c == '\\')
-        return (size_t)sprintf(p, "\"\\%c\":%u", (char)c, byte);
+        return (size_t)snprintf(p, TOKEN, "\"\\%c\":%u", (char)c, byte);
     if (c < 128)
-        return (size_t)sprintf(p, "\"%c\":%u", (char)c, byte);
-    return (size_t)sprintf(p, "\"%c%c\":%u", (char)(0xc0 | c >> 6), (char)(0x80 | (c & 63)), byte);
+        return (size_t)snprintf(p, TOKEN, "\"%c\":%u", (char)c, byte);
+    return (size_t)snprintf(p, TOKEN, "\"%c%c\":%u", (char)(0xc0 | c >> 6), (char)(0x80 | (c & 63)),
+                            byte);
 }
 
 static struct str own_tokenizer(void)
 {
     static char text[16384];
-    size_t n = (size_t)sprintf(
-        text, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],"
-              "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":"
-              "false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,\"decoder\":"
-              "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
-              "\"use_regex\":true},\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
-              "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":false,"
-              "\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{");
+    size_t n = (size_t)snprintf(
+        text, sizeof text,
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],"
+        "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+        "false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,\"decoder\":"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+        "\"use_regex\":true},\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+        "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":false,"
+        "\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{");
     for (u32 b = 0; b < 256; b++) {
         n += put_token(text + n, b);
         text[n++] = ',';
     }
-    n += (size_t)sprintf(text + n, "\"th\":256,\"the\":257,\"\xc4\xa0t\":258},\"merges\":[[\"t\","
-                                   "\"h\"],[\"th\",\"e\"],[\"\xc4\xa0\",\"t\"]]}}");
+    n += (size_t)snprintf(text + n, sizeof text - n,
+                          "\"th\":256,\"the\":257,\"\xc4\xa0t\":258},\"merges\":[[\"t\","
+                          "\"h\"],[\"th\",\"e\"],[\"\xc4\xa0\",\"t\"]]}}");
     return (struct str){text, n};
 }
 

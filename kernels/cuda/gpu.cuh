@@ -73,7 +73,7 @@ GPU bool gpu_sync_any(bool v)
 /* All threads of the block meet, in a kernel that has more. */
 GPU void gpu_sync_all(void)
 {
-    asm volatile("bar.sync 1;" ::: "memory");
+    asm volatile("bar.sync 1, %0;" ::"n"((int)PREFILL_THREADS) : "memory");
 }
 GPU void gpu_warp_sync(void)
 {
@@ -491,13 +491,12 @@ GPU void gpu_barrier_arrive_copied(u64 *b)
 }
 
 /* One warp together: copies bytes, a multiple of 16, from global to shared memory, both aligned to
- * 16, in the background; the phase of b does not end before they are there. A lane of the warp must
- * still be to arrive. */
+ * 16, in the background; one lane arrives at b, whose phase does not end before they are there. */
 GPU void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b)
 {
     asm volatile("{.reg .pred one;\n"
                  "elect.sync _|one, 0xffffffff;\n"
-                 "@one mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%3], %2;\n"
+                 "@one mbarrier.arrive.expect_tx.shared.b64 _, [%3], %2;\n"
                  "@one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1], %2, [%3];}" ::"r"(gpu_shared_address(to)),
                  "l"(from), "r"(bytes), "r"(gpu_shared_address(b))

@@ -432,7 +432,7 @@ template <class shape> GPU void wide_run_as(const struct op_linear *op, const st
     u32 stages = MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
     if (gpu_thread() == 0) {
         for (u32 i = 0; i < stages; i++) {
-            gpu_barrier_init(&head->full[i], GPU_THREADS);
+            gpu_barrier_init(&head->full[i], GPU_THREADS + GPU_WARPS * pipe.times);
             gpu_barrier_init(&head->empty[i], GPU_THREADS);
         }
         head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,

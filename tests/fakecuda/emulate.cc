@@ -369,12 +369,10 @@ void gpu_barrier_expect(u64 *word, u32 bytes)
 
 void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *word)
 {
-    struct barrier *b = barrier_at(word);
     fiber_sync_warp();
     if (gpu_lane())
         return;
-    emulate_check(b->pending > 0, "gpu_copy_bulk for a phase that has ended");
-    b->bulk += bytes / 16;
+    gpu_barrier_expect(word, bytes);
     gpu_copy_bulk_alone(to, from, bytes, word);
 }
 

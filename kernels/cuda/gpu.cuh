@@ -121,6 +121,11 @@ GPU u32 gpu_atomic_add(u32 *p, u32 v)
 {
     return atomicAdd(p, v);
 }
+/* Counts from 0 to `last` and then begins again. Returns nothing, so that nobody waits. */
+GPU void gpu_count_around(u32 *p, u32 last)
+{
+    asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(p), "r"(last) : "memory");
+}
 /* A message to other thread blocks: what this thread wrote, or has seen before a barrier of its
  * block, is seen by who reads the new value by gpu_load_acquire, or passes a barrier after that. */
 GPU void gpu_add_release(u32 *p, u32 v)
@@ -705,12 +710,17 @@ GPU u32 gpu_grid_arrive(u32 *word)
     return before;
 }
 
-/* before: what gpu_grid_arrive returned. */
+/* before: what gpu_grid_arrive returned to thread 0. By one thread. */
+GPU void gpu_grid_await(const u32 *word, u32 before)
+{
+    while (!((gpu_load_acquire(word) ^ before) >> 31))
+        gpu_pause();
+}
+
 GPU void gpu_grid_wait(u32 *word, u32 before)
 {
     if (gpu_thread() == 0)
-        while (!((gpu_load_acquire(word) ^ before) >> 31))
-            gpu_pause();
+        gpu_grid_await(word, before);
     gpu_sync();
 }
 

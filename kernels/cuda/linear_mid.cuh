@@ -8,12 +8,13 @@
  * by slice; when a block has done all that others wait for, it adds up its share of those tiles.
  * Warp w computes the units w and w + 8 of a tile.
  *
- * Everything comes through a ring of stages, which two warps of their own, behind those that all
+ * Everything comes through a ring of stages, which three warps of their own, behind those that all
  * operations have (kernel `mid_int4`), fill from linear to linear as they find them in the list of
- * operations: one sends for weights, the other for inputs, when the blocks have met. Few weights
- * are sent for before, since what the blocks meet by, and the rows that they prepare, would stand
- * behind them in the memory's queues. Two barriers a stage: `full`, where all copies have come;
- * `empty`, where every thread has done with it.
+ * operations: one sends for weights, one for scales and zeros, one for inputs, when the blocks have
+ * met: it is that one that waits for the others, while those who compute go on and wait for stages.
+ * Few weights are sent for before, since what the blocks meet by, and the rows that they prepare,
+ * would stand behind them in the memory's queues. Two barriers a stage: `full`, where all copies
+ * have come; `empty`, where every thread has done with it.
  *
  * A stage, of up to 256 inputs of a slice, is
  *   weights [16 units][spans of 128 inputs][2 chunks][512]
@@ -59,17 +60,21 @@ struct mid_plan {
 /* In step_shared, in the place of `ahead`. */
 struct mid_head {
     u64 full[MID_STAGES], empty[MID_STAGES];
-    u64 met;    /* all blocks, and there are inputs for a linear of which this one has items */
-    u64 vacant; /* OP_ATTENTION has done with shared memory */
-    u64 seen;   /* so it has been taken note of: else a second time would look like none */
-    struct mid_plan plan; /* of the next linear */
+    u64 planned; /* plan[] of the next linear is there */
+    u64 told;    /* this block has arrived at the meeting for it: gpu_grid_arrive gave `before` */
+    u64 met;     /* all blocks have, and this one has items */
+    u64 vacant;  /* OP_ATTENTION has done with shared memory */
+    u64 seen;    /* so it has been taken note of: else a second time would look like none */
+    u32 before;
+    struct mid_plan plan[2]; /* of linears in turns */
 };
 static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
 
 template <u32 TOKENS> struct mid_shape {
     static constexpr u32 kind = MATRIX_INT4, m = 2, n = TOKENS / 8, apart = GPU_WARPS;
     static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
-    static constexpr u32 ahead = TOKENS <= 32 ? 2 : 1; /* groups whose weights are made ahead */
+    static constexpr bool ahead =
+        TOKENS <= 32; /* a group's weights are made ahead of its products */
     static constexpr bool bytes = TOKENS <= MID_BYTES_TOKENS;
     static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS;          /* of products */
     static constexpr u32 steps = bytes ? 4 : 8;                          /* of a group */
@@ -181,13 +186,14 @@ struct mid_ring {
     struct mid_head *head;
     u32 stages, at, parity;
     u32 attention; /* parity of the next OP_ATTENTION */
+    u32 linear;    /* and OP_LINEAR */
 };
 
 /* parity: 0 for who takes stages, 1 for who fills them. */
 template <class shape> GPU struct mid_ring mid_ring_of(const struct gpu_run *p, u32 parity)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
-    struct mid_ring ring = {(struct mid_head *)&near->ahead, mid_stages<shape>(p), 0, parity, 0};
+    struct mid_ring ring = {(struct mid_head *)&near->ahead, mid_stages<shape>(p), 0, parity, 0, 0};
     return ring;
 }
 
@@ -197,33 +203,37 @@ GPU void mid_advance(struct mid_ring *ring)
     ring->parity ^= ring->at == 0;
 }
 
-/* What a lane of a copying warp sends for, of every stage: two things at most. */
+/* The copying warps. */
+enum mid_server { MID_WEIGHTS, MID_SIDES, MID_INPUTS, MID_SERVERS };
+
+/* What a lane of a copying warp sends for, of every stage. */
 struct mid_lane {
-    const u8 *from[2]; /* of the next span */
-    u32 bytes[2];      /* of a span; 0: nothing */
-    u32 to[2];         /* in the stage */
-    u32 slice, row;    /* spans of these */
+    const u8 *from; /* of the next span */
+    u32 bytes;      /* of a span; 0: nothing */
+    u32 to;         /* in the stage */
+    u32 slice, row; /* spans of these */
 };
 
-/* Weights of the units by lanes 0..15, which send for zeros, too; scales by 16..31. */
+/* Weights of the units, a lane a unit; of another warp scales, and zeros by lanes from 16 on: one
+ * copy takes a warp some 60 clocks a lane. */
 template <class shape>
-GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid_item *it)
+GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid_item *it,
+                                    bool sides)
 {
     const struct matrix *m = &op->part[it->part];
     const u32 unit = gpu_lane() % MID_UNITS, units = it->end - it->unit;
-    const u32 zeros = m->zeros ? (u32)MID_ZEROS_BYTES : 0u;
+    const bool second = gpu_lane() >= MID_UNITS, mine = unit < units;
     const size_t at =
         (size_t)(it->unit + unit) * (m->k / MID_SPAN) + tile_slice_at(m, it->slice) / MID_SPAN;
-    const bool scales = gpu_lane() >= MID_UNITS, mine = unit < units;
-    struct mid_lane lane;
-    lane.bytes[0] = !mine ? 0 : scales ? (u32)MID_SCALES_BYTES : (u32)MID_WEIGHTS_BYTES;
-    lane.from[0] = (scales ? (const u8 *)m->scales : m->data) + at * lane.bytes[0];
-    lane.to[0] = scales ? shape::sides_at + unit * MID_SIDE_BYTES : unit * MID_UNIT_BYTES;
-    lane.bytes[1] = mine && !scales ? zeros : 0;
-    lane.from[1] = m->zeros + at * zeros;
-    lane.to[1] = shape::sides_at + unit * MID_SIDE_BYTES + MID_SPANS * MID_SCALES_BYTES;
-    lane.slice = m->slice / MID_SPAN;
-    lane.row = m->k / MID_SPAN;
+    const u8 *from = !sides ? m->data : second ? m->zeros : (const u8 *)m->scales;
+    const u32 bytes = !sides   ? (second ? 0u : (u32)MID_WEIGHTS_BYTES)
+                      : second ? (m->zeros ? (u32)MID_ZEROS_BYTES : 0u)
+                               : (u32)MID_SCALES_BYTES;
+    struct mid_lane lane = {from + at * bytes, mine ? bytes : 0, unit * MID_UNIT_BYTES,
+                            m->slice / MID_SPAN, m->k / MID_SPAN};
+    if (sides)
+        lane.to =
+            shape::sides_at + unit * MID_SIDE_BYTES + (second ? MID_SPANS * MID_SCALES_BYTES : 0u);
     return lane;
 }
 
@@ -233,11 +243,8 @@ GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_
     const struct matrix *m = &op->part[it->part];
     const u8 *from = (const u8 *)op->in.prepared +
                      (size_t)(tile_slice_at(m, it->slice) / MID_SPAN) * shape::span_bytes;
-    struct mid_lane lane = {{from, NULL},
-                            {gpu_lane() ? 0u : shape::span_bytes, 0},
-                            {shape::inputs_at, 0},
-                            m->slice / MID_SPAN,
-                            m->k / MID_SPAN};
+    struct mid_lane lane = {from, gpu_lane() ? 0u : shape::span_bytes, shape::inputs_at,
+                            m->slice / MID_SPAN, m->k / MID_SPAN};
     return lane;
 }
 
@@ -261,14 +268,11 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
             if ((*early)-- == 0)
                 gpu_barrier_wait(&head->met, met);
             gpu_barrier_wait(&head->empty[ring->at], ring->parity);
-            gpu_barrier_expect(full, now * (lane.bytes[0] + lane.bytes[1]));
-#pragma unroll
-            for (u32 i = 0; i < 2; i++) {
-                if (lane.bytes[i])
-                    gpu_copy_bulk_alone(mid_stage_at<shape>(ring->at) + lane.to[i], lane.from[i],
-                                        now * lane.bytes[i], full);
-                lane.from[i] += now * lane.bytes[i];
-            }
+            gpu_barrier_expect(full, now * lane.bytes);
+            if (lane.bytes)
+                gpu_copy_bulk_alone(mid_stage_at<shape>(ring->at) + lane.to, lane.from,
+                                    now * lane.bytes, full);
+            lane.from += now * lane.bytes;
             mid_advance(ring);
         }
 }
@@ -282,17 +286,47 @@ GPU void mid_fetch_norm(const struct input *in)
         gpu_prefetch(in->norm + first);
 }
 
+/* The warp of inputs tells how the next linear is cut. */
+GPU void mid_tell(struct mid_ring *ring, const struct mid_plan *plan)
+{
+    if (gpu_lane() == 0) {
+        ring->head->plan[ring->linear] = *plan;
+        gpu_barrier_arrive(&ring->head->planned);
+    }
+}
+
+/* Then it waits until this block has come to the meeting for it, */
+GPU void mid_told(struct mid_ring *ring)
+{
+    gpu_barrier_wait(&ring->head->told, ring->linear);
+    ring->linear ^= 1;
+}
+
+/* and, if the block has items, until all have; then it lets the others that copy know. Who computes
+ * need not wait: it will for stages. */
+GPU void mid_meet(const struct gpu_run *p, struct mid_ring *ring)
+{
+    mid_told(ring);
+    if (gpu_lane() == 0) {
+        gpu_grid_await(p->state.barrier, ring->head->before);
+        gpu_barrier_arrive(&ring->head->met);
+    }
+    gpu_warp_sync();
+    gpu_fence_bulk(); /* what will be copied, others have written */
+}
+
 /* What the copying warps do: all linears of the list. Where weights would come too early for
  * OP_ATTENTION, which needs all shared memory, they wait. */
-template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
+template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
 {
+    const bool inputs = server == MID_INPUTS;
     struct mid_ring ring = mid_ring_of<shape>(p, 1);
     u32 met = 0;
 #pragma unroll 1
     for (u32 i = p->first; i < p->last; i++) {
         const u32 kind = p->ops[i].kind;
         const struct op_linear *op = &p->ops[i].linear;
-        if (kind == OP_PREPARE && !inputs)
+        if (kind == OP_PREPARE && server == MID_WEIGHTS)
             mid_fetch_norm(&op->in);
         if (kind == OP_ATTENTION && !inputs) {
             gpu_barrier_wait(&ring.head->vacant, ring.attention);
@@ -303,16 +337,19 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, bool inputs)
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
         const struct mid_plan plan = mid_plan_of<shape>(op);
-        u32 early = inputs ? 0 : (u32)MID_EARLY;
+        u32 early = inputs ? ~0u : (u32)MID_EARLY;
+        if (inputs)
+            mid_tell(&ring, &plan);
+        if (inputs && gpu_block() >= plan.items)
+            mid_told(&ring);
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
             const struct mid_item it = mid_item_of(op, &plan, item);
-            struct mid_lane lane =
-                inputs ? mid_aim_inputs<shape>(op, &it) : mid_aim_weights<shape>(op, &it);
-            if (inputs && item == gpu_block()) { /* now that all that it takes is here */
-                gpu_barrier_wait(&ring.head->met, met);
-                gpu_fence_bulk(); /* what will be copied, others have written */
-            }
+            const struct mid_lane lane = inputs
+                                             ? mid_aim_inputs<shape>(op, &it)
+                                             : mid_aim_weights<shape>(op, &it, server == MID_SIDES);
+            if (inputs && item == gpu_block()) /* now that all that it takes is here */
+                mid_meet(p, &ring);
             mid_feed<shape>(&it, lane, &ring, &early, met);
         }
         met ^= gpu_block() < plan.items;
@@ -472,33 +509,72 @@ template <> struct mid_sum<true> {
 };
 
 /* A stage of some spans, where these four warps have so many units each: one group's products run
- * while the next is made, or, of 64 tokens, for which there are no registers, loaded. */
-template <class shape, u32 units>
-GPU void mid_multiply(const struct mid_ring *ring, u32 number, u32 spans, struct mid_how how,
-                      struct tile_sums<shape> *p)
+ * while the sums of the one before are scaled and the next is made. Straight on: where there are
+ * branches, the compiler lets products wait for one another. */
+template <class shape, u32 units, u32 spans>
+GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p)
 {
+    constexpr u32 all = spans * units;
     const struct mid_place at = mid_place_of<shape>(number);
-    struct mid_made<shape> made[shape::ahead];
+    struct mid_made<shape> made[2];
     struct mid_group g = mid_load(&at, 0, 0, how);
-    typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
+    typename mid_sum<shape::bytes>::type sum[2][shape::columns / 2];
     mid_make(&made[0], &g, how);
 #pragma unroll
+    for (u32 i = 0; i <= all; i++) {
+        const u32 done = i - 1;
+        if (i + 1 < all)
+            g = mid_load(&at, (i + 1) / units, (i + 1) % units, how);
+        if (i < all)
+            mid_begin(&sum[i % 2][0], &made[i % 2],
+                      gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        if (i) {
+            if (i < all)
+                gpu_group_wait<1, shape::columns>(sum[done % 2]);
+            else
+                gpu_group_wait<0, shape::columns>(sum[done % 2]);
+            mid_add<shape>(p->v[done % units], sum[done % 2], &made[done % 2],
+                           at.sums + done / units * (shape::span_bytes / 4));
+        }
+        if (i + 1 < all)
+            mid_make(&made[(i + 1) % 2], &g, how);
+    }
+}
+
+/* The same where there are registers for one group only: its products run while the next is loaded.
+ */
+template <class shape, u32 units>
+GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
+{
+    const struct mid_place at = mid_place_of<shape>(number);
+    struct mid_made<shape> made;
+    struct mid_group g = mid_load(&at, 0, 0, how);
+    typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
+    mid_make(&made, &g, how);
+#pragma unroll
     for (u32 i = 0; i < MID_SPANS * units; i++) {
-        struct mid_made<shape> *now = &made[i % shape::ahead];
-        struct mid_made<shape> *next = &made[(i + 1) % shape::ahead];
         const bool last = i + 1 == MID_SPANS * units;
         if (i / units >= spans)
             break;
         if (!last)
             g = mid_load(&at, (i + 1) / units, (i + 1) % units, how);
-        mid_begin(&sum[0], now, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
-        if (!last && now != next && ring->stages) /* always; the compiler would wait first */
-            mid_make(next, &g, how);
+        mid_begin(&sum[0], &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         gpu_group_wait<0, shape::columns>(sum);
-        mid_add<shape>(p->v[i % units], sum, now, at.sums + i / units * (shape::span_bytes / 4));
-        if (!last && now == next)
-            mid_make(next, &g, how);
+        mid_add<shape>(p->v[i % units], sum, &made, at.sums + i / units * (shape::span_bytes / 4));
+        if (!last)
+            mid_make(&made, &g, how);
     }
+}
+
+template <class shape, u32 units>
+GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
+{
+    if constexpr (!shape::ahead)
+        mid_multiply_alone<shape, units>(number, spans, how, p);
+    else if (spans == MID_SPANS)
+        mid_multiply<shape, units, MID_SPANS>(number, how, p);
+    else
+        mid_multiply<shape, units, 1>(number, how, p);
 }
 
 /* This warp's and lane's place in op->partial for a slice of a tile: sums of unit `unit` and 8
@@ -552,9 +628,9 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
             const u32 spans = MIN(left, (u32)MID_SPANS), number = ring->at;
             gpu_barrier_wait(&ring->head->full[number], ring->parity);
             if (both)
-                mid_multiply<shape, 2>(ring, number, spans, how, &p);
+                mid_stage<shape, 2>(number, spans, how, &p);
             else
-                mid_multiply<shape, 1>(ring, number, spans, how, &p);
+                mid_stage<shape, 1>(number, spans, how, &p);
             gpu_barrier_leave(&ring->head->empty[number]);
             mid_advance(ring);
             left -= spans;
@@ -598,8 +674,7 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
     if (gpu_thread() == 0) {
         while (gpu_load_acquire(arrived) < MATRIX_SLICES)
             gpu_pause();
-        if (gpu_atomic_add(arrived, 1) == MATRIX_SLICES + plan->shares - 1)
-            *arrived = 0; /* the last one that has seen it */
+        gpu_count_around(arrived, MATRIX_SLICES + plan->shares - 1); /* 0 when all have seen it */
     }
     gpu_sync();
 #pragma unroll 1
@@ -632,10 +707,6 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 {
     const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
     const bool whole = plan->shares == 1;
-    if (rows == 0)
-        return;
-    if (gpu_thread() == 0 && gpu_block() < plan->items)
-        gpu_barrier_arrive(&ring->head->met);
     if (gpu_thread() < shape::tokens)
         mid_maxima()[gpu_thread()] = 0;
     gpu_sync();
@@ -669,12 +740,14 @@ template <class shape> GPU void mid_open(const struct gpu_run *p)
     struct mid_head *head = mid_ring_of<shape>(p, 0).head;
     if (gpu_thread() == 0) {
         for (u32 i = 0; i < mid_stages<shape>(p); i++) {
-            gpu_barrier_init(&head->full[i], 2 * 32);
+            gpu_barrier_init(&head->full[i], MID_SERVERS * 32);
             gpu_barrier_init(&head->empty[i], GPU_THREADS);
         }
+        gpu_barrier_init(&head->planned, 1);
+        gpu_barrier_init(&head->told, GPU_WARPS);
         gpu_barrier_init(&head->met, 1);
         gpu_barrier_init(&head->vacant, GPU_THREADS);
-        gpu_barrier_init(&head->seen, 1);
+        gpu_barrier_init(&head->seen, MID_SERVERS - 1);
     }
     gpu_fence_bulk();
 }

@@ -230,20 +230,25 @@ GPU u32 mid_behind(const struct gpu_run *p, u32 i)
     return i + 1 < p->last && p->ops[i + 1].kind == OP_ROPE ? i + 2 : i + 1;
 }
 
-/* What of an operation can be done while the blocks still meet: how a linear is cut, by a warp that
- * does not wait for the others itself; old keys and values on their way into memory that no weights
- * are on their way to. */
-template <class shape>
-GPU void mid_ahead_of(const struct op *op, const struct gpu_run *run, struct mid_ring *ring)
+/* The next operation. While the blocks still meet, if they do: old keys and values are sent for to
+ * memory that no weights are on their way to. before: what gpu_grid_arrive returned. False: it is
+ * a linear with items for this block, and who copies their inputs waits for the others. */
+GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid_ring *ring,
+                      u32 before)
 {
     const u32 kind = gpu_scalar(op->kind);
+    struct mid_head *head = ring->head;
     if (kind == OP_ATTENTION)
         attention_ahead(&op->attention, run);
-    if (kind != OP_LINEAR || gpu_scalar(gpu_warp()) != 1)
-        return;
-    struct mid_plan plan = mid_plan_of<shape>(&op->linear);
-    if (gpu_lane() == 0)
-        ring->head->plan = plan;
+    if (kind != OP_LINEAR || linear_rows(&op->linear.in, run->step) == 0)
+        return true;
+    gpu_barrier_wait(&head->planned, ring->linear);
+    if (gpu_thread() == 0)
+        head->before = before;
+    if (gpu_lane() == 0) /* of every warp: then the next plan may be told */
+        gpu_barrier_arrive(&head->told);
+    gpu_warp_sync();
+    return gpu_block() >= gpu_scalar(head->plan[ring->linear].items);
 }
 
 template <class shape>
@@ -251,11 +256,14 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_ring 
 {
     const u32 kind = gpu_scalar(op->kind);
     if (kind == OP_LINEAR) {
-        const struct mid_plan *at = &ring->head->plan;
-        struct mid_plan plan = {gpu_scalar(at->units), gpu_scalar(at->shares),
-                                gpu_scalar(at->items)};
-        linear_clear_max(&op->linear, run);
-        mid_run<shape>(&op->linear, run, &plan, ring);
+        if (linear_rows(&op->linear.in, run->step)) {
+            const struct mid_plan *at = &ring->head->plan[ring->linear];
+            struct mid_plan plan = {gpu_scalar(at->units), gpu_scalar(at->shares),
+                                    gpu_scalar(at->items)};
+            ring->linear ^= 1;
+            mid_run<shape>(&op->linear, run, &plan, ring);
+        }
+        linear_clear_max(&op->linear, run); /* not before the blocks have met */
     } else if (kind == OP_ATTENTION) {
         mid_attention(&op->attention, run, ring);
     } else if (kind != OP_ROPE) {
@@ -271,7 +279,7 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
     struct mid_ring ring = mid_ring_of<shape>(p, 0);
     u32 parity = p->first % 2, second = mid_behind(p, p->first);
     begin_ops(near, p);
-    mid_ahead_of<shape>(&near->op[parity], &near->run, &ring);
+    mid_begin_op(&near->op[parity], &near->run, &ring, ~gpu_load_volatile(p->state.barrier));
     gpu_sync();
 #pragma unroll 1
     for (;;) {
@@ -287,8 +295,9 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
         if (!more)
             break;
         u32 before = gpu_grid_arrive(p->state.barrier);
-        mid_ahead_of<shape>(next, &near->run, &ring);
-        gpu_grid_wait(p->state.barrier, before);
+        if (mid_begin_op(next, &near->run, &ring, before))
+            gpu_grid_wait(p->state.barrier, before);
+        gpu_sync(); /* see above */
         parity ^= 1;
         second = third;
     }
@@ -301,8 +310,8 @@ template <class shape> GPU void mid_all(const struct gpu_run *p)
     gpu_sync_all();
     if (warp >= GPU_WARPS) {
         gpu_registers_less<40>();
-        if (warp < GPU_WARPS + 2)
-            mid_serve<shape>(p, warp > GPU_WARPS);
+        if (warp < GPU_WARPS + MID_SERVERS)
+            mid_serve<shape>(p, warp - GPU_WARPS);
     } else {
         gpu_registers_more<232>();
         mid_ops<shape>(p);

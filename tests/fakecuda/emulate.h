@@ -165,6 +165,10 @@ GPU u32 gpu_atomic_add(u32 *p, u32 v)
     *p = old + v;
     return old;
 }
+GPU void gpu_count_around(u32 *p, u32 last)
+{
+    *p = *p >= last ? 0 : *p + 1;
+}
 GPU void gpu_add_release(u32 *p, u32 v)
 {
     gpu_atomic_add(p, v);

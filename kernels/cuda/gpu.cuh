@@ -454,6 +454,12 @@ GPU u32 gpu_scalar(u32 v)
     return __reduce_min_sync(~0u, v);
 }
 
+/* The same of a word that only the first lane reads. */
+GPU u32 gpu_scalar_load(const u32 *p)
+{
+    return __reduce_min_sync(~0u, gpu_lane() ? ~0u : *p);
+}
+
 GPU u32 gpu_shared_address(const void *p)
 {
     return (u32)__cvta_generic_to_shared(p);
@@ -466,11 +472,6 @@ GPU void gpu_barrier_init(u64 *b, u32 count)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(gpu_shared_address(b)), "r"(count)
                  : "memory");
-}
-
-GPU void gpu_barrier_end(u64 *b) /* its memory may hold something else from now on */
-{
-    asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(gpu_shared_address(b)) : "memory");
 }
 
 GPU void gpu_barrier_arrive(u64 *b)
@@ -533,6 +534,19 @@ GPU void gpu_barrier_wait(u64 *b, u32 parity)
                  "@!done bra again;}" ::"r"(gpu_shared_address(b)),
                  "r"(parity)
                  : "memory");
+}
+
+/* gpu_barrier_wait would not wait. */
+GPU bool gpu_barrier_passed(u64 *b, u32 parity)
+{
+    u32 passed;
+    asm volatile("{.reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(passed)
+                 : "r"(gpu_shared_address(b)), "r"(parity)
+                 : "memory");
+    return passed;
 }
 
 /* Products of a group of four warps, 0..3 or 4..7 (PTX ISA, wgmma.m64nNk16): c += a b, where a and
@@ -724,21 +738,59 @@ GPU void gpu_grid_wait(u32 *word, u32 before)
     gpu_sync();
 }
 
-/* The same, with work that begins meanwhile: every `clocks` each warp calls `work`. met: a word of
- * shared memory, `turn` when the blocks have met and not before. */
+/* One thread tells the others of its block, in turns (0, 1, 0, ..): by a barrier, where there are
+ * such, else by a word of shared memory, which racecheck (compute-sanitizer) takes for a race. */
+GPU void gpu_tell_init(u64 *told)
+{
+#ifdef GPU_GROUPS
+    gpu_barrier_init(told, 1);
+#else
+    *(u32 *)told = 1;
+#endif
+}
+
+GPU void gpu_tell(u64 *told, u32 turn)
+{
+#ifdef GPU_GROUPS
+    (void)turn;
+    gpu_barrier_arrive(told);
+#else
+    gpu_store_volatile((u32 *)told, turn);
+#endif
+}
+
+/* By a warp together. */
+GPU bool gpu_told(u64 *told, u32 turn)
+{
+#ifdef GPU_GROUPS
+    return gpu_shuffle(gpu_lane() ? 0u : (u32)gpu_barrier_passed(told, turn), 0);
+#else
+    return gpu_shuffle(gpu_load_volatile((u32 *)told), 0) == turn;
+#endif
+}
+
+/* As gpu_grid_wait, with work that begins meanwhile: every `clocks` each warp calls `work`, as long
+ * as that has something to begin (true). The first warp asks, and tells the others by `met`. */
 template <class task>
-GPU void gpu_grid_wait(u32 *word, u32 before, u32 *met, u32 turn, u32 clocks, task work)
+GPU void gpu_grid_wait(u32 *word, u32 before, u64 *met, u32 turn, u32 clocks, task work)
 {
     u32 last = gpu_clock();
     for (;;) {
-        if (gpu_thread() == 0 && (gpu_load_acquire(word) ^ before) >> 31)
-            gpu_store_volatile(met, turn);
-        gpu_warp_sync();
-        if (gpu_shuffle(gpu_load_volatile(met), 0) == turn)
+        bool passed;
+        if (gpu_warp() == 0) {
+            passed = gpu_lane() == 0 && (gpu_load_acquire(word) ^ before) >> 31;
+            if (passed)
+                gpu_tell(met, turn);
+            passed = gpu_ballot(passed) != 0;
+        } else {
+            passed = gpu_told(met, turn);
+        }
+        if (passed)
             break;
         if (gpu_shuffle(gpu_clock() - last, 0) >= clocks) {
             last += clocks;
-            work();
+            if (!work() && gpu_warp())
+                break;
         }
         gpu_pause();
     }

@@ -31,18 +31,19 @@
 
 enum {
     BROAD_TOKENS = 128,
-    BROAD_STAGES = 8, /* at most */
+    BROAD_STAGES = 8,       /* at most */
+    BROAD_WORK_BYTES = 128, /* in front of shared memory, for other operations */
     BROAD_SCALES_BYTES = 256,
     BROAD_SIDE_BYTES = BROAD_SCALES_BYTES + 64,
     BROAD_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
 };
 
-/* In front of shared memory. */
+/* Behind that. The barriers are made once for all operations: racecheck (compute-sanitizer) takes
+ * copies for unfinished when the barrier that they came by is made anew. */
 struct broad_head {
     u64 full[BROAD_STAGES], empty[BROAD_STAGES];
     const struct op_linear *op; /* NULL: the copying warps may go */
     struct share_work work;
-    u32 stages;
 };
 
 template <u32 KIND> struct broad_shape {
@@ -57,7 +58,7 @@ template <u32 KIND> struct broad_shape {
         sides_at + (KIND == MATRIX_HALF ? 0 : blocks * BROAD_SIDE_BYTES);
     /* Sums do not fit registers twice: those of all slices so far are parked. */
     static constexpr bool parked = true;
-    static constexpr u32 head = ROUND_UP((u32)sizeof(struct broad_head), 128u);
+    static constexpr u32 head = BROAD_WORK_BYTES + ROUND_UP((u32)sizeof(struct broad_head), 128u);
     static constexpr u32 stages_at = head + floats * 4;
 };
 
@@ -65,7 +66,7 @@ template <u32 KIND> struct broad_shape {
 
 GPU struct broad_head *broad_head_of(void)
 {
-    return (struct broad_head *)gpu_shared();
+    return (struct broad_head *)(gpu_shared() + BROAD_WORK_BYTES);
 }
 
 template <class shape> GPU u8 *broad_stage_at(u32 stage)
@@ -109,6 +110,11 @@ GPU void broad_aim(struct broad_source *from, const struct op_linear *op,
     from->all_bytes = from->scales_bytes + (m->zeros ? groups * 16 : 0);
 }
 
+template <class shape> GPU u32 broad_stages(const struct gpu_run *run)
+{
+    return MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)BROAD_STAGES);
+}
+
 /* Asks for a quarter of a stage. */
 template <class shape> GPU void broad_copy(struct broad_source *from, u8 *to, u64 *full)
 {
@@ -138,38 +144,47 @@ template <class shape> GPU void broad_copy(struct broad_source *from, u8 *to, u6
     from->zeros += zeros;
 }
 
+/* The next stage, and the parity that its barrier is waited for with. */
+struct broad_ring {
+    u32 stages, at, parity;
+};
+
+GPU void broad_advance(struct broad_ring *ring)
+{
+    ring->at = ring->at + 1 == ring->stages ? 0 : ring->at + 1;
+    ring->parity ^= ring->at == 0;
+}
+
 /* All stages of a block's work, by the copying warps. */
-template <class shape> GPU void broad_feed(const struct broad_head *head)
+template <class shape> GPU void broad_feed(const struct broad_head *head, struct broad_ring *ring)
 {
     const struct op_linear *op = head->op;
     const struct share_work w = head->work;
-    const u32 stages = head->stages;
-    u32 fill = 0, parity = 1;
     struct broad_source from;
 #pragma unroll 1
     for (u32 place = w.first; place < w.end; place = share_next(&w, place)) {
         broad_aim<shape>(&from, op, &w, place);
 #pragma unroll 1
         for (; from.left; from.left--) {
-            u64 *barriers = (u64 *)gpu_shared();
-            gpu_barrier_wait(barriers + BROAD_STAGES + fill, parity);
-            broad_copy<shape>(&from, broad_stage_at<shape>(fill), barriers + fill);
-            fill = fill + 1 == stages ? 0 : fill + 1;
-            parity ^= fill == 0;
+            u64 *barriers = broad_head_of()->full;
+            gpu_barrier_wait(barriers + BROAD_STAGES + ring->at, ring->parity);
+            broad_copy<shape>(&from, broad_stage_at<shape>(ring->at), barriers + ring->at);
+            broad_advance(ring);
         }
     }
 }
 
 /* What the copying warps do, until they may go. */
-template <u32 kind> GPU void broad_serve(void)
+template <u32 kind> GPU void broad_serve(const struct gpu_run *p)
 {
+    struct broad_ring ring = {broad_stages<struct broad_shape<kind>>(p), 0, 1};
     for (;;) {
         gpu_sync_all();
         gpu_fence_bulk(); /* what it copies from, others have written */
         const struct broad_head *head = broad_head_of();
         if (!head->op)
             return;
-        broad_feed<struct broad_shape<kind>>(head);
+        broad_feed<struct broad_shape<kind>>(head, &ring);
         gpu_sync_all();
     }
 }
@@ -183,20 +198,9 @@ GPU void broad_dismiss(void)
     gpu_sync_all();
 }
 
-/* The ring, for those who take from it. */
-struct broad_ring {
-    u32 stages, take, parity;
-};
-
-GPU void broad_advance(struct broad_ring *ring)
-{
-    ring->take = ring->take + 1 == ring->stages ? 0 : ring->take + 1;
-    ring->parity ^= ring->take == 0;
-}
-
 GPU void broad_await(const struct broad_ring *ring)
 {
-    gpu_barrier_wait(&broad_head_of()->full[ring->take], ring->parity);
+    gpu_barrier_wait(&broad_head_of()->full[ring->at], ring->parity);
 }
 
 /* --- sums ---------------------------------------------------------------------------------- */
@@ -250,7 +254,7 @@ template <class shape, class loop>
 GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u32 scale_type,
                      bool zeros, bool more, struct tile_sums<shape> *p)
 {
-    const u32 stage = gpu_scalar(ring->take);
+    const u32 stage = gpu_scalar(ring->at);
     const u32 further = BROAD_TOKENS * 16; /* bytes of 8 inputs */
     const u32 inputs = gpu_group_tiles<further>(broad_stage_at<shape>(stage) + shape::inputs_at);
     float sum[BROAD_TOKENS / 2];
@@ -274,7 +278,7 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
                 broad_make<shape, loop>(ahead, stage, piece + 1, scale_type, zeros);
         } else if (more) {
             broad_await(ring);
-            broad_make<shape, loop>(ahead, ring->take, 0, scale_type, zeros);
+            broad_make<shape, loop>(ahead, ring->at, 0, scale_type, zeros);
         }
         gpu_group_wait<0, BROAD_TOKENS>(to);
         if (!loop::plain && (loop::fine || piece + 1 == loop::pieces))
@@ -302,7 +306,7 @@ GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
     u32 all = gpu_uniform((tile_slice_at(m, slice_end) - tile_slice_at(m, first)) / shape::k);
     if (all) {
         broad_await(ring);
-        broad_make<shape, loop>(&ahead, ring->take, 0, scale_type, zeros);
+        broad_make<shape, loop>(&ahead, ring->at, 0, scale_type, zeros);
     }
 #pragma unroll 1
     for (u32 slice = first; slice < slice_end; slice++) {
@@ -402,47 +406,50 @@ template <class shape> GPU void broad_finish(const struct op_linear *op)
         broad_gather<shape>(op, last);
 }
 
-template <class shape> GPU void broad_run_as(const struct op_linear *op, const struct gpu_run *run)
+/* Before anything else; then all must meet. The ring, for those who take from it. */
+template <u32 kind> GPU struct broad_ring broad_open(const struct gpu_run *p)
 {
+    typedef struct broad_shape<kind> shape;
     static_assert(shape::stages_at + 2 * shape::stage_bytes + STEP_SHARED_BYTES <=
                       PREFILL_SHARED_BYTES,
                   "two stages at the least");
-    struct broad_head *head = broad_head_of();
-    u32 stages =
-        MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)BROAD_STAGES);
-    struct broad_ring ring = {stages, 0, 0};
-    if (gpu_thread() == 0) {
-        for (u32 i = 0; i < stages; i++) {
-            gpu_barrier_init(&head->full[i], shape::kind == MATRIX_HALF ? 4 : 4 + 128);
-            gpu_barrier_init(&head->empty[i], GPU_THREADS);
+    struct broad_ring ring = {broad_stages<shape>(p), 0, 0};
+    if (gpu_thread() == 0)
+        for (u32 i = 0; i < ring.stages; i++) {
+            gpu_barrier_init(&broad_head_of()->full[i], kind == MATRIX_HALF ? 4 : 4 + 128);
+            gpu_barrier_init(&broad_head_of()->empty[i], GPU_THREADS);
         }
+    return ring;
+}
+
+template <class shape>
+GPU void broad_run_as(const struct op_linear *op, const struct gpu_run *run,
+                      struct broad_ring *ring)
+{
+    struct broad_head *head = broad_head_of();
+    if (gpu_thread() == 0) {
         head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
                                    shape::tokens);
         head->op = op;
-        head->stages = stages;
     }
     gpu_fence_bulk();
     gpu_sync_all();
     for (u32 place = head->work.first; place < head->work.end;
          place = share_next(&head->work, place))
-        broad_run_item<shape>(op, &ring, place);
+        broad_run_item<shape>(op, ring, place);
     broad_finish<shape>(op);
     gpu_sync_all(); /* the copying warps, too, have read `head` */
-    if (gpu_thread() < stages) {
-        gpu_barrier_end(&head->full[gpu_thread()]);
-        gpu_barrier_end(&head->empty[gpu_thread()]);
-    }
-    gpu_sync();
 }
 
 /* The parts of one kind. */
-template <u32 kind> GPU void broad_run(const struct op_linear *op, const struct gpu_run *run)
+template <u32 kind>
+GPU void broad_run(const struct op_linear *op, const struct gpu_run *run, struct broad_ring *ring)
 {
     bool any = false;
     for (u32 i = 0; i < op->parts; i++)
         any |= op->part[i].kind == kind;
     if (gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
-        broad_run_as<struct broad_shape<kind>>(op, run);
+        broad_run_as<struct broad_shape<kind>>(op, run, ring);
 }
 
 #endif

@@ -29,14 +29,23 @@
 #ifdef GPU_GROUPS
 
 enum {
-    WIDE_STAGES = 12, /* at most */
+    WIDE_STAGES = 7, /* at most */
     WIDE_SIDE_BYTES = 64 + 16,
     WIDE_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
 };
 
+/* In step_shared: made once for all operations, whatever shape their stages have, since racecheck
+ * (compute-sanitizer) takes copies for unfinished when the barrier that they came by is made anew.
+ */
+struct wide_barriers {
+    u64 full[WIDE_STAGES], empty[WIDE_STAGES];
+    u64 phases; /* between operations, a bit a stage: the parity of the next phase of either */
+};
+static_assert(sizeof(struct wide_barriers) <= sizeof(((struct step_shared *)0)->barriers),
+              "its place");
+
 /* In front of shared memory. */
 struct wide_head {
-    u64 full[WIDE_STAGES], empty[WIDE_STAGES];
     struct share_work work;
 };
 
@@ -73,9 +82,11 @@ template <class shape> struct wide_pipe {
     /* A warp's part of the inputs: `times` bulk copies, 8 tokens or less each. */
     static constexpr u32 times = CEIL_DIV(shape::n, (u32)GPU_WARPS);
     static constexpr u32 bulk_bytes = shape::input_bytes / GPU_WARPS / times;
+    static_assert(times == 1, "wide_open");
+    struct wide_barriers *barriers;
     u32 stages;
-    u32 fill, fill_parity, take, take_parity;
-    u32 place, left; /* of the item that is copied; stages that remain of it */
+    u32 fill, filled, take, taken; /* stages, and phases as wide_barriers has them */
+    u32 place, left;               /* of the item that is copied; stages that remain of it */
     const u8 *weights[shape::m], *inputs[times];
     const u8 *side[shape::m];
     u32 side_bytes, side_to; /* of a stage; to none: ~0 */
@@ -147,10 +158,10 @@ template <class shape> GPU void wide_copy(struct wide_pipe<shape> *pipe, const s
     if (pipe->left == 0)
         return;
     u32 fill = gpu_scalar(pipe->fill);
-    u64 *full = &head->full[fill];
+    u64 *full = &pipe->barriers->full[fill];
     u8 *to = wide_stage_at<shape>(fill), *mine = to + gpu_lane() * 16;
     u32 warp = gpu_scalar(gpu_warp());
-    gpu_barrier_wait(&head->empty[fill], pipe->fill_parity);
+    gpu_barrier_wait(&pipe->barriers->empty[fill], ~pipe->filled >> fill & 1);
 #pragma unroll
     for (u32 i = 0; i < pipe->times; i++) {
         gpu_copy_bulk(to + shape::weight_bytes + (i * GPU_WARPS + warp) * pipe->bulk_bytes,
@@ -173,10 +184,8 @@ template <class shape> GPU void wide_copy(struct wide_pipe<shape> *pipe, const s
     }
     gpu_barrier_arrive_copied(full);
     pipe->left--;
-    if (++pipe->fill == pipe->stages) {
-        pipe->fill = 0;
-        pipe->fill_parity ^= 1;
-    }
+    pipe->filled ^= 1u << fill;
+    pipe->fill = fill + 1 == pipe->stages ? 0 : fill + 1;
 }
 
 /* Fills the ring but for one stage, which comes while the first is taken. */
@@ -184,8 +193,8 @@ template <class shape>
 GPU void wide_begin(struct wide_pipe<shape> *pipe, const struct op_linear *op)
 {
     struct wide_head *head = wide_head_of();
-    pipe->fill = pipe->take = pipe->take_parity = 0;
-    pipe->fill_parity = 1;
+    pipe->fill = pipe->take = 0;
+    pipe->filled = pipe->taken = (u32)pipe->barriers->phases;
     pipe->place = head->work.first;
     pipe->left = 0;
     if (pipe->place < head->work.end)
@@ -198,7 +207,7 @@ GPU void wide_begin(struct wide_pipe<shape> *pipe, const struct op_linear *op)
  * have read: without a fence. */
 template <class shape> GPU void wide_release(const struct wide_pipe<shape> *pipe)
 {
-    gpu_barrier_arrive(&wide_head_of()->empty[pipe->take]);
+    gpu_barrier_arrive(&pipe->barriers->empty[pipe->take]);
 }
 
 /* --- sums ---------------------------------------------------------------------------------- */
@@ -249,7 +258,7 @@ GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u
     struct weight_zero zero[shape::m] = {};
     float sum[2][unit * 4];
     u32 a[2][tiles][4];
-    gpu_barrier_wait(&wide_head_of()->full[take], pipe->take_parity);
+    gpu_barrier_wait(&pipe->barriers->full[take], pipe->taken >> take & 1);
 #pragma unroll
     for (u32 batch = 0; batch <= batches; batch++) {
         u32 step = batch / shape::halves, h = batch % shape::halves;
@@ -304,10 +313,8 @@ GPU void wide_stage(struct wide_pipe<shape> *pipe, const struct op_linear *op, u
         }
     }
     wide_release<shape>(pipe);
-    if (++pipe->take == pipe->stages) {
-        pipe->take = 0;
-        pipe->take_parity ^= 1;
-    }
+    pipe->taken ^= 1u << take;
+    pipe->take = take + 1 == pipe->stages ? 0 : take + 1;
 }
 
 /* The `left` next stages, a slice. */
@@ -424,34 +431,38 @@ template <class shape> GPU void wide_finish(const struct op_linear *op)
         wide_gather<shape>(op, last);
 }
 
+/* By one thread, before anything else; then all must meet. */
+GPU void wide_open(struct wide_barriers *b)
+{
+    for (u32 i = 0; i < WIDE_STAGES; i++) {
+        gpu_barrier_init(&b->full[i], GPU_THREADS + GPU_WARPS);
+        gpu_barrier_init(&b->empty[i], GPU_THREADS);
+    }
+    b->phases = 0;
+}
+
 template <class shape> GPU void wide_run_as(const struct op_linear *op, const struct gpu_run *run)
 {
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + run->shared_bytes);
     struct wide_head *head = wide_head_of();
     struct wide_pipe<shape> pipe = {
     };
-    u32 stages = MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
-    if (gpu_thread() == 0) {
-        for (u32 i = 0; i < stages; i++) {
-            gpu_barrier_init(&head->full[i], GPU_THREADS + GPU_WARPS * pipe.times);
-            gpu_barrier_init(&head->empty[i], GPU_THREADS);
-        }
+    if (gpu_thread() == 0)
         head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
                                    shape::tokens);
-    }
     gpu_fence_bulk();
     gpu_sync();
-    pipe.stages = stages;
+    pipe.barriers = (struct wide_barriers *)near->barriers;
+    pipe.stages =
+        MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
     wide_begin<shape>(&pipe, op);
     for (u32 place = head->work.first; place < head->work.end;
          place = share_next(&head->work, place))
         wide_run_item<shape>(op, &pipe, place);
     wide_finish<shape>(op);
     gpu_sync();
-    if (gpu_thread() < stages) {
-        gpu_barrier_end(&head->full[gpu_thread()]);
-        gpu_barrier_end(&head->empty[gpu_thread()]);
-    }
-    gpu_sync();
+    if (gpu_thread() == 0)
+        pipe.barriers->phases = pipe.taken;
 }
 
 /* Tiles of 16 outputs a warp. */

@@ -72,13 +72,23 @@ GPU void begin_ops(struct step_shared *near, const struct gpu_run *p)
     if (gpu_thread() == 0) {
         near->run = *p;
         near->run.step = &near->step;
-        near->met = ~0u;
         splits_forget((struct splits_kept *)near->attention);
     }
     gpu_sync();
     if (near->op[p->first % 2].kind == OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
         near->step.stamps)
         near->step.stamps[0] = gpu_clock_ns();
+}
+
+/* By one thread: those of step_shared. */
+template <bool few> GPU void open_barriers(u64 *barriers)
+{
+    if (few)
+        gpu_tell_init(barriers);
+#ifdef GPU_GROUPS
+    else
+        wide_open((struct wide_barriers *)barriers);
+#endif
 }
 
 /* Copies what the next operations read of the list while the current one runs: from global memory,
@@ -88,8 +98,11 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
 {
     struct step_shared *near =
         (struct step_shared *)(gpu_shared() + p->shared_bytes + GPU_WARPS * p->ring_bytes);
+    if (gpu_thread() == 0)
+        open_barriers<few>(near->barriers);
     begin_ops(near, p);
     struct few_begun begun = {};
+    u32 turn = 0;
     if (few && near->op[p->first % 2].kind == OP_LINEAR)
         few_begin_op(&begun, &near->op[p->first % 2].linear, &near->run);
     near_look(&begun.input);
@@ -120,11 +133,16 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             few_begin_op(&begun, &next->linear, &near->run);
         else if (ahead && meet)
             linear_fetch(&near->ahead.linear, &near->run);
-        if (meet && few && more && next->kind == OP_LINEAR)
-            gpu_grid_wait(p->state.barrier, before, &near->met, i, FEW_PACE,
-                          [&] { few_fill_op(&begun, &next->linear, 1); });
-        else if (meet)
+        if (meet && few && more && next->kind == OP_LINEAR) {
+            gpu_grid_wait(p->state.barrier, before, near->barriers, turn, FEW_PACE, [&] {
+                u32 had = begun.stream.ahead;
+                few_fill_op(&begun, &next->linear, 1);
+                return gpu_uniform(begun.stream.ahead != had);
+            });
+            turn ^= 1;
+        } else if (meet) {
             gpu_grid_wait(p->state.barrier, before);
+        }
         if (few && more && next->kind == OP_LINEAR)
             near_look(&begun.input);
     }
@@ -157,11 +175,12 @@ GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
 }
 
 /* As run_op, with the parts of one kind of OP_LINEAR. */
-template <u32 kind> GPU void prefill_op(const struct op *op, const struct gpu_run *run)
+template <u32 kind>
+GPU void prefill_op(const struct op *op, const struct gpu_run *run, struct broad_ring *ring)
 {
     if (op->kind == OP_LINEAR) {
         linear_clear_max(&op->linear, run);
-        broad_run<kind>(&op->linear, run);
+        broad_run<kind>(&op->linear, run, ring);
     } else {
         run_vector_op<BROAD_TOKENS, false>(op, run);
     }
@@ -170,13 +189,14 @@ template <u32 kind> GPU void prefill_op(const struct op *op, const struct gpu_ru
 template <u32 kind> GPU void prefill_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    struct broad_ring ring = broad_open<kind>(p);
     begin_ops(near, p);
     for (u32 i = p->first; i < p->last; i++) {
         bool more = i + 1 < p->last;
         if (more)
             copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
         gpu_copy_commit();
-        prefill_op<kind>(&near->op[i % 2], &near->run);
+        prefill_op<kind>(&near->op[i % 2], &near->run, &ring);
         gpu_copy_wait<0>();
         gpu_sync(); /* without it the compiler takes the operation for divergent */
         if (more)
@@ -189,7 +209,7 @@ template <u32 kind> GPU void prefill_run(const struct gpu_run *p)
 {
     if (gpu_uniform(gpu_warp()) >= GPU_WARPS) {
         gpu_registers_less<72>();
-        broad_serve<kind>();
+        broad_serve<kind>(p);
     } else {
         gpu_registers_more<216>();
         prefill_ops<kind>(p);
@@ -245,10 +265,10 @@ GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid
     gpu_barrier_wait(&head->planned, ring->linear);
     if (gpu_thread() == 0)
         head->before = before;
-    if (gpu_lane() == 0) /* of every warp: then the next plan may be told */
+    if (gpu_lane() == 0) /* of every warp, which reads plans: then the next one may be told */
         gpu_barrier_arrive(&head->told);
     gpu_warp_sync();
-    return gpu_block() >= gpu_scalar(head->plan[ring->linear].items);
+    return gpu_block() >= gpu_scalar_load(&head->plan[ring->linear].items);
 }
 
 template <class shape>
@@ -258,8 +278,8 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_ring 
     if (kind == OP_LINEAR) {
         if (linear_rows(&op->linear.in, run->step)) {
             const struct mid_plan *at = &ring->head->plan[ring->linear];
-            struct mid_plan plan = {gpu_scalar(at->units), gpu_scalar(at->shares),
-                                    gpu_scalar(at->items)};
+            struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->shares),
+                                    gpu_scalar_load(&at->items)};
             ring->linear ^= 1;
             mid_run<shape>(&op->linear, run, &plan, ring);
         }

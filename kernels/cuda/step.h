@@ -401,7 +401,7 @@ struct step_shared {
                                barriers */
     struct gpu_step step;
     struct gpu_run run; /* whose step is the one above */
-    u32 met;            /* `decode`: the last operation that the blocks met for */
+    u64 barriers[15];   /* `step`: struct wide_barriers; `decode`: the first, the blocks have met */
     u8 attention[ATTENTION_KEPT_BYTES] __attribute__((aligned(16))); /* from layer to layer */
 };
 

@@ -300,14 +300,18 @@ GPU u32 gpu_scalar(u32 v)
 {
     return gpu_uniform(v);
 }
+GPU u32 gpu_scalar_load(const u32 *p)
+{
+    return gpu_shuffle(gpu_lane() ? 0 : *p, 0);
+}
 void gpu_barrier_init(u64 *b, u32 count);
-void gpu_barrier_end(u64 *b);
 void gpu_barrier_arrive(u64 *b);
 void gpu_barrier_arrive_copied(u64 *b);
 void gpu_barrier_expect(u64 *b, u32 bytes);
 void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b);
 void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *b);
 void gpu_barrier_wait(u64 *b, u32 parity);
+bool gpu_barrier_passed(u64 *b, u32 parity);
 GPU void gpu_barrier_leave(u64 *b)
 {
     gpu_barrier_arrive(b);

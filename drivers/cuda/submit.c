@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 enum {
-    DECODE_TOKENS = 4, /* steps of more: by `mid_int4`, where there is one */
+    /* Steps of so many tokens and more take less time by `mid_int4` than by `decode`: where it does
+     * all layers, and where others do attention. */
+    MID_LAYERS_TOKENS = 4,
+    MID_LINEARS_TOKENS = 5,
     TICK_MS = 20,      /* how often a running step is asked about errors */
     SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
 };
@@ -481,8 +484,7 @@ static enum err launch_layers(struct steps *s, u64 card_step, bool mid, u32 firs
     return ERR_OK;
 }
 
-/* How a step of few tokens goes by `mid_int4`, which from DECODE_TOKENS on takes less time than
- * `decode`. */
+/* How a step of few tokens goes by `mid_int4`. */
 enum mid_way {
     MID_NONE,
     MID_LINEARS, /* what is between attention and attention, and `step` the rest */
@@ -493,7 +495,7 @@ static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
     const struct list *l = s->list;
     u32 linears = 0, mid = 0;
-    if (!s->mid.function || step->n_tokens <= DECODE_TOKENS || step->n_tokens > PREFILL_TOKENS)
+    if (!s->mid.function || step->n_tokens < MID_LAYERS_TOKENS || step->n_tokens > PREFILL_TOKENS)
         return MID_NONE;
     for (u32 i = l->step.first; i < l->step.head; i++) {
         linears += l->ops[i].kind == OP_LINEAR;
@@ -501,7 +503,7 @@ static enum mid_way mid_way(const struct steps *s, const struct step *step)
     }
     if (mid == linears && step->n_rows == step->n_tokens && l->model->head_dim <= MID_HEAD_DIM)
         return MID_LAYERS;
-    return mid ? MID_LINEARS : MID_NONE;
+    return mid && step->n_tokens >= MID_LINEARS_TOKENS ? MID_LINEARS : MID_NONE;
 }
 
 /* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all

@@ -22,7 +22,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, mid, prefill[MATRIX_HALF + 1];
+    struct steps_kernel step, decode, one, mid, prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -95,6 +95,11 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
     if (all >= MID_SHARED_BYTES && cuda_module_function(&own, module, "mid_int4") == CUDA_SUCCESS)
         TRY(find_step(c, module, "mid_int4", PREFILL_THREADS, all, &c->mid, e));
+    if (all >= ONE_SHARED_BYTES &&
+        cuda_module_function(&own, module, "one_token") == CUDA_SUCCESS) {
+        TRY(find_step(c, module, "one_token", PREFILL_THREADS, all, &c->one, e));
+        c->one.rings_bytes = ONE_RINGS_BYTES;
+    }
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);
@@ -176,6 +181,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .limit_ms = o->step_ms,
                               .clock = o->clock};
     memcpy(c->steps.prefill, c->prefill, sizeof c->prefill);
+    c->steps.one = c->one;
     c->steps.mid = c->mid;
     c->device = (struct device){.ops = &cuda_ops,
                                 .model = model,

@@ -418,8 +418,8 @@ static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_s
                           .state = s->list->state,
                           .first = first,
                           .last = last,
-                          .shared_bytes =
-                              k->launch_bytes - STEP_SHARED_BYTES - GPU_WARPS * ring_bytes,
+                          .shared_bytes = k->launch_bytes - STEP_SHARED_BYTES - k->rings_bytes -
+                                          GPU_WARPS * ring_bytes,
                           .ring_bytes = ring_bytes};
     CUDA_TRY(cuda_launch_cooperative(k->function, k->blocks, 1, 1, k->threads, 1, 1,
                                      k->launch_bytes, s->stream, (void *[]){&run}),
@@ -506,6 +506,21 @@ static enum mid_way mid_way(const struct steps *s, const struct step *step)
     return mid && step->n_tokens >= MID_LINEARS_TOKENS ? MID_LINEARS : MID_NONE;
 }
 
+/* Does a step go by `one_token`, which takes less time than `decode`? */
+static bool one_way(const struct steps *s, const struct step *step)
+{
+    const struct list *l = s->list;
+    const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
+    if (!s->one.function || step->n_tokens != 1 || l->model->head_dim > MID_HEAD_DIM ||
+        FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
+        step_least_bytes(l->model->head_dim) > have)
+        return false;
+    for (u32 i = l->decode.first; i < l->decode.last; i++)
+        if (l->ops[i].kind == OP_LINEAR && !linear_is_one(&l->ops[i].linear))
+            return false;
+    return true;
+}
+
 /* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all
  * that it takes. */
 static enum err launch_all(struct steps *s, u64 card_step, const struct step *step, bool head_only,
@@ -517,7 +532,8 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     u32 ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     ring = mid ? 0 : ring;
-    const struct steps_kernel *k = ring ? &s->decode : &s->step;
+    const bool one = ring && one_way(s, step);
+    const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
     const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
     if (!ring && !head_only && (mid || prefill)) {
@@ -527,7 +543,7 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     }
     u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */
     ASSERT(s->list->ops[ops->last - 1].kind == OP_SAMPLE);
-    TRY(launch_some(s, k, card_step, ring, first, end, e));
+    TRY(launch_some(s, k, card_step, one ? 0 : ring, first, end, e));
     TRY(launch_some(s, &s->step, card_step, 0, end, ops->last, e));
     return s->profile ? profile_end(s->profile, s->stream, e) : ERR_OK;
 }

@@ -46,7 +46,8 @@ struct steps_times {
 
 struct steps_kernel {
     struct cuda_function *function;
-    u32 blocks, threads, launch_bytes; /* of a launch; of a block; its shared memory */
+    u32 blocks, threads, launch_bytes; /* of a launch; of a block; its shared memory, */
+    u32 rings_bytes;                   /* of which so many are `one_token`'s rings */
 };
 
 struct steps {
@@ -54,6 +55,7 @@ struct steps {
     const struct list *list;
     struct cuda_stream *stream;
     struct steps_kernel step, decode;             /* decode: for steps of few tokens */
+    struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel mid;                      /* for more, up to PREFILL_TOKENS; as prefill */
     struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
                                                      tokens; function NULL: there is none */

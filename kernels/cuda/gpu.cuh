@@ -460,6 +460,16 @@ GPU u32 gpu_scalar_load(const u32 *p)
     return __reduce_min_sync(~0u, gpu_lane() ? ~0u : *p);
 }
 
+/* The sum of v over the warp, and of the four signed bytes of v. */
+GPU i32 gpu_add_warp(i32 v)
+{
+    return __reduce_add_sync(~0u, v);
+}
+GPU i32 gpu_add_bytes(u32 v)
+{
+    return __dp4a((i32)v, 0x01010101, 0);
+}
+
 GPU u32 gpu_shared_address(const void *p)
 {
     return (u32)__cvta_generic_to_shared(p);

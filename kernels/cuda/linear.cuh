@@ -10,6 +10,7 @@
 #include "kernels/cuda/linear_few.cuh"
 #include "kernels/cuda/linear_many.cuh"
 #include "kernels/cuda/linear_mid.cuh"
+#include "kernels/cuda/linear_one.cuh"
 #include "kernels/cuda/linear_wide.cuh"
 
 /* OP_PREPARE, in tiles of so many tokens: false when there is nothing to do. */

@@ -409,7 +409,7 @@ template <class shape> GPU void broad_finish(const struct op_linear *op)
 /* Before anything else; then all must meet. The ring, for those who take from it. */
 template <u32 kind> GPU struct broad_ring broad_open(const struct gpu_run *p)
 {
-    typedef struct broad_shape<kind> shape;
+    typedef broad_shape<kind> shape;
     static_assert(shape::stages_at + 2 * shape::stage_bytes + STEP_SHARED_BYTES <=
                       PREFILL_SHARED_BYTES,
                   "two stages at the least");

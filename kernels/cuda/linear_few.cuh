@@ -619,7 +619,8 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
     if (thread < FEW_TOKENS)
         work.most[thread] = 0;
     if (one)
-        near_prepare_one(&op->in, &begun->input, work.fragments, work.scales, work.measures);
+        near_prepare_one<false>(&op->in, &begun->input, work.fragments, work.scales, work.measures,
+                                NULL);
     else
         near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
     for (u32 p = 0; p < op->parts; p++) {

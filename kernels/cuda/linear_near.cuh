@@ -65,8 +65,8 @@ enum near_way {
     NEAR_NORM,
     NEAR_LONG_NORM,
     NEAR_HELD = 4,
-    NEAR_HELD_LONG_ROW = 16,
-    NEAR_HELD_LONG_NORM = 8,
+    NEAR_HELD_LONG_ROW = NEAR_ROW_FEATURES / 4 / GPU_THREADS,
+    NEAR_HELD_LONG_NORM = NEAR_NORM_FEATURES / 4 / GPU_THREADS,
 };
 
 /* What is known of a linear's input before the blocks have met: then the row itself is all that is
@@ -160,8 +160,8 @@ GPU void near_split(const u32 halves[2], u32 *high, u32 *low)
 
 /* Features 4 q .. 4 q + 3 of a thread as bytes, those of all lanes side by side. Lanes of the first
  * 8 inputs of a tile put the high bytes of all 16, those of the last 8 the low ones. There is no
- * branch, so that several go at once. */
-GPU void near_put_bytes(u8 *row, u32 q, const float4 *x, const struct linear_scale *s, bool some)
+ * branch, so that several go at once. Returns the sum of these four, in units of 2^-24. */
+GPU i32 near_put_bytes(u8 *row, u32 q, const float4 *x, const struct linear_scale *s, bool some)
 {
     const float m = s->inverse * s->factor;
     const u32 halves[2] = {gpu_half2(x->x * m, x->y * m), gpu_half2(x->z * m, x->w * m)};
@@ -175,6 +175,11 @@ GPU void near_put_bytes(u8 *row, u32 q, const float4 *x, const struct linear_sca
         *(u32 *)to = gpu_permute_bytes(a, b, 0x5140);
         *(u32 *)(to + 16) = gpu_permute_bytes(a, b, 0x7362);
     }
+#ifdef GPU_GROUPS
+    return 128 * gpu_add_bytes(high) + gpu_add_bytes(low);
+#else
+    return 0;
+#endif
 }
 
 /* Features 4 q .. 4 q + 3 as halves: two words, of neighbouring t. */
@@ -192,10 +197,11 @@ GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *
 }
 
 /* The row that near_look has asked for, of bytes where it meets INT4; then `scale` is that of an
- * integer. measures: work space of GPU_WARPS * 2 floats. Ends with a barrier. */
-template <bool normed, u32 held>
+ * integer. measures: work space of GPU_WARPS * 2 floats. summed: of bytes, `sums` gets those of
+ * groups of 128. Ends with a barrier. */
+template <bool normed, u32 held, bool summed>
 GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
-                  struct linear_scale *scale, float *measures)
+                  struct linear_scale *scale, float *measures, i32 *sums)
 {
     float4 *v = a->v, n[normed ? held : 1];
     float sum = 0, most = a->most_of;
@@ -217,9 +223,16 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
     const struct linear_scale s = linear_scale_of(in, sum, most);
     const bool int8 = in->int8, bytes = in->group != 0;
 #pragma unroll
-    for (u32 i = 0; i < held && bytes; i++)
-        near_put_bytes((u8 *)row, gpu_thread() + i * GPU_THREADS, &v[i], &s,
-                       gpu_thread() + i * GPU_THREADS < a->quads);
+    for (u32 i = 0; i < held && bytes; i++) {
+        const u32 q = gpu_thread() + i * GPU_THREADS;
+        i32 sum_of = near_put_bytes((u8 *)row, q, &v[i], &s, q < a->quads);
+#ifdef GPU_GROUPS
+        if (summed) /* a warp has the quads of a group */
+            sum_of = gpu_add_warp(sum_of);
+        if (summed && gpu_lane() == 0 && q < a->quads)
+            sums[q / 32] = sum_of;
+#endif
+    }
 #pragma unroll
     for (u32 i = 0; i < held && !bytes; i++) {
         const float y[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
@@ -234,18 +247,19 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
     gpu_sync();
 }
 
+template <bool summed>
 GPU void near_prepare_one(const struct input *in, struct near_ahead *a, u8 *fragments,
-                          struct linear_scale *scale, float *measures)
+                          struct linear_scale *scale, float *measures, i32 *sums)
 {
     u32 *row = (u32 *)fragments;
     if (a->way == NEAR_NORM)
-        near_one<true, NEAR_HELD>(in, a, row, scale, measures);
+        near_one<true, NEAR_HELD, summed>(in, a, row, scale, measures, sums);
     else if (a->way == NEAR_ROW)
-        near_one<false, NEAR_HELD>(in, a, row, scale, measures);
+        near_one<false, NEAR_HELD, summed>(in, a, row, scale, measures, sums);
     else if (a->way == NEAR_LONG_ROW)
-        near_one<false, NEAR_HELD_LONG_ROW>(in, a, row, scale, measures);
+        near_one<false, NEAR_HELD_LONG_ROW, summed>(in, a, row, scale, measures, sums);
     else
-        near_one<true, NEAR_HELD_LONG_NORM>(in, a, row, scale, measures);
+        near_one<true, NEAR_HELD_LONG_NORM, summed>(in, a, row, scale, measures, sums);
 }
 
 /* --- some rows ------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
  * loops. `mid_int4` runs the layers of steps of a few tokens up to that, with attention where all
- * rows have one token. `pack` writes a weight matrix in the form that they read, `read_all`
- * measures the memory. See step.h.
+ * rows have one token, and `one_token` steps of one token. `pack` writes a weight matrix in the
+ * form that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -347,6 +347,97 @@ GPU_KERNEL_OF(PREFILL_THREADS, mid_int4, struct gpu_run, 1)
         mid_all<struct mid_shape<32>>(&p);
     else
         mid_all<struct mid_shape<64>>(&p);
+}
+
+/* An operation that is no linear. False as run_op. */
+GPU bool one_op(const struct op *op, const struct gpu_run *run)
+{
+    switch (op->kind) {
+    case OP_EMBED:
+        vector_embed(&op->embed, run);
+        return true;
+    case OP_ADD_NORM:
+        vector_add_norm(&op->add_norm, run->step);
+        return true;
+    case OP_ATTENTION:
+        splits_run<true, false>(&op->attention, run);
+        return true;
+    case OP_GATE:
+        vector_gate(&op->gate, run->step);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What can be done for an operation before the blocks have met. */
+GPU void one_look(struct one_begun *b, const struct op *op, const struct gpu_run *run)
+{
+    *b = {};
+    if (op->kind == OP_ATTENTION)
+        attention_ahead(&op->attention, run);
+    else if (op->kind == OP_LINEAR)
+        one_begin(b, &op->linear, run->step);
+}
+
+/* As run_ops. An operation is copied from the list while the one before it runs, so that the blocks
+ * know it before they have met. */
+GPU void one_ops(const struct gpu_run *p)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    struct one_ring ring = one_ring_of(p, gpu_scalar(gpu_warp()));
+    struct one_begun begun = {};
+    u64 *calm = one_calm(p);
+    if (p->first + 1 < p->last)
+        copy_near(&near->op[(p->first + 1) % 2], &p->ops[p->first + 1], sizeof(struct op));
+    begin_ops(near, p);
+    one_look(&begun, &near->op[p->first % 2], &near->run);
+    near_look(&begun.input);
+#pragma unroll 1
+    for (u32 i = p->first;; i++) {
+        const struct op *op = &near->op[i % 2];
+        bool meet = true, quiet = false;
+        if (op->kind != OP_LINEAR) {
+            meet = one_op(op, &near->run);
+        } else {
+            quiet = linear_rows(&op->linear.in, &near->step) > 0;
+            if (quiet)
+                one_run(&op->linear, &begun, &ring, calm);
+            linear_clear_max(&op->linear, &near->run);
+        }
+        gpu_copy_wait<0>();
+        if (i + 1 >= p->last)
+            break;
+        u32 before = 0;
+        if (meet)
+            before = gpu_grid_arrive(p->state.barrier);
+        else
+            gpu_sync();
+        if (i + 2 < p->last)
+            copy_near((struct op *)op, &p->ops[i + 2], sizeof(struct op));
+        gpu_copy_commit();
+        one_look(&begun, &near->op[(i + 1) % 2], &near->run);
+        if (meet)
+            gpu_grid_wait(p->state.barrier, before);
+        near_look(&begun.input);
+        if (quiet && gpu_thread() == 0)
+            gpu_barrier_arrive(calm);
+    }
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, one_token, struct gpu_run, 1)
+{
+    const u32 warp = gpu_scalar(gpu_warp());
+    one_open(&p);
+    gpu_sync_all();
+    if (warp >= GPU_WARPS) {
+        gpu_registers_less<56>();
+        if (gpu_lane() == 0)
+            one_serve(&p, warp - GPU_WARPS);
+    } else {
+        gpu_registers_more<224>();
+        one_ops(&p);
+    }
 }
 
 #endif

@@ -4,11 +4,11 @@
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
  * addresses, and all blocks meet after each. (Steps of few tokens take two launches: `decode`, and
- * `step` to sample; so do on Hopper those of up to PREFILL_TOKENS by `mid_int4`. Those of more
- * take several there, and others that `mid_int4` cannot do alone: the kernels `prefill_..`, or it,
- * for what is between attention and attention.) What changes from step to step stands
- * in struct gpu_step and the arrays behind it, which the host sends ahead. The same kernel runs any
- * stretch of the list, so that one operation can be timed or tested alone.
+ * `step` to sample; so do on Hopper those of one by `one_token`, and those of up to PREFILL_TOKENS
+ * by `mid_int4`. Those of more take several there, and others that `mid_int4` cannot do alone: the
+ * kernels `prefill_..`, or it, for what is between attention and attention.) What changes from step
+ * to step stands in struct gpu_step and the arrays behind it, which the host sends ahead. The same
+ * kernel runs any stretch of the list, so that one operation can be timed or tested alone.
  *
  * Same request, same bits. The result of a token depends on nothing but that token's own inputs:
  * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which
@@ -52,6 +52,8 @@ enum {
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
     MID_SHARED_BYTES = 144 << 10,        /* and `mid_int4` */
     MID_HEAD_DIM = 128,                  /* larger heads: it does no attention */
+    NEAR_ROW_FEATURES = 16384,           /* features of a row that a block holds in registers, */
+    NEAR_NORM_FEATURES = 8192,           /* and of one with a norm */
     ATTENTION_SPLIT = 128,               /* positions */
     ATTENTION_ROWS = 16,                 /* query rows (token, head) of one tensor-core tile */
 };
@@ -175,6 +177,19 @@ static inline bool linear_is_mid(const struct op_linear *op)
         if (op->part[i].kind != MATRIX_INT4 || op->part[i].group != 128)
             return false;
     return true;
+}
+
+/* Can the kernel `one_token`? Its matrices are halves or what `mid_int4` can, and its input is in
+ * order and fits a block's registers. */
+static inline bool linear_is_one(const struct op_linear *op)
+{
+    const struct input *in = &op->in;
+    const u32 most = in->kind == INPUT_NORM ? NEAR_NORM_FEATURES : NEAR_ROW_FEATURES;
+    const size_t places = (size_t)in->x | (size_t)in->norm | in->stride * 4 | in->features * 4;
+    bool halves = true;
+    for (u32 i = 0; i < op->parts; i++)
+        halves &= op->part[i].kind == MATRIX_HALF;
+    return (halves || linear_is_mid(op)) && !in->order && places % 16 == 0 && in->k <= most;
 }
 
 struct op_add_norm {
@@ -360,6 +375,18 @@ enum {
     FEW_RINGS_PARTS = 4,    /* where that does not fit, a half of it, or a quarter */
 };
 
+/* Of `one_token`, behind all other shared memory: barriers, then a ring a warp. */
+enum {
+    ONE_SPANS = 4, /* of 128 inputs of INT4, in a slot */
+    ONE_SLOTS = 4, /* of a ring */
+    ONE_SLOT_BYTES = ONE_SPANS * (1024 + 32 + 16),
+    ONE_HEAD_BYTES = ROUND_UP((GPU_WARPS * ONE_SLOTS * 2 + 1) * sizeof(u64), (size_t)128),
+    ONE_RINGS_BYTES = ONE_HEAD_BYTES + GPU_WARPS * ONE_SLOTS * ONE_SLOT_BYTES,
+    /* in front of shared memory, behind the row: as `decode`, and sums of the row's groups */
+    ONE_WORK_BYTES = DECODE_WORK_BYTES + NEAR_ROW_FEATURES / 128 * sizeof(i32),
+    ONE_SHARED_BYTES = 200 << 10, /* dynamic shared memory that it needs at the least */
+};
+
 /* A row in shared memory: two bytes an input. Neighbouring rows begin in different banks. */
 #define FEW_ROW_BYTES(k) ((k)*2 + 64)
 
@@ -382,16 +409,15 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode`, `mid_int4` and `prefill_..`: operations [first,
- * last) of ops.
- */
+/* The parameter of the kernels `step`, `decode`, `one_token`, `mid_int4` and `prefill_..`:
+ * operations [first, last) of ops. */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;
     struct gpu_state state;
     u32 first, last;
     u32 shared_bytes; /* of dynamic shared memory for operations, a multiple of 128; the launch has
-                         the rings and STEP_SHARED_BYTES more */
+                         the rings and STEP_SHARED_BYTES more; `one_token` ONE_RINGS_BYTES, too */
     u32 ring_bytes;   /* `decode`: of a warp */
 };
 

@@ -190,7 +190,7 @@ static struct test_case make_case(const struct shape &s)
 
 struct device {
     u32 few_shared_bytes; /* not 0: steps of few tokens run in `decode`, with so much */
-    bool mid;             /* steps whose rows have one token each run in `mid_int4` */
+    const char *kernel;   /* that steps whose rows have one token each run in, or NULL */
     struct op ops[2];
     struct op *device_ops;
     struct gpu_run run;
@@ -317,15 +317,18 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     vector<u32> row_max(MAX(tokens, d->blocks), 0);
     gpu_put(op->out, result.data(), result.size() * 4);
     gpu_put(op->row_max, row_max.data(), tokens * 4);
-    bool mid = d->mid && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
-    bool decode = !mid && tokens <= FEW_TOKENS && d->few_shared_bytes;
+    bool one = d->kernel && strcmp(d->kernel, "one_token") == 0 && tokens == 1;
+    bool mid = d->kernel && !one && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
+    bool decode = !mid && !one && tokens <= FEW_TOKENS && d->few_shared_bytes;
     struct gpu_run run = d->run;
     run.shared_bytes = decode ? d->few_shared_bytes : run.shared_bytes;
-    run.first = decode || mid; /* without OP_ROPE */
-    gpu_launch(mid      ? "mid_int4"
-               : decode ? "decode"
-                        : "step",
-               d->blocks, run.shared_bytes + STEP_SHARED_BYTES, &run, sizeof run);
+    u32 launch_bytes = run.shared_bytes + STEP_SHARED_BYTES;
+    run.shared_bytes -= one ? ONE_RINGS_BYTES : 0;
+    run.first = decode || mid || one; /* without OP_ROPE */
+    gpu_launch(mid || one ? d->kernel
+               : decode   ? "decode"
+                          : "step",
+               d->blocks, launch_bytes, &run, sizeof run);
     gpu_get(result.data(), op->out, result.size() * 4);
     gpu_get(row_max.data(), op->row_max, tokens * 4);
     bool max_right = true;
@@ -350,10 +353,10 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
 static vector<vector<float>> run_all(const struct test_case *t, u32 blocks, u32 shared_bytes,
                                      u32 few_shared_bytes, u32 partial_rows,
                                      const vector<u32> &chunk, const vector<u32> &start,
-                                     bool mid = false)
+                                     const char *kernel = NULL)
 {
     struct device d = make_device(t, blocks, shared_bytes, few_shared_bytes, partial_rows);
-    d.mid = mid;
+    d.kernel = kernel;
     size_t count = t->sequences.size();
     vector<vector<float>> out(count);
     vector<u32> at(count), n(count);
@@ -431,8 +434,10 @@ static void test_shape(const struct shape &s, bool thorough)
     same_bits(&t, first, run_all(&t, 4, shared, least, 1 << 14, {8, 1}, {}), "8, 1; least memory");
     same_bits(&t, first, run_all(&t, 7, shared, few, 1 << 14, {131, 3, 2}, {}), "131, 3, 2");
     if (s.dim <= MID_HEAD_DIM && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
-        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, true), "mid_int4");
-        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, true), "mid, more");
+        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, "mid_int4"),
+                  "mid_int4");
+        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, "mid_int4"),
+                  "mid, more");
     }
     if (!thorough)
         return;
@@ -442,6 +447,10 @@ static void test_shape(const struct shape &s, bool thorough)
     t.sequences.resize(1);
     same_bits(&t, first, run_all(&t, 8, shared, few, 1 << 14, {1}, {}), "one by one");
     same_bits(&t, first, run_all(&t, blocks, shared, 0, 0, {1}, {}), "one by one, unshared");
+    if (s.dim <= MID_HEAD_DIM && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
+        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {}, "one_token"), "one");
+        same_bits(&t, first, run_all(&t, 17, shared, 0, 0, {1}, {}, "one_token"), "one, unshared");
+    }
 }
 
 static void test_all(void)

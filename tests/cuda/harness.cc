@@ -120,6 +120,7 @@ static u32 threads_of(const char *kernel)
 {
     return strncmp(kernel, "prefill_", 8) == 0 ? (u32)PREFILL_THREADS
            : strncmp(kernel, "mid_", 4) == 0   ? (u32)PREFILL_THREADS
+           : strncmp(kernel, "one_", 4) == 0   ? (u32)PREFILL_THREADS
                                                : (u32)GPU_THREADS;
 }
 
@@ -192,6 +193,12 @@ const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
     bool fits = tokens > FEW_TOKENS && tokens <= PREFILL_TOKENS && linear_is_mid(op) &&
                 shared_bytes >= MID_SHARED_BYTES;
     return fits && has_kernel("mid_int4") ? "mid_int4" : NULL;
+}
+
+const char *gpu_one_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
+{
+    bool fits = tokens == 1 && linear_is_one(op) && shared_bytes >= ONE_SHARED_BYTES;
+    return fits && has_kernel("one_token") ? "one_token" : NULL;
 }
 
 static u32 attribute(int which)

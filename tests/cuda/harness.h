@@ -28,6 +28,8 @@ float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *
 const char *gpu_prefill_of(u32 matrix_kind, u32 tokens, u32 shared_bytes);
 /* The same for a linear of few tokens, more than FEW_TOKENS. */
 const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes);
+/* And for a linear of one, ONE_RINGS_BYTES of shared_bytes are its rings. */
+const char *gpu_one_of(const struct op_linear *op, u32 tokens, u32 shared_bytes);
 u32 gpu_multiprocessors(void);  /* 3 on the emulator */
 u32 gpu_shared_bytes_max(void); /* dynamic shared memory of a block */
 

@@ -130,9 +130,17 @@ static void time_ops(struct bench *b, const char *name, u32 times)
     p.shared_bytes = (whole - GPU_WARPS * p.ring_bytes) & ~127u;
     const char *prefill = gpu_prefill_of(b->ops[1].linear.part[0].kind, b->tokens, whole);
     prefill = prefill ? prefill : gpu_mid_of(&b->ops[1].linear, b->tokens, whole);
-    double us = (double)gpu_time_us(p.ring_bytes ? "decode"
-                                    : prefill    ? prefill
-                                                 : "step",
+    const char *one = b->ops[0].kind == OP_LINEAR
+                          ? gpu_one_of(&b->ops[0].linear, b->tokens, whole + STEP_SHARED_BYTES)
+                          : NULL;
+    if (one) {
+        p.ring_bytes = 0;
+        p.shared_bytes = whole - ONE_RINGS_BYTES;
+    }
+    double us = (double)gpu_time_us(one            ? one
+                                    : p.ring_bytes ? "decode"
+                                    : prefill      ? prefill
+                                                   : "step",
                                     gpu_multiprocessors(), whole + (u32)STEP_SHARED_BYTES, &p,
                                     sizeof p, 5) /
                 times;

@@ -437,11 +437,16 @@ static struct result run(struct bench_op *b, const struct way *way)
     p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, 0, bytes);
     p.shared_bytes = bytes - GPU_WARPS * p.ring_bytes;
     const char *mid = gpu_mid_of(l, way->tokens, bytes + STEP_SHARED_BYTES);
-    bool prefill = mid != NULL;
-    if (mid && l->output != OUTPUT_ADD) /* a few linears in turn */
+    const char *one = gpu_one_of(l, way->tokens, bytes + STEP_SHARED_BYTES);
+    bool prefill = mid || one;
+    if (prefill && l->output != OUTPUT_ADD) /* a few linears in turn */
         p.last = COUNTOF(ops);
-    if (mid)
-        gpu_launch(mid, way->blocks, bytes + STEP_SHARED_BYTES, &p, sizeof p);
+    if (one) {
+        p.ring_bytes = 0;
+        p.shared_bytes = bytes - ONE_RINGS_BYTES;
+    }
+    if (prefill)
+        gpu_launch(one ? one : mid, way->blocks, bytes + STEP_SHARED_BYTES, &p, sizeof p);
     for (u32 kind = MATRIX_INT4; kind <= MATRIX_HALF; kind++) {
         bool any = false;
         for (u32 i = 0; i < l->parts; i++)
@@ -587,6 +592,8 @@ static const struct way ways[] = {
     {130, 2, 150 << 10, 33 << 10, 0}, {129, 1, 150 << 10, 75 << 10, 0},
     {66, 17, 150 << 10, 75 << 10, 0}, {96, 3, 150 << 10, 75 << 10, 70},
     {9, 3, 150 << 10, 75 << 10, 0},   {16, 17, 150 << 10, 60 << 10, 0},
+    {1, 1, 150 << 10, 60 << 10, 0},   {1, 3, 150 << 10, 60 << 10, 0},
+    {1, 17, 150 << 10, 70 << 10, 0},  {1, 2, 150 << 10, 60 << 10, 1},
     {17, 2, 150 << 10, 75 << 10, 0},  {32, 13, 150 << 10, 60 << 10, 0},
     {24, 5, 150 << 10, 75 << 10, 20}, {33, 1, 150 << 10, 75 << 10, 0},
     {64, 17, 150 << 10, 60 << 10, 0}, {61, 4, 150 << 10, 75 << 10, 0},

@@ -296,6 +296,16 @@ template <u32 registers> GPU void gpu_registers_less(void)
 template <u32 registers> GPU void gpu_registers_more(void)
 {
 }
+GPU i32 gpu_add_warp(i32 v)
+{
+    for (u32 mask = 16; mask; mask /= 2)
+        v += (i32)gpu_shuffle_xor((u32)v, mask);
+    return v;
+}
+GPU i32 gpu_add_bytes(u32 v)
+{
+    return (i8)v + (i8)(v >> 8) + (i8)(v >> 16) + (i8)(v >> 24);
+}
 GPU u32 gpu_scalar(u32 v)
 {
     return gpu_uniform(v);

@@ -279,6 +279,7 @@ static u32 threads_max(const struct emulated *k)
     return k->sizes                               ? 1024
            : strncmp(k->name, "prefill_", 8) == 0 ? (u32)PREFILL_THREADS
            : strncmp(k->name, "mid_", 4) == 0     ? (u32)PREFILL_THREADS
+           : strncmp(k->name, "one_", 4) == 0     ? (u32)PREFILL_THREADS
                                                   : (u32)GPU_THREADS;
 }
 

@@ -102,6 +102,20 @@ def own_header(files):
                 yield f"{name}: the first include has to be {header}"
 
 
+def guards(files):
+    seen = {}
+    for name, text in files.items():
+        m = re.search(r"^#ifndef (\w+)\n#define \1$", text, re.M)
+        if not name.endswith((".h", ".cuh")):
+            continue
+        if not m:
+            yield f"{name}: no include guard"
+        elif m.group(1) in seen:
+            yield f"{name}: {m.group(1)} is the guard of {seen[m.group(1)]}, too"
+        else:
+            seen[m.group(1)] = name
+
+
 def in_build(files):
     with open("build.ninja") as f:
         built = set(re.findall(r": (?:cc|glibc|emulated|nvcc) (\S+)", f.read()))
@@ -195,6 +209,7 @@ def main():
     report.rule("whitespace", whitespace(ours))
     report.rule("include_directions", includes(c))
     report.rule("own_header_first", own_header(c))
+    report.rule("include_guards", guards(c))
     report.rule("every_c_in_build", in_build(c))
     report.rule("banned", banned(c))
     data = (".json", ".txt", ".tsv", ".md")

@@ -103,55 +103,56 @@ static const struct family {
      .local_rope = true},
 };
 
-static const struct family *find_family(const struct keys *k)
+static const struct family *find_family(const struct fields *k)
 {
-    struct str type = keys_str(k, "model_type", "");
+    struct str type = fields_str(k, "model_type", "");
     for (size_t i = 0; i < COUNTOF(families); i++)
         if (str_is(type, families[i].name))
             return &families[i];
-    keys_refuse(k, "model_type",
-                "llama, mistral, qwen2, qwen3, smollm3, phi3, gemma, gemma2 and gemma3_text are "
-                "supported");
+    fields_refuse(k, "model_type",
+                  "llama, mistral, qwen2, qwen3, smollm3, phi3, gemma, gemma2 and gemma3_text are "
+                  "supported");
     return NULL;
 }
 
 /* --- shape ------------------------------------------------------------------------------------ */
 
-static void read_head_dim(const struct keys *k, const struct family *f, struct model *m)
+static void read_head_dim(const struct fields *k, const struct family *f, struct model *m)
 {
-    m->head_dim = keys_u32(k, "head_dim", f->head_dim, 2, LIMIT_HEAD_DIM);
+    m->head_dim = fields_u32(k, "head_dim", f->head_dim, 2, LIMIT_HEAD_DIM);
     if (m->head_dim == 0) {
         if (m->hidden % m->heads)
-            keys_refuse(k, "num_attention_heads", "hidden_size %u is no multiple of it", m->hidden);
+            fields_refuse(k, "num_attention_heads", "hidden_size %u is no multiple of it",
+                          m->hidden);
         m->head_dim = MAX(m->hidden / m->heads, 2);
         if (m->head_dim > LIMIT_HEAD_DIM)
-            keys_refuse(k, "num_attention_heads",
-                        "heads of %u dimensions; at most %u are "
-                        "supported",
-                        m->head_dim, LIMIT_HEAD_DIM);
+            fields_refuse(k, "num_attention_heads",
+                          "heads of %u dimensions; at most %u are "
+                          "supported",
+                          m->head_dim, LIMIT_HEAD_DIM);
     }
     if (m->head_dim % 2)
-        keys_refuse(k, "head_dim", "%u dimensions; an even number is needed", m->head_dim);
+        fields_refuse(k, "head_dim", "%u dimensions; an even number is needed", m->head_dim);
 }
 
-static void read_shape(const struct keys *k, const struct family *f, struct model *m)
+static void read_shape(const struct fields *k, const struct family *f, struct model *m)
 {
-    m->hidden = keys_u32(k, "hidden_size", KEY_U32_REQUIRED, 1, LIMIT_HIDDEN);
-    m->intermediate = keys_u32(k, "intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
-    m->layers_n = keys_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
-    m->heads = keys_u32(k, "num_attention_heads", KEY_U32_REQUIRED, 1, LIMIT_HEADS);
-    m->vocab = keys_u32(k, "vocab_size", KEY_U32_REQUIRED, 1, LIMIT_VOCAB);
-    m->context = keys_u32(k, "max_position_embeddings", KEY_U32_REQUIRED, 1, LIMIT_CONTEXT);
+    m->hidden = fields_u32(k, "hidden_size", KEY_U32_REQUIRED, 1, LIMIT_HIDDEN);
+    m->intermediate = fields_u32(k, "intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
+    m->layers_n = fields_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
+    m->heads = fields_u32(k, "num_attention_heads", KEY_U32_REQUIRED, 1, LIMIT_HEADS);
+    m->vocab = fields_u32(k, "vocab_size", KEY_U32_REQUIRED, 1, LIMIT_VOCAB);
+    m->context = fields_u32(k, "max_position_embeddings", KEY_U32_REQUIRED, 1, LIMIT_CONTEXT);
     bool kv_null = json_get(k->object, "num_key_value_heads") != NULL;
     u32 kv_absent = f->kv_heads && !kv_null ? f->kv_heads : m->heads;
-    m->kv_heads = keys_u32(k, "num_key_value_heads", kv_absent, 1, LIMIT_HEADS);
+    m->kv_heads = fields_u32(k, "num_key_value_heads", kv_absent, 1, LIMIT_HEADS);
     if (m->heads % m->kv_heads)
-        keys_refuse(k, "num_key_value_heads", "num_attention_heads %u is no multiple of it (%u)",
-                    m->heads, m->kv_heads);
+        fields_refuse(k, "num_key_value_heads", "num_attention_heads %u is no multiple of it (%u)",
+                      m->heads, m->kv_heads);
     read_head_dim(k, f, m);
 }
 
-static void read_activation(const struct keys *k, const struct family *f, struct model *m)
+static void read_activation(const struct fields *k, const struct family *f, struct model *m)
 {
     static const struct {
         const char *name;
@@ -162,34 +163,34 @@ static void read_activation(const struct keys *k, const struct family *f, struct
     };
     const char *key = f->activation_key ? f->activation_key : "hidden_act";
     bool first_gemma = f->gemma && !f->activation_key;
-    if (first_gemma && keys_get(k, "hidden_activation"))
+    if (first_gemma && fields_get(k, "hidden_activation"))
         key = "hidden_activation"; /* versions that know this key let it win */
-    struct str name = keys_str(k, key, f->gemma ? "gelu_pytorch_tanh" : "silu");
+    struct str name = fields_str(k, key, f->gemma ? "gelu_pytorch_tanh" : "silu");
     if (first_gemma && str_is(name, "gelu"))
-        keys_refuse(k, key,
-                    "versions of transformers differ in what gemma makes of it; write "
-                    "hidden_activation \"gelu_pytorch_tanh\", which it was trained with");
+        fields_refuse(k, key,
+                      "versions of transformers differ in what gemma makes of it; write "
+                      "hidden_activation \"gelu_pytorch_tanh\", which it was trained with");
     for (size_t i = 0; i < COUNTOF(known); i++)
         if (str_is(name, known[i].name)) {
             m->activation = known[i].activation;
             return;
         }
-    keys_refuse(k, key, "silu, gelu and gelu_pytorch_tanh are supported");
+    fields_refuse(k, key, "silu, gelu and gelu_pytorch_tanh are supported");
 }
 
 /* A number above 0, or null for none (0). A missing key gives `absent`. */
-static float read_softcap(const struct keys *k, const char *key, double absent)
+static float read_softcap(const struct fields *k, const char *key, double absent)
 {
     if (json_get(k->object, key))
         absent = 0;
-    return (float)keys_f64(k, key, absent, 1e-3, 1e9);
+    return (float)fields_f64(k, key, absent, 1e-3, 1e9);
 }
 
-static void read_arithmetic(const struct keys *k, const struct family *f, struct model *m,
+static void read_arithmetic(const struct fields *k, const struct family *f, struct model *m,
                             struct config *c)
 {
     read_activation(k, f, m);
-    m->norm_eps = (float)keys_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    m->norm_eps = (float)fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
     m->norm_plus_one = f->gemma;
     m->qk_norm = f->qk_norm;
     m->n_qkv = f->fused ? 1 : 3;
@@ -197,21 +198,22 @@ static void read_arithmetic(const struct keys *k, const struct family *f, struct
     m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
     double scalar = m->head_dim;
     if (f->post_norms) {
-        scalar = keys_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
+        scalar = fields_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
         m->attention_softcap = read_softcap(k, "attn_logit_softcapping", f->attention_softcap);
         m->logit_softcap = read_softcap(k, "final_logit_softcapping", f->logit_softcap);
     }
-    if (f->gemma && keys_bool(k, "use_bidirectional_attention", false))
-        keys_refuse(k, "use_bidirectional_attention", "not supported");
+    if (f->gemma && fields_bool(k, "use_bidirectional_attention", false))
+        fields_refuse(k, "use_bidirectional_attention", "not supported");
     m->attention_scale = (float)(1 / sqrt(scalar));
-    m->tied = keys_bool(k, "tie_word_embeddings", f->tied);
+    m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused;
     c->post_norms = f->post_norms;
-    bool bias = keys_bool(k, "attention_bias", false), mlp_bias = keys_bool(k, "mlp_bias", false);
+    bool bias = fields_bool(k, "attention_bias", false),
+         mlp_bias = fields_bool(k, "mlp_bias", false);
     if (bias && !f->attention_bias_key && !f->qkv_bias)
-        keys_refuse(k, "attention_bias", "%s has none", f->name);
+        fields_refuse(k, "attention_bias", "%s has none", f->name);
     if (mlp_bias && !f->mlp_bias_key)
-        keys_refuse(k, "mlp_bias", "%s has none", f->name);
+        fields_refuse(k, "mlp_bias", "%s has none", f->name);
     c->o_bias = bias && f->attention_bias_key;
     c->qkv_bias = c->o_bias || f->qkv_bias;
     c->mlp_bias = mlp_bias;
@@ -220,24 +222,24 @@ static void read_arithmetic(const struct keys *k, const struct family *f, struct
 /* --- layers ----------------------------------------------------------------------------------- */
 
 /* smollm3: layers without rope. */
-static void read_nope(const struct keys *k, struct model *m)
+static void read_nope(const struct fields *k, struct model *m)
 {
-    const struct json *list = keys_get(k, "no_rope_layers");
-    u32 interval = keys_u32(k, "no_rope_layer_interval", 4, 1, LIMIT_LAYERS);
+    const struct json *list = fields_get(k, "no_rope_layers");
+    u32 interval = fields_u32(k, "no_rope_layer_interval", 4, 1, LIMIT_LAYERS);
     if (!list) {
         for (u32 i = 0; i < m->layers_n; i++)
             m->layers[i].rope = (i + 1) % interval ? ROPE_FULL : ROPE_SETS;
         return;
     }
     if (list->type != JSON_ARRAY || list->n < m->layers_n) {
-        keys_refuse(k, "no_rope_layers", "a list of %u numbers is expected", m->layers_n);
+        fields_refuse(k, "no_rope_layers", "a list of %u numbers is expected", m->layers_n);
         return;
     }
     const struct json *v = list->child;
     for (u32 i = 0; i < m->layers_n; i++, v = v->next) {
         u64 rotates;
         if (!json_u64(v, &rotates) || rotates > 1) {
-            keys_refuse(k, "no_rope_layers", "it must hold 0 and 1 only");
+            fields_refuse(k, "no_rope_layers", "it must hold 0 and 1 only");
             return;
         }
         m->layers[i].rope = rotates ? ROPE_FULL : ROPE_SETS;
@@ -264,14 +266,14 @@ static bool slides(const struct family *f, const struct model *m, u32 i, u32 max
 
 /* layer_types, when given, against what the family makes of its other keys: qwen, smollm3 and
  * gemma follow it, the others must agree with it. */
-static void read_layer_types(const struct keys *k, const struct family *f, u32 window,
+static void read_layer_types(const struct fields *k, const struct family *f, u32 window,
                              struct model *m)
 {
-    const struct json *list = keys_get(k, "layer_types");
+    const struct json *list = fields_get(k, "layer_types");
     if (!list)
         return;
     if (list->type != JSON_ARRAY || list->n != m->layers_n) {
-        keys_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
+        fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
         return;
     }
     bool follows = f->windows != WINDOWS_NONE && f->windows != WINDOWS_ALL;
@@ -280,32 +282,33 @@ static void read_layer_types(const struct keys *k, const struct family *f, u32 w
         bool sliding = v->type == JSON_STRING && str_is(v->text, "sliding_attention");
         bool full = v->type == JSON_STRING && str_is(v->text, "full_attention");
         if (!sliding && !full)
-            keys_refuse(k, "layer_types", "full_attention and sliding_attention are supported");
+            fields_refuse(k, "layer_types", "full_attention and sliding_attention are supported");
         else if (sliding && window == 0)
-            keys_refuse(k, "layer_types", "layer %u slides, but no sliding_window is in force", i);
+            fields_refuse(k, "layer_types", "layer %u slides, but no sliding_window is in force",
+                          i);
         else if (!follows && sliding != (m->layers[i].window != 0))
-            keys_refuse(k, "layer_types", "%s cannot do that in layer %u", f->name, i);
+            fields_refuse(k, "layer_types", "%s cannot do that in layer %u", f->name, i);
         if (*k->failed)
             return;
         m->layers[i].window = sliding ? window : 0;
     }
 }
 
-static void read_windows(const struct keys *k, const struct family *f, struct model *m)
+static void read_windows(const struct fields *k, const struct family *f, struct model *m)
 {
     u32 absent = json_get(k->object, "sliding_window") ? 0 : f->window;
-    u32 window = keys_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
+    u32 window = fields_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
     u32 pattern = f->pattern;
     if (f->local_rope)
-        pattern = keys_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
-    u32 from = keys_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
+        pattern = fields_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
+    u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
     if ((f->windows == WINDOWS_QWEN || f->windows == WINDOWS_SMOLLM3) &&
-        !keys_bool(k, "use_sliding_window", false))
+        !fields_bool(k, "use_sliding_window", false))
         window = 0;
     if (f->windows == WINDOWS_NONE && window)
-        keys_refuse(k, "sliding_window", "%s has none", f->name);
+        fields_refuse(k, "sliding_window", "%s has none", f->name);
     if (f->windows == WINDOWS_PATTERN && window == 0)
-        keys_refuse(k, "sliding_window", "%s needs one", f->name);
+        fields_refuse(k, "sliding_window", "%s needs one", f->name);
     for (u32 i = 0; i < m->layers_n; i++)
         if (slides(f, m, i, from, MAX(pattern, 1)))
             m->layers[i].window = window;
@@ -317,39 +320,39 @@ static void read_windows(const struct keys *k, const struct family *f, struct mo
 /* --- rope ------------------------------------------------------------------------------------- */
 
 /* The rope object of transformers 4 (rope_scaling) or 5 (rope_parameters, flat). */
-static struct keys rope_object(const struct keys *k)
+static struct fields rope_object(const struct fields *k)
 {
-    return keys_in(k, keys_get(k, "rope_scaling") ? "rope_scaling" : "rope_parameters");
+    return fields_in(k, fields_get(k, "rope_scaling") ? "rope_scaling" : "rope_parameters");
 }
 
-static bool nested_rope(const struct keys *object)
+static bool nested_rope(const struct fields *object)
 {
-    return keys_get(object, "full_attention") || keys_get(object, "sliding_attention");
+    return fields_get(object, "full_attention") || fields_get(object, "sliding_attention");
 }
 
-static enum err read_rope(struct arena *keep, const struct keys *k, const struct family *f,
+static enum err read_rope(struct arena *keep, const struct fields *k, const struct family *f,
                           struct model *m)
 {
-    struct rope_setting s = {.theta = keys_f64(k, "rope_theta", f->theta, 1.001, 1e12),
-                             .partial = keys_f64(k, "partial_rotary_factor", 1, 1e-3, 1),
+    struct rope_setting s = {.theta = fields_f64(k, "rope_theta", f->theta, 1.001, 1e12),
+                             .partial = fields_f64(k, "partial_rotary_factor", 1, 1e-3, 1),
                              .partial_allowed = f->fused,
                              .head_dim = m->head_dim,
                              .context = m->context,
                              .phi3 = f->fused};
     s.original =
-        keys_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
-    struct keys full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
-    bool nested = nested_rope(&full), v4 = keys_get(k, "rope_scaling") != NULL;
+        fields_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
+    struct fields full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
+    bool nested = nested_rope(&full), v4 = fields_get(k, "rope_scaling") != NULL;
     if (nested && !f->local_rope)
-        return keys_refuse(k, "rope_parameters", "%s has one set for all layers", f->name);
-    if (f->local_rope && keys_get(k, "rope_parameters") && (v4 || !nested))
-        return keys_refuse(k, "rope_parameters",
-                           "%s needs full_attention and sliding_attention in it, or rope_scaling "
-                           "in its place",
-                           f->name);
+        return fields_refuse(k, "rope_parameters", "%s has one set for all layers", f->name);
+    if (f->local_rope && fields_get(k, "rope_parameters") && (v4 || !nested))
+        return fields_refuse(k, "rope_parameters",
+                             "%s needs full_attention and sliding_attention in it, or rope_scaling "
+                             "in its place",
+                             f->name);
     if (nested) {
-        local = keys_in(&full, "sliding_attention");
-        full = keys_in(&full, "full_attention");
+        local = fields_in(&full, "sliding_attention");
+        full = fields_in(&full, "full_attention");
     }
     TRY(rope_build(keep, &full, &s, &m->rope[ROPE_FULL], &m->rope_long[ROPE_FULL],
                    &m->rope_long_from));
@@ -358,36 +361,36 @@ static enum err read_rope(struct arena *keep, const struct keys *k, const struct
     if (!f->local_rope)
         return ERR_OK;
     u32 long_from;
-    s.theta = keys_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12);
+    s.theta = fields_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12);
     TRY(rope_build(keep, &local, &s, &m->rope[ROPE_LOCAL], &m->rope_long[ROPE_LOCAL], &long_from));
     if (long_from)
-        return keys_refuse(&local, "rope_type", "longrope is supported for full attention only");
+        return fields_refuse(&local, "rope_type", "longrope is supported for full attention only");
     return ERR_OK;
 }
 
 /* --- token ids -------------------------------------------------------------------------------- */
 
-static enum err add_eos(const struct keys *k, const char *key, const struct json *v,
+static enum err add_eos(const struct fields *k, const char *key, const struct json *v,
                         struct model *m)
 {
     u64 id;
     if (!json_u64(v, &id) || id >= m->vocab)
-        return keys_refuse(k, key, "token ids from 0 to %u are expected (vocab_size is %u)",
-                           m->vocab - 1, m->vocab);
+        return fields_refuse(k, key, "token ids from 0 to %u are expected (vocab_size is %u)",
+                             m->vocab - 1, m->vocab);
     for (u32 i = 0; i < m->n_eos; i++)
         if (m->eos[i] == id)
             return ERR_OK;
     if (m->n_eos == LIMIT_STOP_IDS)
-        return keys_refuse(k, key, "more than %d end ids (LIMIT_STOP_IDS in config/limits.h)",
-                           LIMIT_STOP_IDS);
+        return fields_refuse(k, key, "more than %d end ids (LIMIT_STOP_IDS in config/limits.h)",
+                             LIMIT_STOP_IDS);
     m->eos[m->n_eos++] = (u32)id;
     return ERR_OK;
 }
 
 /* eos_token_id: one id or a list. */
-static enum err read_eos(const struct keys *k, struct model *m)
+static enum err read_eos(const struct fields *k, struct model *m)
 {
-    const struct json *v = keys_get(k, "eos_token_id");
+    const struct json *v = fields_get(k, "eos_token_id");
     if (!v)
         return ERR_OK;
     if (v->type != JSON_ARRAY)
@@ -397,22 +400,22 @@ static enum err read_eos(const struct keys *k, struct model *m)
     return ERR_OK;
 }
 
-static void read_bos(const struct keys *k, struct model *m)
+static void read_bos(const struct fields *k, struct model *m)
 {
-    const struct json *v = keys_get(k, "bos_token_id");
+    const struct json *v = fields_get(k, "bos_token_id");
     u64 id;
     if (!v)
         return;
     if (json_u64(v, &id) && id < m->vocab)
         m->bos = (i64)id;
     else
-        keys_refuse(k, "bos_token_id", "a token id from 0 to %u is expected (vocab_size is %u)",
-                    m->vocab - 1, m->vocab);
+        fields_refuse(k, "bos_token_id", "a token id from 0 to %u is expected (vocab_size is %u)",
+                      m->vocab - 1, m->vocab);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static enum err read_config(struct arena *keep, const struct keys *k, struct model *m,
+static enum err read_config(struct arena *keep, const struct fields *k, struct model *m,
                             struct config *c)
 {
     const struct family *f = find_family(k);
@@ -435,7 +438,7 @@ static enum err read_config(struct arena *keep, const struct keys *k, struct mod
     TRY(read_rope(keep, k, f, m));
     TRY(read_eos(k, m));
     read_bos(k, m);
-    struct keys quant = keys_in(k, "quantization_config");
+    struct fields quant = fields_in(k, "quantization_config");
     if (quant.object)
         quant_read(&quant, &c->quant);
     return *k->failed ? k->e->code : ERR_OK;
@@ -443,7 +446,7 @@ static enum err read_config(struct arena *keep, const struct keys *k, struct mod
 
 /* Parses one JSON file and lets `read` take what it wants from its keys. */
 static enum err with_keys(struct arena *scratch, struct str text, const char *path,
-                          void (*read)(const struct keys *k, void *arg), void *arg,
+                          void (*read)(const struct fields *k, void *arg), void *arg,
                           struct err_text *e)
 {
     const struct json *root;
@@ -451,7 +454,7 @@ static enum err with_keys(struct arena *scratch, struct str text, const char *pa
     size_t mark = scratch->used_bytes;
     enum err r = json_parse(scratch, text, path, ERR_MODEL, &root, e);
     if (r == ERR_OK) {
-        struct keys k = keys_of(root, path, &failed, e);
+        struct fields k = fields_of(root, path, &failed, e);
         if (!failed)
             read(&k, arg);
         r = failed ? e->code : ERR_OK;
@@ -466,7 +469,7 @@ struct config_arg {
     struct config *c;
 };
 
-static void read_config_arg(const struct keys *k, void *arg)
+static void read_config_arg(const struct fields *k, void *arg)
 {
     struct config_arg *a = arg;
     if (read_config(a->keep, k, a->m, a->c) != ERR_OK)
@@ -482,25 +485,25 @@ enum err config_parse(struct arena *keep, struct arena *scratch, struct str text
     return with_keys(scratch, text, path, read_config_arg, &arg, e);
 }
 
-static void read_generation(const struct keys *k, void *arg)
+static void read_generation(const struct fields *k, void *arg)
 {
     struct model *m = arg;
-    const struct json *top_k = keys_get(k, "top_k");
+    const struct json *top_k = fields_get(k, "top_k");
     i64 n = -1;
     if (read_eos(k, m) != ERR_OK)
         return;
     if (m->bos < 0)
         read_bos(k, m);
-    m->gen_repetition_penalty = (float)keys_f64(k, "repetition_penalty", -1, 1e-3, 1000);
-    if (keys_get(k, "do_sample") && !keys_bool(k, "do_sample", true)) {
+    m->gen_repetition_penalty = (float)fields_f64(k, "repetition_penalty", -1, 1e-3, 1000);
+    if (fields_get(k, "do_sample") && !fields_bool(k, "do_sample", true)) {
         m->gen_temperature = 0; /* the folder asks for greedy decoding */
         return;
     }
-    m->gen_temperature = (float)keys_f64(k, "temperature", -1, 0, 100);
-    m->gen_top_p = (float)keys_f64(k, "top_p", -1, 0, 1);
-    m->gen_min_p = (float)keys_f64(k, "min_p", -1, 0, 1);
+    m->gen_temperature = (float)fields_f64(k, "temperature", -1, 0, 100);
+    m->gen_top_p = (float)fields_f64(k, "top_p", -1, 0, 1);
+    m->gen_min_p = (float)fields_f64(k, "min_p", -1, 0, 1);
     if (top_k && (!json_i64(top_k, &n) || n < -1 || n > LIMIT_VOCAB))
-        keys_refuse(k, "top_k", "an integer from -1 (off) to %u is expected", LIMIT_VOCAB);
+        fields_refuse(k, "top_k", "an integer from -1 (off) to %u is expected", LIMIT_VOCAB);
     if (top_k)
         m->gen_top_k = (i32)MAX(n, 0);
 }
@@ -518,10 +521,10 @@ static bool content_is(const struct json *token, struct str text)
 }
 
 /* eos_token is text; its id stands in added_tokens_decoder: {"2": {"content": "</s>"}}. */
-static void read_tokenizer_eos(const struct keys *k, void *arg)
+static void read_tokenizer_eos(const struct fields *k, void *arg)
 {
-    const struct json *eos = keys_get(k, "eos_token");
-    struct keys added = keys_in(k, "added_tokens_decoder");
+    const struct json *eos = fields_get(k, "eos_token");
+    struct fields added = fields_in(k, "added_tokens_decoder");
     if (eos && eos->type == JSON_OBJECT)
         eos = json_get(eos, "content");
     if (!eos || eos->type != JSON_STRING || !added.object)
@@ -539,7 +542,7 @@ enum err config_tokenizer_parse(struct arena *scratch, struct str text, const ch
     return with_keys(scratch, text, path, read_tokenizer_eos, m, e);
 }
 
-static void read_quant(const struct keys *k, void *arg)
+static void read_quant(const struct fields *k, void *arg)
 {
     quant_read(k, arg);
 }

@@ -5,93 +5,93 @@
 
 /* --- the configuration ----------------------------------------------------------------------- */
 
-static u32 read_bits(const struct keys *k, const char *key)
+static u32 read_bits(const struct fields *k, const char *key)
 {
-    u32 bits = keys_u32(k, key, KEY_U32_REQUIRED, 1, 64);
+    u32 bits = fields_u32(k, key, KEY_U32_REQUIRED, 1, 64);
     if (!*k->failed && bits != 4 && bits != 8)
-        keys_refuse(k, key, "4 and 8 bits are supported");
+        fields_refuse(k, key, "4 and 8 bits are supported");
     return bits;
 }
 
 /* Group size: 0 for one group a row (-1 in the file). */
-static u32 read_group(const struct keys *k, const char *key)
+static u32 read_group(const struct fields *k, const char *key)
 {
-    const struct json *v = keys_get(k, key);
+    const struct json *v = fields_get(k, key);
     i64 g = 0;
     if (json_i64(v, &g) && (g == -1 || (g > 0 && g < INT32_MAX && g % 8 == 0)))
         return g == -1 ? 0 : (u32)g;
-    keys_refuse(k, key, "-1 or a multiple of 8 input features is expected");
+    fields_refuse(k, key, "-1 or a multiple of 8 input features is expected");
     return 0;
 }
 
-static bool present(const struct keys *k, const char *key)
+static bool present(const struct fields *k, const char *key)
 {
-    const struct json *v = keys_get(k, key);
+    const struct json *v = fields_get(k, key);
     return v && v->type != JSON_FALSE &&
            !((v->type == JSON_OBJECT || v->type == JSON_ARRAY) && v->n == 0);
 }
 
-static void refuse_present(const struct keys *k, const char *const *names, size_t n)
+static void refuse_present(const struct fields *k, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (present(k, names[i]))
-            keys_refuse(k, names[i], "not supported");
+            fields_refuse(k, names[i], "not supported");
 }
 
 /* Rules that override single modules. "-:" rules say which stay plain, and that shows in the
  * tensors; the others change bits or groups. */
-static void check_dynamic(const struct keys *k)
+static void check_dynamic(const struct fields *k)
 {
-    struct keys dynamic = keys_in(k, "dynamic");
+    struct fields dynamic = fields_in(k, "dynamic");
     if (!dynamic.object)
         return;
     for (const struct json *rule = dynamic.object->child; rule; rule = rule->next)
         if (!str_starts(rule->key, STR("-:")))
-            keys_refuse(k, "dynamic",
-                        "its rule \"%.*s\" overrides settings of single modules, "
-                        "which is not supported",
-                        STR_ARG(rule->key));
+            fields_refuse(k, "dynamic",
+                          "its rule \"%.*s\" overrides settings of single modules, "
+                          "which is not supported",
+                          STR_ARG(rule->key));
 }
 
 /* The first of several spellings that is there; "" when none. */
-static const char *spelling(const struct keys *k, const char *const *names)
+static const char *spelling(const struct fields *k, const char *const *names)
 {
     for (; **names; names++)
-        if (keys_get(k, *names))
+        if (fields_get(k, *names))
             return *names;
     return "";
 }
 
-static void read_gptq(const struct keys *k, struct quant *q)
+static void read_gptq(const struct fields *k, struct quant *q)
 {
     static const char *const unsupported[] = {"is_marlin_format", "adapter", "lora", "rotation"};
     q->method = QUANT_GPTQ;
     q->bits = read_bits(k, "bits");
     q->group = read_group(k, "group_size");
-    q->symmetric = keys_bool(k, "sym", true);
-    q->act_order = keys_bool(k, "desc_act", false);
-    q->act_order_said = keys_get(k, "desc_act") != NULL;
+    q->symmetric = fields_bool(k, "sym", true);
+    q->act_order = fields_bool(k, "desc_act", false);
+    q->act_order_said = fields_get(k, "desc_act") != NULL;
     q->zero_plus_one = true;
     static const char *const formats[] = {"checkpoint_format", "format"};
     for (size_t i = 0; i < COUNTOF(formats); i++) {
-        struct str format = keys_str(k, formats[i], "gptq");
+        struct str format = fields_str(k, formats[i], "gptq");
         if (str_is(format, "gptq_v2"))
             q->zero_plus_one = false;
         else if (!str_is(format, "gptq"))
-            keys_refuse(k, formats[i],
-                        "the layouts gptq and gptq_v2 are supported; save the "
-                        "model in one of them");
+            fields_refuse(k, formats[i],
+                          "the layouts gptq and gptq_v2 are supported; save the "
+                          "model in one of them");
     }
-    if (keys_get(k, "checkpoint_format") && keys_get(k, "format") &&
-        !str_eq(keys_str(k, "checkpoint_format", ""), keys_str(k, "format", "")))
-        keys_refuse(k, "format", "checkpoint_format says otherwise");
-    if (!str_is(keys_str(k, "pack_dtype", "int32"), "int32"))
-        keys_refuse(k, "pack_dtype", "only int32 is supported");
+    if (fields_get(k, "checkpoint_format") && fields_get(k, "format") &&
+        !str_eq(fields_str(k, "checkpoint_format", ""), fields_str(k, "format", "")))
+        fields_refuse(k, "format", "checkpoint_format says otherwise");
+    if (!str_is(fields_str(k, "pack_dtype", "int32"), "int32"))
+        fields_refuse(k, "pack_dtype", "only int32 is supported");
     refuse_present(k, unsupported, COUNTOF(unsupported));
     check_dynamic(k);
 }
 
-static void read_awq(const struct keys *k, struct quant *q)
+static void read_awq(const struct fields *k, struct quant *q)
 {
     static const char *const bits[] = {"bits", "w_bit", ""};
     static const char *const group[] = {"group_size", "q_group_size", ""};
@@ -100,52 +100,52 @@ static void read_awq(const struct keys *k, struct quant *q)
     q->method = QUANT_AWQ;
     q->bits = read_bits(k, *key ? key : "bits");
     if (!*k->failed && q->bits != 4)
-        keys_refuse(k, key, "AWQ has 4 bits");
+        fields_refuse(k, key, "AWQ has 4 bits");
     key = spelling(k, group);
     q->group = read_group(k, *key ? key : "group_size");
-    q->symmetric = !keys_bool(k, "zero_point", true);
+    q->symmetric = !fields_bool(k, "zero_point", true);
     for (size_t i = 0; i < COUNTOF(formats); i++) {
-        struct str format = keys_str(k, formats[i], "gemm");
+        struct str format = fields_str(k, formats[i], "gemm");
         if (!str_is(format, "gemm") && !str_is(format, "GEMM"))
-            keys_refuse(k, formats[i], "only the gemm layout is supported");
+            fields_refuse(k, formats[i], "only the gemm layout is supported");
     }
     check_dynamic(k);
 }
 
-static bool strategy_is(const struct keys *k, const char *name)
+static bool strategy_is(const struct fields *k, const char *name)
 {
-    struct str said = keys_str(k, "strategy", "");
+    struct str said = fields_str(k, "strategy", "");
     if (said.n)
         return str_is(said, name);
     /* a missing strategy follows from the group size */
-    const struct json *v = keys_get(k, "group_size");
+    const struct json *v = fields_get(k, "group_size");
     i64 g;
     return json_i64(v, &g) ? str_is(str_of(g > 0 ? "group" : "channel"), name)
                            : str_is(STR("tensor"), name);
 }
 
-static void check_int(const struct keys *k)
+static void check_int(const struct fields *k)
 {
-    if (!str_is(keys_str(k, "type", "int"), "int"))
-        keys_refuse(k, "type", "only int is supported");
+    if (!str_is(fields_str(k, "type", "int"), "int"))
+        fields_refuse(k, "type", "only int is supported");
 }
 
-static void read_ct_weights(const struct keys *k, struct quant *q)
+static void read_ct_weights(const struct fields *k, struct quant *q)
 {
     q->bits = read_bits(k, "num_bits");
-    q->symmetric = keys_bool(k, "symmetric", true);
+    q->symmetric = fields_bool(k, "symmetric", true);
     check_int(k);
     if (present(k, "dynamic"))
-        keys_refuse(k, "dynamic", "weights are quantised when they are saved");
+        fields_refuse(k, "dynamic", "weights are quantised when they are saved");
     if (present(k, "block_structure"))
-        keys_refuse(k, "block_structure", "not supported");
+        fields_refuse(k, "block_structure", "not supported");
     if (q->method == QUANT_PACKED && strategy_is(k, "group"))
         q->group = read_group(k, "group_size");
     else if (!strategy_is(k, "channel"))
-        keys_refuse(k, "strategy",
-                    q->method == QUANT_PACKED ? "channel and group are supported"
-                                              : "channel is supported");
-    const struct json *order = keys_get(k, "actorder");
+        fields_refuse(k, "strategy",
+                      q->method == QUANT_PACKED ? "channel and group are supported"
+                                                : "channel is supported");
+    const struct json *order = fields_get(k, "actorder");
     q->act_order_said = true;
     if (!order || order->type == JSON_FALSE || str_is(order->text, "weight") ||
         str_is(order->text, "static"))
@@ -153,81 +153,82 @@ static void read_ct_weights(const struct keys *k, struct quant *q)
     q->act_order = true;
     if (q->method != QUANT_PACKED || (order->type != JSON_TRUE && !str_is(order->text, "group") &&
                                       !str_is(order->text, "dynamic")))
-        keys_refuse(k, "actorder", "group and weight are supported, for pack-quantized weights");
+        fields_refuse(k, "actorder", "group and weight are supported, for pack-quantized weights");
 }
 
-static void read_ct_inputs(const struct keys *k, struct quant *q)
+static void read_ct_inputs(const struct fields *k, struct quant *q)
 {
     if (!k->object)
         return;
     if (q->method != QUANT_INT8)
-        keys_refuse(k, "num_bits", "quantised inputs are supported with int-quantized weights");
-    if (keys_u32(k, "num_bits", 8, 1, 64) != 8)
-        keys_refuse(k, "num_bits", "inputs of 8 bits are supported");
+        fields_refuse(k, "num_bits", "quantised inputs are supported with int-quantized weights");
+    if (fields_u32(k, "num_bits", 8, 1, 64) != 8)
+        fields_refuse(k, "num_bits", "inputs of 8 bits are supported");
     check_int(k);
-    if (!keys_bool(k, "symmetric", true))
-        keys_refuse(k, "symmetric", "symmetric inputs are supported");
-    if (!keys_bool(k, "dynamic", false))
-        keys_refuse(k, "dynamic", "inputs with scales chosen at run time are supported");
-    if (!str_is(keys_str(k, "strategy", "tensor"), "token"))
-        keys_refuse(k, "strategy", "inputs with a scale a token are supported");
+    if (!fields_bool(k, "symmetric", true))
+        fields_refuse(k, "symmetric", "symmetric inputs are supported");
+    if (!fields_bool(k, "dynamic", false))
+        fields_refuse(k, "dynamic", "inputs with scales chosen at run time are supported");
+    if (!str_is(fields_str(k, "strategy", "tensor"), "token"))
+        fields_refuse(k, "strategy", "inputs with a scale a token are supported");
     q->int8_activations = true;
 }
 
-static void read_ct_format(const struct keys *k, struct quant *q)
+static void read_ct_format(const struct fields *k, struct quant *q)
 {
-    struct str format = keys_str(k, "format", "");
+    struct str format = fields_str(k, "format", "");
     if (str_is(format, "pack-quantized"))
         q->method = QUANT_PACKED;
     else if (str_is(format, "int-quantized"))
         q->method = QUANT_INT8;
     else
-        keys_refuse(k, "format", "pack-quantized and int-quantized are supported");
+        fields_refuse(k, "format", "pack-quantized and int-quantized are supported");
 }
 
-static void read_compressed_tensors(const struct keys *k, struct quant *q)
+static void read_compressed_tensors(const struct fields *k, struct quant *q)
 {
     static const char *const unsupported[] = {"kv_cache_scheme", "transform_config"};
     refuse_present(k, unsupported, COUNTOF(unsupported));
-    struct keys sparsity = keys_in(k, "sparsity_config");
-    if (!str_is(keys_str(&sparsity, "format", "dense"), "dense"))
-        keys_refuse(&sparsity, "format", "sparse weights are not supported");
-    struct str status = keys_str(k, "quantization_status", "compressed");
+    struct fields sparsity = fields_in(k, "sparsity_config");
+    if (!str_is(fields_str(&sparsity, "format", "dense"), "dense"))
+        fields_refuse(&sparsity, "format", "sparse weights are not supported");
+    struct str status = fields_str(k, "quantization_status", "compressed");
     if (!str_is(status, "compressed") && !str_is(status, "frozen"))
-        keys_refuse(k, "quantization_status", "finished (compressed, frozen) weights are needed");
-    struct keys groups = keys_in(k, "config_groups");
+        fields_refuse(k, "quantization_status", "finished (compressed, frozen) weights are needed");
+    struct fields groups = fields_in(k, "config_groups");
     if (!groups.object || groups.object->n != 1) {
-        keys_refuse(k, "config_groups", "exactly one group is supported");
+        fields_refuse(k, "config_groups", "exactly one group is supported");
         return;
     }
     read_ct_format(k, q);
     char name[32];
     snprintf(name, sizeof name, "%.*s", (int)MIN(groups.object->child->key.n, (size_t)31),
              groups.object->child->key.p);
-    struct keys group = keys_in(&groups, name);
-    if (keys_get(&group, "format") &&
-        !str_eq(keys_str(&group, "format", ""), keys_str(k, "format", "")))
-        keys_refuse(&group, "format", "the format of the whole model is another one");
+    struct fields group = fields_in(&groups, name);
+    if (fields_get(&group, "format") &&
+        !str_eq(fields_str(&group, "format", ""), fields_str(k, "format", "")))
+        fields_refuse(&group, "format", "the format of the whole model is another one");
     if (present(&group, "output_activations"))
-        keys_refuse(&group, "output_activations", "not supported");
-    struct keys weights = keys_in(&group, "weights"), inputs = keys_in(&group, "input_activations");
+        fields_refuse(&group, "output_activations", "not supported");
+    struct fields weights = fields_in(&group, "weights"),
+                  inputs = fields_in(&group, "input_activations");
     if (!weights.object) {
-        keys_refuse(&group, "weights", "their settings are missing");
+        fields_refuse(&group, "weights", "their settings are missing");
         return;
     }
     read_ct_weights(&weights, q);
     read_ct_inputs(&inputs, q);
     if (!*k->failed && q->method == QUANT_INT8 && q->bits != 8)
-        keys_refuse(&weights, "num_bits", "int-quantized has 8 bits");
+        fields_refuse(&weights, "num_bits", "int-quantized has 8 bits");
 }
 
-void quant_read(const struct keys *k, struct quant *q)
+void quant_read(const struct fields *k, struct quant *q)
 {
     *q = (struct quant){0};
-    const char *key = keys_get(k, "quant_method") ? "quant_method" : "method";
-    struct str method = keys_str(k, key, keys_get(k, "w_bit") ? "awq" : "gptq");
-    if (k->within[0] && !keys_get(k, key)) /* the default holds for quantize_config.json only */
-        keys_refuse(k, "quant_method", "gptq, awq and compressed-tensors are supported");
+    const char *key = fields_get(k, "quant_method") ? "quant_method" : "method";
+    struct str method = fields_str(k, key, fields_get(k, "w_bit") ? "awq" : "gptq");
+    if (k->within[0] && !fields_get(k, key)) /* the default holds for quantize_config.json only */
+        fields_refuse(k, "quant_method", "gptq, awq and compressed-tensors are supported");
     else if (str_is(method, "gptq"))
         read_gptq(k, q);
     else if (str_is(method, "awq"))
@@ -235,7 +236,7 @@ void quant_read(const struct keys *k, struct quant *q)
     else if (str_is(method, "compressed-tensors"))
         read_compressed_tensors(k, q);
     else
-        keys_refuse(k, key, "gptq, awq and compressed-tensors are supported");
+        fields_refuse(k, key, "gptq, awq and compressed-tensors are supported");
 }
 
 void quant_describe(const struct quant *q, enum dtype plain, char *out, size_t cap)

@@ -8,7 +8,7 @@
 #ifndef ZIGCUDA_QUANT_H
 #define ZIGCUDA_QUANT_H
 
-#include "core/model/keys.h"
+#include "core/model/fields.h"
 #include "core/model/safetensors.h"
 
 enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_PACKED, QUANT_INT8 };
@@ -26,7 +26,7 @@ struct quant {
 
 /* Reads a quantization_config object, or the root of a quantize_config.json. Refusals stick in k.
  */
-void quant_read(const struct keys *k, struct quant *q);
+void quant_read(const struct fields *k, struct quant *q);
 
 /* "gptq 4-bit group 128" into out, for people. */
 void quant_describe(const struct quant *q, enum dtype plain, char *out, size_t cap);

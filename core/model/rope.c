@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static float *new_table(struct arena *keep, u32 dims, struct rope *out, const struct keys *k)
+static float *new_table(struct arena *keep, u32 dims, struct rope *out, const struct fields *k)
 {
     float *f = ARENA_NEW(keep, float, MAX(dims / 2, 1));
     if (!f) {
@@ -25,27 +25,27 @@ static void fill_default(float *f, u32 dims, double theta)
         f[i] = 1 / base_power(theta, i, dims);
 }
 
-static double factor_of(const struct keys *k)
+static double factor_of(const struct fields *k)
 {
-    return keys_f64(k, "factor", KEY_REQUIRED, 1e-6, 1e6);
+    return fields_f64(k, "factor", KEY_REQUIRED, 1e-6, 1e6);
 }
 
 /* Context the model was trained with, before its stretching. */
-static u32 original_of(const struct keys *k, const struct rope_setting *s)
+static u32 original_of(const struct fields *k, const struct rope_setting *s)
 {
     if (s->original)
         return s->original;
-    return keys_u32(k, "original_max_position_embeddings", s->context, 1, LIMIT_CONTEXT);
+    return fields_u32(k, "original_max_position_embeddings", s->context, 1, LIMIT_CONTEXT);
 }
 
-static void scale_llama3(float *f, u32 dims, const struct keys *k, const struct rope_setting *s)
+static void scale_llama3(float *f, u32 dims, const struct fields *k, const struct rope_setting *s)
 {
     float factor = (float)factor_of(k);
-    double low = keys_f64(k, "low_freq_factor", KEY_REQUIRED, 1e-6, 1e6);
-    double high = keys_f64(k, "high_freq_factor", KEY_REQUIRED, 1e-6, 1e6);
+    double low = fields_f64(k, "low_freq_factor", KEY_REQUIRED, 1e-6, 1e6);
+    double high = fields_f64(k, "high_freq_factor", KEY_REQUIRED, 1e-6, 1e6);
     u32 original = original_of(k, s);
     if (high <= low) {
-        keys_refuse(k, "high_freq_factor", "it must be above low_freq_factor");
+        fields_refuse(k, "high_freq_factor", "it must be above low_freq_factor");
         return;
     }
     for (u32 i = 0; i < dims / 2; i++) {
@@ -70,23 +70,23 @@ static double yarn_scale(double factor, double mscale)
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-static double yarn_attention(const struct keys *k, double factor)
+static double yarn_attention(const struct fields *k, double factor)
 {
-    double mscale = keys_f64(k, "mscale", 0, -1e6, 1e6);
-    double all = keys_f64(k, "mscale_all_dim", 0, -1e6, 1e6);
+    double mscale = fields_f64(k, "mscale", 0, -1e6, 1e6);
+    double all = fields_f64(k, "mscale_all_dim", 0, -1e6, 1e6);
     double scale = mscale != 0 && all != 0 ? yarn_scale(factor, mscale) / yarn_scale(factor, all)
                                            : yarn_scale(factor, 1);
-    return keys_f64(k, "attention_factor", scale, 1e-6, 1e6);
+    return fields_f64(k, "attention_factor", scale, 1e-6, 1e6);
 }
 
-static void scale_yarn(float *f, struct rope *out, double theta, const struct keys *k,
+static void scale_yarn(float *f, struct rope *out, double theta, const struct fields *k,
                        const struct rope_setting *s)
 {
     u32 dims = out->dims, original = original_of(k, s);
     double factor = factor_of(k);
-    double low = yarn_dim(keys_f64(k, "beta_fast", 32, 1e-3, 1e6), dims, theta, original);
-    double high = yarn_dim(keys_f64(k, "beta_slow", 1, 1e-3, 1e6), dims, theta, original);
-    if (keys_bool(k, "truncate", true)) {
+    double low = yarn_dim(fields_f64(k, "beta_fast", 32, 1e-3, 1e6), dims, theta, original);
+    double high = yarn_dim(fields_f64(k, "beta_slow", 1, 1e-3, 1e6), dims, theta, original);
+    if (fields_bool(k, "truncate", true)) {
         low = floor(low);
         high = ceil(high);
     }
@@ -103,19 +103,19 @@ static void scale_yarn(float *f, struct rope *out, double theta, const struct ke
     out->scale = (float)yarn_attention(k, factor);
 }
 
-static void divide_by(float *f, u32 dims, double theta, const struct keys *k, const char *key)
+static void divide_by(float *f, u32 dims, double theta, const struct fields *k, const char *key)
 {
-    const struct json *list = keys_get(k, key);
+    const struct json *list = fields_get(k, key);
     if (!list || list->type != JSON_ARRAY || list->n != dims / 2) {
-        keys_refuse(k, key, "a list of %u numbers is expected (half the rotated dimensions)",
-                    dims / 2);
+        fields_refuse(k, key, "a list of %u numbers is expected (half the rotated dimensions)",
+                      dims / 2);
         return;
     }
     u32 i = 0;
     for (const struct json *v = list->child; v; v = v->next, i++) {
         double x;
         if (!json_f64(v, &x) || x < 1e-6 || x > 1e9) {
-            keys_refuse(k, key, "it must hold numbers above 0 only");
+            fields_refuse(k, key, "it must hold numbers above 0 only");
             return;
         }
         f[i] = 1 / ((float)x * base_power(theta, i, dims));
@@ -123,56 +123,57 @@ static void divide_by(float *f, u32 dims, double theta, const struct keys *k, co
 }
 
 static void fill_longrope(struct arena *keep, float *f, struct rope *out, struct rope *out_long,
-                          u32 *long_from, double theta, const struct keys *k,
+                          u32 *long_from, double theta, const struct fields *k,
                           const struct rope_setting *s)
 {
     u32 dims = out->dims, original = original_of(k, s);
     static const char *const unsupported[] = {"short_mscale", "long_mscale"};
     for (size_t i = 0; i < COUNTOF(unsupported); i++)
-        if (keys_get(k, unsupported[i]))
-            keys_refuse(k, unsupported[i], "not supported");
+        if (fields_get(k, unsupported[i]))
+            fields_refuse(k, unsupported[i], "not supported");
     float *f_long = new_table(keep, dims, out_long, k);
     if (!f_long)
         return;
     divide_by(f, dims, theta, k, "short_factor");
     divide_by(f_long, dims, theta, k, "long_factor");
-    double factor = keys_f64(k, "factor", (double)s->context / original, 1e-6, 1e6);
+    double factor = fields_f64(k, "factor", (double)s->context / original, 1e-6, 1e6);
     double scale = factor <= 1 ? 1 : sqrt(1 + log(factor) / log(original));
-    out->scale = out_long->scale = (float)keys_f64(k, "attention_factor", scale, 1e-6, 1e6);
+    out->scale = out_long->scale = (float)fields_f64(k, "attention_factor", scale, 1e-6, 1e6);
     *long_from = original;
     if (original < 2)
-        keys_refuse(k, "original_max_position_embeddings", "it must be at least 2");
+        fields_refuse(k, "original_max_position_embeddings", "it must be at least 2");
 }
 
 /* rope_type, or its old name type. */
-static struct str type_of(const struct keys *k, const struct rope_setting *s, const char **key)
+static struct str type_of(const struct fields *k, const struct rope_setting *s, const char **key)
 {
-    *key = keys_get(k, "rope_type") ? "rope_type" : "type";
-    struct str type = keys_str(k, *key, "default");
+    *key = fields_get(k, "rope_type") ? "rope_type" : "type";
+    struct str type = fields_str(k, *key, "default");
     if (!s->phi3)
         return type;
     if (str_is(type, "su") || str_is(type, "yarn") || str_is(type, "longrope"))
         return STR("longrope");
     if (!str_is(type, "default"))
-        keys_refuse(k, *key, "phi3 has the types default and longrope");
+        fields_refuse(k, *key, "phi3 has the types default and longrope");
     return STR("default");
 }
 
-enum err rope_build(struct arena *keep, const struct keys *k, const struct rope_setting *s,
+enum err rope_build(struct arena *keep, const struct fields *k, const struct rope_setting *s,
                     struct rope *out, struct rope *out_long, u32 *long_from)
 {
     const char *type_key;
     struct str type = type_of(k, s, &type_key);
-    double theta = keys_f64(k, "rope_theta", s->theta, 1.001, 1e12);
-    double partial = keys_f64(k, "partial_rotary_factor", s->partial, 1e-3, 1);
+    double theta = fields_f64(k, "rope_theta", s->theta, 1.001, 1e12);
+    double partial = fields_f64(k, "partial_rotary_factor", s->partial, 1e-3, 1);
     u32 dims = (u32)(s->head_dim * partial);
     *long_from = 0;
     if (partial != 1 && !s->partial_allowed)
-        keys_refuse(k, "partial_rotary_factor", "this family rotates whole heads");
+        fields_refuse(k, "partial_rotary_factor", "this family rotates whole heads");
     if (dims % 2 || dims == 0)
-        keys_refuse(k, "partial_rotary_factor",
-                    "%u of the %u dimensions of a head would be rotated; an even number is needed",
-                    dims, s->head_dim);
+        fields_refuse(
+            k, "partial_rotary_factor",
+            "%u of the %u dimensions of a head would be rotated; an even number is needed", dims,
+            s->head_dim);
     if (*k->failed)
         return k->e->code;
     float *f = new_table(keep, dims, out, k);
@@ -190,7 +191,7 @@ enum err rope_build(struct arena *keep, const struct keys *k, const struct rope_
     } else if (str_is(type, "longrope")) {
         fill_longrope(keep, f, out, out_long, long_from, theta, k, s);
     } else if (!str_is(type, "default")) {
-        keys_refuse(k, type_key, "default, linear, llama3, yarn and longrope are supported");
+        fields_refuse(k, type_key, "default, linear, llama3, yarn and longrope are supported");
     }
     if (*long_from == 0)
         *out_long = *out;

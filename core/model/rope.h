@@ -7,7 +7,7 @@
 #ifndef ZIGCUDA_ROPE_H
 #define ZIGCUDA_ROPE_H
 
-#include "core/model/keys.h"
+#include "core/model/fields.h"
 #include "core/model/model.h"
 
 /* What the config says outside the rope object. */
@@ -24,7 +24,7 @@ struct rope_setting {
 /* Builds the tables for the rope object k (an empty one: type default). A longrope has two: `out`
  * for sequences of at most *long_from positions and `out_long` beyond; otherwise *long_from is 0
  * and `out_long` equals `out`. Refusals stick in k. */
-MUST enum err rope_build(struct arena *keep, const struct keys *k, const struct rope_setting *s,
+MUST enum err rope_build(struct arena *keep, const struct fields *k, const struct rope_setting *s,
                          struct rope *out, struct rope *out_long, u32 *long_from);
 
 #endif

@@ -1,12 +1,12 @@
-#include "core/model/keys.h"
+#include "core/model/fields.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-struct keys keys_of(const struct json *root, const char *file, bool *failed, struct err_text *e)
+struct fields fields_of(const struct json *root, const char *file, bool *failed, struct err_text *e)
 {
     *failed = false;
-    struct keys k = {.object = root, .file = file, .failed = failed, .e = e};
+    struct fields k = {.object = root, .file = file, .failed = failed, .e = e};
     if (root && root->type != JSON_OBJECT) {
         err_set(e, ERR_MODEL, "%s holds %s where an object is expected", file,
                 json_type_name(root));
@@ -16,19 +16,19 @@ struct keys keys_of(const struct json *root, const char *file, bool *failed, str
     return k;
 }
 
-const struct json *keys_get(const struct keys *k, const char *key)
+const struct json *fields_get(const struct fields *k, const char *key)
 {
     const struct json *v = json_get(k->object, key);
     return v && v->type != JSON_NULL ? v : NULL;
 }
 
-struct keys keys_in(const struct keys *k, const char *key)
+struct fields fields_in(const struct fields *k, const char *key)
 {
-    struct keys in = *k;
-    in.object = keys_get(k, key);
+    struct fields in = *k;
+    in.object = fields_get(k, key);
     snprintf(in.within, sizeof in.within, "%.40s%.20s.", k->within, key);
     if (in.object && in.object->type != JSON_OBJECT) {
-        keys_refuse(k, key, "an object is expected");
+        fields_refuse(k, key, "an object is expected");
         in.object = NULL;
     }
     return in;
@@ -44,7 +44,7 @@ static void describe(char *out, size_t cap, const struct json *v)
         snprintf(out, cap, "%s", json_type_name(v));
 }
 
-enum err keys_refuse(const struct keys *k, const char *key, const char *why_fmt, ...)
+enum err fields_refuse(const struct fields *k, const char *key, const char *why_fmt, ...)
 {
     char value[128], why[400];
     va_list args;
@@ -56,45 +56,45 @@ enum err keys_refuse(const struct keys *k, const char *key, const char *why_fmt,
     return err_set(k->e, ERR_MODEL, "%s: %s%s is %s: %s", k->file, k->within, key, value, why);
 }
 
-u32 keys_u32(const struct keys *k, const char *key, u32 absent, u32 min, u32 max)
+u32 fields_u32(const struct fields *k, const char *key, u32 absent, u32 min, u32 max)
 {
-    const struct json *v = keys_get(k, key);
+    const struct json *v = fields_get(k, key);
     u64 n = 0;
     if (!v && absent != KEY_U32_REQUIRED)
         return absent;
     if (json_u64(v, &n) && n >= min && n <= max)
         return (u32)n;
-    keys_refuse(k, key, "an integer from %u to %u is expected", min, max);
+    fields_refuse(k, key, "an integer from %u to %u is expected", min, max);
     return MAX(min, 1);
 }
 
-double keys_f64(const struct keys *k, const char *key, double absent, double min, double max)
+double fields_f64(const struct fields *k, const char *key, double absent, double min, double max)
 {
-    const struct json *v = keys_get(k, key);
+    const struct json *v = fields_get(k, key);
     double x = 0;
     if (!v && absent != KEY_REQUIRED)
         return absent;
     if (json_f64(v, &x) && x >= min && x <= max)
         return x;
-    keys_refuse(k, key, "a number from %g to %g is expected", min, max);
+    fields_refuse(k, key, "a number from %g to %g is expected", min, max);
     return min;
 }
 
-bool keys_bool(const struct keys *k, const char *key, bool absent)
+bool fields_bool(const struct fields *k, const char *key, bool absent)
 {
-    const struct json *v = keys_get(k, key);
+    const struct json *v = fields_get(k, key);
     if (v && v->type != JSON_TRUE && v->type != JSON_FALSE)
-        keys_refuse(k, key, "true or false is expected");
+        fields_refuse(k, key, "true or false is expected");
     return v ? v->type == JSON_TRUE : absent;
 }
 
-struct str keys_str(const struct keys *k, const char *key, const char *absent)
+struct str fields_str(const struct fields *k, const char *key, const char *absent)
 {
-    const struct json *v = keys_get(k, key);
+    const struct json *v = fields_get(k, key);
     if (!v)
         return str_of(absent);
     if (v->type == JSON_STRING)
         return v->text;
-    keys_refuse(k, key, "a string is expected");
+    fields_refuse(k, key, "a string is expected");
     return str_of(absent);
 }

@@ -79,11 +79,42 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
+/* What `mid_int4` can do of the model. */
+static enum mid_way mid_does(const struct steps *s)
+{
+    const struct list *l = s->list;
+    u32 linears = 0, mid = 0;
+    for (u32 i = l->step.first; i < l->step.head; i++) {
+        linears += l->ops[i].kind == OP_LINEAR;
+        mid += l->ops[i].kind == OP_LINEAR && linear_is_mid(&l->ops[i].linear);
+    }
+    if (!s->mid.function || !mid)
+        return MID_NONE;
+    return mid == linears && l->model->head_dim <= MID_HEAD_DIM ? MID_LAYERS : MID_LINEARS;
+}
+
+/* Can `one_token` do all of it? Then it takes less time than `decode`. */
+static bool one_does(const struct steps *s)
+{
+    const struct list *l = s->list;
+    const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
+    if (!s->one.function || l->model->head_dim > MID_HEAD_DIM ||
+        FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
+        step_least_bytes(l->model->head_dim) > have)
+        return false;
+    for (u32 i = l->decode.first; i < l->decode.last; i++)
+        if (l->ops[i].kind == OP_LINEAR && !linear_is_one(&l->ops[i].linear))
+            return false;
+    return true;
+}
+
 enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
 {
     const struct list *l = s->list;
     size_t bytes = steps_pinned_bytes(l);
     s->event = -1;
+    s->mid_does = mid_does(s);
+    s->one_does = one_does(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
     if (!s->slots || !s->results)
@@ -484,41 +515,14 @@ static enum err launch_layers(struct steps *s, u64 card_step, bool mid, u32 firs
     return ERR_OK;
 }
 
-/* How a step of few tokens goes by `mid_int4`. */
-enum mid_way {
-    MID_NONE,
-    MID_LINEARS, /* what is between attention and attention, and `step` the rest */
-    MID_LAYERS,  /* all layers: rows have one token, heads are not large */
-};
-
 static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
-    const struct list *l = s->list;
-    u32 linears = 0, mid = 0;
-    if (!s->mid.function || step->n_tokens < MID_LAYERS_TOKENS || step->n_tokens > PREFILL_TOKENS)
+    const u32 tokens = step->n_tokens;
+    if (tokens < MID_LAYERS_TOKENS || tokens > PREFILL_TOKENS)
         return MID_NONE;
-    for (u32 i = l->step.first; i < l->step.head; i++) {
-        linears += l->ops[i].kind == OP_LINEAR;
-        mid += l->ops[i].kind == OP_LINEAR && linear_is_mid(&l->ops[i].linear);
-    }
-    if (mid == linears && step->n_rows == step->n_tokens && l->model->head_dim <= MID_HEAD_DIM)
+    if (s->mid_does == MID_LAYERS && step->n_rows == tokens)
         return MID_LAYERS;
-    return mid && step->n_tokens >= MID_LINEARS_TOKENS ? MID_LINEARS : MID_NONE;
-}
-
-/* Does a step go by `one_token`, which takes less time than `decode`? */
-static bool one_way(const struct steps *s, const struct step *step)
-{
-    const struct list *l = s->list;
-    const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
-    if (!s->one.function || step->n_tokens != 1 || l->model->head_dim > MID_HEAD_DIM ||
-        FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
-        step_least_bytes(l->model->head_dim) > have)
-        return false;
-    for (u32 i = l->decode.first; i < l->decode.last; i++)
-        if (l->ops[i].kind == OP_LINEAR && !linear_is_one(&l->ops[i].linear))
-            return false;
-    return true;
+    return s->mid_does && tokens >= MID_LINEARS_TOKENS ? MID_LINEARS : MID_NONE;
 }
 
 /* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all
@@ -532,7 +536,7 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     u32 ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     ring = mid ? 0 : ring;
-    const bool one = ring && one_way(s, step);
+    const bool one = ring && tokens == 1 && s->one_does;
     const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
     const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;

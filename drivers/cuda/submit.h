@@ -50,6 +50,13 @@ struct steps_kernel {
     u32 rings_bytes;                   /* of which so many are `one_token`'s rings */
 };
 
+/* How a step of few tokens goes by `mid_int4`. */
+enum mid_way {
+    MID_NONE,
+    MID_LINEARS, /* what is between attention and attention, and `step` the rest */
+    MID_LAYERS,  /* all layers: rows have one token, heads are not large */
+};
+
 struct steps {
     /* set by the caller */
     const struct list *list;
@@ -64,6 +71,8 @@ struct steps {
     struct clock clock;
     struct profile *profile; /* NULL, or where each operation is timed alone */
 
+    enum mid_way mid_does; /* at most */
+    bool one_does;
     struct steps_entry entries[STEPS_DEPTH];
     struct steps_slot *slots;
     struct gpu_sampling *sampling; /* [slots], pinned, as the three below */

@@ -16,7 +16,7 @@ template) sources="$base core/base/clock.c core/base/date.c core/model/template*
 tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split.c core/model/vocab.c core/model/unicode_table.c" ;;
 files) sources="$base core/base/weight.c core/base/log.c core/base/clock.c core/base/date.c"
-    sources="$sources core/model/config.c core/model/keys.c core/model/quant.c core/model/rope.c"
+    sources="$sources core/model/config.c core/model/fields.c core/model/quant.c core/model/rope.c"
     sources="$sources core/model/safetensors.c config/options.c config/value.c" ;;
 bodies) sources="$base net/params.c net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;

@@ -238,8 +238,9 @@ GPU void one_bytes(float (*p)[4], const u8 *const slot[N], const struct one_inpu
             second[s] = 128 * sum[u][s][2] + sum[u][s][3];
         }
         const i32 both = one_mine(first), upper = one_mine(second);
-        low[u] = (float)(both - upper - (i32)(zero[u] & 0xff) * in->sum);
-        high[u] = (float)(upper - (i32)(zero[u] >> 8) * 16 * in->sum);
+        const u32 inputs = (u32)in->sum; /* behind the slice, of whatever stood there: wraps */
+        low[u] = (float)(i32)((u32)both - (u32)upper - (zero[u] & 0xff) * inputs);
+        high[u] = (float)(i32)((u32)upper - (zero[u] >> 8) * 16 * inputs);
         scales[u] = weight_scales_of(scale[u], 0, how->scale_type);
         scales[u].high *= 0.0625f;
     }

@@ -168,6 +168,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                             .limits = *limits,
                             .blocks = MAX(c->step.blocks, c->decode.blocks),
                             .steps = STEPS_DEPTH,
+                            .awaits = c->one.function != NULL,
                             .staging_bytes = upload_staging_bytes(model)};
     TRY(list_open(&c->list, keep, e));
     c->list.step_bytes = steps_bytes(&c->list);

@@ -13,7 +13,7 @@ static float *carve_rows(struct vram *s, u32 rows, u32 stride)
 
 static size_t ops_max(const struct model *m)
 {
-    return 2 * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
+    return 3 * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
 }
 
 enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
@@ -245,6 +245,7 @@ struct buffers {
     u32 *sample_work;
     u16 *prepared;
     float *prepared_scale;
+    float *places, *place; /* rows of `one_token`, awaited; the next one; NULL: not in this list */
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
 
@@ -316,6 +317,13 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
     }
 }
 
+/* Floats of the rows that a step of one token writes, each in a place of its own. */
+static u32 places_n(const struct list *l, const struct buffers *b)
+{
+    const u32 layer = 2 * b->x_stride + b->qkv_stride + b->attention_stride + b->h_stride;
+    return b->x_stride + l->model->layers_n * layer;
+}
+
 static void carve_activations(const struct list *l, struct vram *s, struct buffers *b)
 {
     const struct model *m = l->model;
@@ -337,6 +345,8 @@ static void carve_activations(const struct list *l, struct vram *s, struct buffe
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
     b->attention_partial = carve_rows(s, b->partial_rows, ROUND_UP(m->head_dim, 16u) + 4);
+    if (l->awaits && shares_all(m) && !has_norms_after(m))
+        b->places = carve_rows(s, 1, places_n(l, b));
 }
 
 static void carve_state(struct list *l, struct vram *s)
@@ -410,10 +420,21 @@ static struct op *add(struct list *l, enum op_kind kind, const char *label)
     return op;
 }
 
+/* Where a row goes: to `usual`, or to a place of its own. */
+static float *row_of(struct buffers *b, float *usual, u32 stride)
+{
+    float *at = b->place;
+    if (!at)
+        return usual;
+    b->place += stride;
+    return at;
+}
+
 /* Where a linear's result goes. */
 struct output {
     const char *label;
     float *y;
+    const float *old; /* OUTPUT_ADD */
     u32 stride, kind; /* enum output_kind */
     u32 *row_max, *clear_max;
 };
@@ -428,11 +449,13 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     in.int8 = w->from->int8_activations;
     in.group = input_group(w->from);
     l->k_max = MAX(l->k_max, in.k);
-    add(l, OP_PREPARE, "prepare")->linear.in = in;
+    if (!l->few)
+        add(l, OP_PREPARE, "prepare")->linear.in = in;
     struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;
     op->in = in;
     op->output = out->kind;
     op->y = out->y;
+    op->old = out->old;
     op->y_stride = out->stride;
     op->row_max = out->row_max;
     op->clear_max = out->clear_max;
@@ -471,13 +494,15 @@ static struct input normed(const struct list *l, const struct buffers *b, const 
                           .prepared_scale = b->prepared_scale,
                           .kind = INPUT_NORM,
                           .stride = b->x_stride,
+                          .awaited = b->place != NULL,
                           .eps = l->model->norm_eps};
 }
 
 static struct input rows(const struct buffers *b, const float *x, u32 stride, const u32 *max)
 {
     return (struct input){.x = x,
-                          .row_max = max,
+                          .row_max = b->place ? NULL : max,
+                          .awaited = b->place != NULL,
                           .prepared = b->prepared,
                           .prepared_scale = b->prepared_scale,
                           .kind = INPUT_ROWS,
@@ -485,24 +510,28 @@ static struct input rows(const struct buffers *b, const float *x, u32 stride, co
 }
 
 /* x += W in, through a norm where the family has one after the block. */
-static void add_product(struct list *l, const struct buffers *b, const struct input *in,
+static void add_product(struct list *l, struct buffers *b, const struct input *in,
                         const char *label, const struct list_weight *w, const float *norm_after,
                         u32 *clear_max)
 {
     struct output out = {.label = label,
-                         .y = norm_after ? b->y : b->x,
+                         .y = norm_after ? b->y : row_of(b, b->x, b->x_stride),
+                         .old = b->x,
                          .stride = b->x_stride,
                          .kind = norm_after ? OUTPUT_STORE : OUTPUT_ADD,
-                         .clear_max = clear_max};
+                         .clear_max = b->place ? NULL : clear_max};
     add_linear(l, b, *in, w, 1, &out);
-    if (norm_after)
-        add(l, OP_ADD_NORM, "add_norm")->add_norm = (struct op_add_norm){.x = b->x,
-                                                                         .y = b->y,
-                                                                         .norm = norm_after,
-                                                                         .x_stride = b->x_stride,
-                                                                         .y_stride = b->x_stride,
-                                                                         .hidden = l->model->hidden,
-                                                                         .eps = l->model->norm_eps};
+    if (!norm_after) {
+        b->x = out.y;
+        return;
+    }
+    add(l, OP_ADD_NORM, "add_norm")->add_norm = (struct op_add_norm){.x = b->x,
+                                                                     .y = b->y,
+                                                                     .norm = norm_after,
+                                                                     .x_stride = b->x_stride,
+                                                                     .y_stride = b->x_stride,
+                                                                     .hidden = l->model->hidden,
+                                                                     .eps = l->model->norm_eps};
 }
 
 static void add_attention(struct list *l, const struct buffers *b, const struct layer *layer,
@@ -517,7 +546,7 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .rope = b->rope[layer->rope],
                              .rope_long = b->rope_long[layer->rope],
                              .out = b->attention,
-                             .row_max = b->attention_max,
+                             .row_max = b->place ? NULL : b->attention_max,
                              .partial = b->attention_partial,
                              .arrived = b->attention_arrived,
                              .partial_rows = b->partial_rows,
@@ -529,22 +558,29 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .window = layer->window,
                              .eps = m->norm_eps,
                              .scale = m->attention_scale,
-                             .softcap = m->attention_softcap};
-    add(l, OP_ROPE, "rope")->attention = a;
+                             .softcap = m->attention_softcap,
+                             .awaited = b->place != NULL};
+    if (!l->few)
+        add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
 }
 
-static void add_mlp(struct list *l, const struct buffers *b, const struct layer *layer,
+static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer,
                     const struct parts *p)
 {
     const struct model *m = l->model;
     struct input in = normed(l, b, p->norm_mlp);
     if (shares(m, layer)) {
-        struct output out = {"gate_up", b->h, b->h_stride, OUTPUT_GATE, b->h_max, NULL};
+        struct output out = {.label = "gate_up",
+                             .y = b->h,
+                             .stride = b->h_stride,
+                             .kind = OUTPUT_GATE,
+                             .row_max = b->place ? NULL : b->h_max};
         add_linear(l, b, in, p->gate_up, 1, &out);
         return;
     }
-    struct output out = {"gate_up", b->raw, b->raw_stride, OUTPUT_STORE, NULL, NULL};
+    struct output out = {
+        .label = "gate_up", .y = b->raw, .stride = b->raw_stride, .kind = OUTPUT_STORE};
     add_linears(l, b, &in, p->gate_up, m->n_gate_up, out);
     add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->raw,
                                                      .up = b->raw + m->intermediate,
@@ -556,12 +592,19 @@ static void add_mlp(struct list *l, const struct buffers *b, const struct layer 
                                                      .activation = m->activation};
 }
 
-static void add_layer(struct list *l, const struct buffers *b, const struct layer *layer,
+static void add_layer(struct list *l, struct buffers *b, const struct layer *layer,
                       const struct parts *p)
 {
     const struct model *m = l->model;
     struct input in = normed(l, b, p->norm_attention);
-    struct output out = {"qkv", b->qkv, b->qkv_stride, OUTPUT_STORE, NULL, b->attention_max};
+    b->qkv = row_of(b, b->qkv, b->qkv_stride);
+    b->attention = row_of(b, b->attention, b->attention_stride);
+    b->h = row_of(b, b->h, b->h_stride);
+    struct output out = {.label = "qkv",
+                         .y = b->qkv,
+                         .stride = b->qkv_stride,
+                         .kind = OUTPUT_STORE,
+                         .clear_max = b->place ? NULL : b->attention_max};
     add_linears(l, b, &in, p->qkv, m->n_qkv, out);
     add_attention(l, b, layer, p);
     in = rows(b, b->attention, b->attention_stride, b->attention_max);
@@ -578,7 +621,6 @@ static void add_head(struct list *l, const struct buffers *b, const struct list_
     in.wanted = 1;
     struct output out = {
         .label = "head", .y = l->logits, .stride = l->logits_stride, .kind = OUTPUT_STORE};
-    l->step.head = l->n_ops;
     add_linear(l, b, in, head, 1, &out)->softcap = l->model->logit_softcap;
     add(l, OP_SAMPLE, "sample")->sample = *sample;
 }
@@ -608,18 +650,34 @@ static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
     }
 }
 
-/* The same operations for `decode`, whose blocks prepare inputs, and turn heads, for themselves. */
-static void add_decode(struct list *l)
+/* What a step's operations need besides buffers. */
+struct ends {
+    const struct parts *parts; /* [layers] */
+    const struct list_weight *embed, *head;
+    const float *norm_final;
+    struct op_sample sample;
+};
+
+/* A list of its own of a step's operations. `few`: for the kernels whose blocks prepare inputs, and
+ * turn heads, for themselves. */
+static struct list_stretch add_step(struct list *l, struct buffers b, bool few,
+                                    const struct ends *ends)
 {
-    u32 n = l->n_ops;
-    l->step.last = l->decode.first = n;
-    for (u32 i = 0; i < n; i++) {
-        if (i == l->step.head)
-            l->decode.head = l->n_ops;
-        if (l->ops[i].kind != OP_PREPARE && l->ops[i].kind != OP_ROPE)
-            *add(l, OP_EMBED, l->labels[i]) = l->ops[i];
-    }
-    l->decode.last = l->n_ops;
+    const struct model *m = l->model;
+    struct list_stretch ops = {.first = l->n_ops};
+    l->few = few;
+    if (b.place)
+        add(l, OP_CLEAR, "clear")->clear = (struct op_clear){b.places, places_n(l, &b)};
+    b.x = row_of(&b, b.x, b.x_stride);
+    add(l, OP_EMBED, "embed")->embed =
+        (struct op_embed){ends->embed->to, b.x, b.x_stride, m->hidden, m->embed_scale};
+    for (u32 i = 0; i < m->layers_n; i++)
+        add_layer(l, &b, &m->layers[i], &ends->parts[i]);
+    ASSERT(!b.place || b.place == b.places + places_n(l, &b));
+    ops.head = l->n_ops;
+    add_head(l, &b, ends->head, ends->norm_final, &ends->sample);
+    ops.last = l->n_ops;
+    return ops;
 }
 
 /* Tells each operation of `step` which linear comes next. */
@@ -637,20 +695,20 @@ void list_build(struct list *l, struct vram *s)
     static struct parts parts[LIMIT_LAYERS];
     const struct model *m = l->model;
     struct buffers b = {0};
-    struct op_sample sample = {0};
+    struct ends ends = {.parts = parts};
     l->n_weights = l->n_vectors = l->n_ops = 0;
     if (!s->taken)
         memset(l->bytes, 0, sizeof l->bytes);
-    struct list_weight *embed = place(l, s, &m->embed);
+    ends.embed = place(l, s, &m->embed);
     for (u32 i = 0; i < m->layers_n; i++)
         place_layer(l, s, &m->layers[i], &parts[i]);
-    struct list_weight *head = m->tied ? embed : place(l, s, &m->head);
+    ends.head = m->tied ? ends.embed : place(l, s, &m->head);
     l->packed = s->chunks[0].base;
     l->packed_bytes = s->at.chunk == 0 ? s->at.used_bytes : s->chunks[0].bytes;
     ends_piece(l, s, LIST_WEIGHTS);
     for (u32 i = 0; i < m->layers_n; i++)
         place_norms(l, s, &m->layers[i], &parts[i]);
-    const float *norm_final = norm(l, s, m->norm_final, m->hidden);
+    ends.norm_final = norm(l, s, m->norm_final, m->hidden);
     for (u32 i = 0; i < ROPE_SETS; i++) {
         b.rope[i] = rope(l, s, &m->rope[i]);
         b.rope_long[i] = rope(l, s, &m->rope_long[i]);
@@ -660,18 +718,17 @@ void list_build(struct list *l, struct vram *s)
     ends_piece(l, s, LIST_OPS);
     carve_activations(l, s, &b);
     ends_piece(l, s, LIST_ACTIVATIONS);
-    carve_sampling(l, s, &sample);
-    sample.arrived = b.sample_arrived;
-    sample.work = (struct sample_work *)(void *)b.sample_work;
+    carve_sampling(l, s, &ends.sample);
+    ends.sample.arrived = b.sample_arrived;
+    ends.sample.work = (struct sample_work *)(void *)b.sample_work;
     ends_piece(l, s, LIST_SAMPLING);
     carve_kv(l, s, parts);
     ends_piece(l, s, LIST_KV);
 
-    add(l, OP_EMBED, "embed")->embed =
-        (struct op_embed){embed->to, b.x, b.x_stride, m->hidden, m->embed_scale};
-    for (u32 i = 0; i < m->layers_n; i++)
-        add_layer(l, &b, &m->layers[i], &parts[i]);
-    add_head(l, &b, head, norm_final, &sample);
-    add_decode(l);
+    l->step = add_step(l, b, false, &ends);
+    l->decode = l->one = add_step(l, b, true, &ends);
+    b.place = b.places;
+    if (b.place)
+        l->one = add_step(l, b, true, &ends);
     look_ahead(l);
 }

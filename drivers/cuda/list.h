@@ -67,14 +67,16 @@ struct list {
     size_t step_bytes; /* of one step's description, and how many there are */
     u32 steps;
     size_t staging_bytes; /* from upload_staging_bytes */
+    bool awaits;          /* there is a kernel `one_token` */
 
     struct list_weight *weights;
     struct list_vector *vectors;
     struct op *ops;      /* the host's copy */
     const char **labels; /* of each, for profiles: "qkv" */
     u32 n_weights, n_vectors, n_ops;
-    struct list_stretch step, decode; /* of ops: what each kernel runs */
-    u32 k_max;                        /* the most packed inputs of a linear */
+    struct list_stretch step, decode, one; /* of ops: what each kernel runs */
+    bool few;                              /* while it is built: add_step */
+    u32 k_max;                             /* the most packed inputs of a linear */
     u32 head_rows, logits_stride;
     size_t bytes[LIST_PIECES];
 

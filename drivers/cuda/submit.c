@@ -102,7 +102,7 @@ static bool one_does(const struct steps *s)
         FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
         step_least_bytes(l->model->head_dim) > have)
         return false;
-    for (u32 i = l->decode.first; i < l->decode.last; i++)
+    for (u32 i = l->one.first; i < l->one.last; i++)
         if (l->ops[i].kind == OP_LINEAR && !linear_is_one(&l->ops[i].linear))
             return false;
     return true;
@@ -538,7 +538,7 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     ring = mid ? 0 : ring;
     const bool one = ring && tokens == 1 && s->one_does;
     const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
-    const struct list_stretch *ops = ring ? &s->list->decode : &s->list->step;
+    const struct list_stretch *ops = one ? &s->list->one : ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
     if (!ring && !head_only && (mid || prefill)) {
         TRY(mid == MID_LAYERS ? launch_some(s, &s->mid, card_step, 0, first, ops->head, e)

@@ -193,7 +193,9 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
         h.x = (float *)x + h.first * h.dim;
         if (!query && item->writes)
             page = splits_page_of(op, run, item, at, pos);
-        rope_read<SLOTS, false>(&h, 1u << h.shift, v);
+        do
+            rope_read<SLOTS, false>(&h, 1u << h.shift, v);
+        while (op->awaited && rope_missing<SLOTS>(v));
         rope_norm<SLOTS>(op, &h, 1u << h.shift, v);
         rope_rotate<SLOTS>(&h, 1u << h.shift, v);
         if (query) {
@@ -659,7 +661,7 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
                                        told->splits, near, near_bytes);
         bool real = d < MIN(end, op->head_dim);
         if (real)
-            gpu_global(op->out)[row.out + d] = v;
+            gpu_global(op->out)[row.out + d] = gpu_answer(v);
         attention_write_max(gpu_global(op->row_max), told->tile.token + row.to - 1 - told->tile.pos,
                             true, true, real ? fabsf(v) : 0);
     }

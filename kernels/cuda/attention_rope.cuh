@@ -111,12 +111,25 @@ GPU void rope_read(const struct rope_heads *h, u32 slots, float v[most][4])
         u32 d = rope_dim(h, j);
         bool first = j < slots && d < h->dim, second = first && d + 2 < h->dim;
         const float *x = h->x + (j >> h->shift) * h->dim + d;
-        float2 a = gpu_load<float2>(first ? x : h->x), b = gpu_load<float2>(second ? x + 2 : h->x);
+        float2 a = gpu_ask2(first ? x : h->x), b = gpu_ask2(second ? x + 2 : h->x);
         v[j][0] = first ? a.x : 0;
         v[j][1] = first ? a.y : 0;
         v[j][2] = second ? b.x : 0;
         v[j][3] = second ? b.y : 0;
     }
+}
+
+/* A warp together: is any of it still to come (step.h, NOT_YET)? Then it is time to ask again. */
+template <u32 most> GPU bool rope_missing(const float v[most][4])
+{
+    bool missing = false;
+#pragma unroll
+    for (u32 j = 0; j < most; j++)
+        missing |= gpu_missing((float4){v[j][0], v[j][1], v[j][2], v[j][3]});
+    missing = gpu_ballot(missing) != 0;
+    if (missing)
+        gpu_pause();
+    return missing;
 }
 
 template <u32 most>

@@ -206,8 +206,8 @@ GPU void attention_add_chunk(const struct attention_join *j, float total[2][4],
 GPU float attention_write_chunk(float *out, u32 head_dim, u32 c, float inverse, const float a[2],
                                 const float b[2])
 {
-    float2 v = {gpu_mul(a[0], inverse), gpu_mul(a[1], inverse)};
-    float2 w = {gpu_mul(b[0], inverse), gpu_mul(b[1], inverse)};
+    float2 v = {gpu_answer(gpu_mul(a[0], inverse)), gpu_answer(gpu_mul(a[1], inverse))};
+    float2 w = {gpu_answer(gpu_mul(b[0], inverse)), gpu_answer(gpu_mul(b[1], inverse))};
     u32 d = c * 16 + gpu_lane() % 4 * 2;
     if (d < head_dim)
         gpu_store<float2>(out + d, v);
@@ -217,9 +217,12 @@ GPU float attention_write_chunk(float *out, u32 head_dim, u32 c, float inverse, 
     return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(w.x), fabsf(w.y)));
 }
 
-/* row_max of a token, by lanes in fours that have rows of the same one; `one`: all 32 have. */
+/* row_max, if any, of a token, by lanes in fours that have rows of the same one; `one`: all 32
+ * have. */
 GPU void attention_write_max(u32 *row_max, u32 token, bool real, bool one, float largest)
 {
+    if (!row_max)
+        return;
     largest = real ? largest : 0;
     largest = one ? gpu_max_warp(largest) : attention_largest(largest);
     if (real && gpu_lane() % (one ? 32 : 4) == 0)

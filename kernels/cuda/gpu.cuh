@@ -298,6 +298,28 @@ GPU void gpu_prefetch(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
+/* Values of which each tells for itself (step.h, NOT_YET): nothing orders them, so each is looked
+ * at.
+ */
+GPU float4 gpu_ask4(const float *p) /* aligned to 16 */
+{
+    float4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+GPU float2 gpu_ask2(const float *p)
+{
+    float2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(v.x), "=f"(v.y)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
 /* Any function of three words, bit by bit (PTX ISA, lop3): `table` is f(0xf0, 0xcc, 0xaa). */
 template <u32 table> GPU u32 gpu_lop3(u32 a, u32 b, u32 c)
 {
@@ -537,6 +559,30 @@ GPU void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *b)
                  : "memory");
 }
 
+/* How long what a bulk copy reads should stay in L2. What is read once a step goes first: else it
+ * pushes out what is wanted again: rows, tables and the kernel's own instructions. */
+GPU u64 gpu_stay_short(void)
+{
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+GPU u64 gpu_stay_normal(void)
+{
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/* gpu_copy_bulk_alone with a choice of that. */
+GPU void gpu_copy_bulk_stay(void *to, const void *from, u32 bytes, u64 *b, u64 policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(gpu_shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(gpu_shared_address(b)), "l"(policy)
+                 : "memory");
+}
+
 GPU void gpu_barrier_wait(u64 *b, u32 parity)
 {
     asm volatile("{.reg .pred done;\n"
@@ -692,6 +738,22 @@ template <int n, u32 columns> GPU void gpu_group_wait(i32 *c)
 #else
 #include "tests/fakecuda/emulate.h"
 #endif
+
+/* Of what gpu_ask4 and gpu_ask2 brought: is it still to come? */
+GPU bool gpu_missing(float v)
+{
+    return gpu_bits(v) == NOT_YET;
+}
+GPU bool gpu_missing(const float4 &v)
+{
+    return gpu_missing(v.x) || gpu_missing(v.y) || gpu_missing(v.z) || gpu_missing(v.w);
+}
+
+/* v as it may be written where others ask: NOT_YET is one of many NaNs. */
+GPU float gpu_answer(float v)
+{
+    return gpu_missing(v) ? gpu_from_bits(0x7fffffff) : v;
+}
 
 GPU float gpu_from_bf16(u16 v)
 {

@@ -491,13 +491,14 @@ GPU void few_finish(const struct op_linear *op, u32 p, const struct few_work *wo
     float v = few_value(m, o->n, o->sums, apart, scale);
     if (op->output == OUTPUT_GATE) {
         v = linear_activate(v, op->activation) * few_value(m, o->n + 8, o->sums + 8, apart, scale);
-        gpu_atomic_max(&work->most[o->token], gpu_bits(fabsf(v)));
+        if (op->row_max)
+            gpu_atomic_max(&work->most[o->token], gpu_bits(fabsf(v)));
     } else if (op->output == OUTPUT_ADD) {
         v += old;
     }
     if (op->softcap > 0)
         v = op->softcap * tanhf(v / op->softcap);
-    *o->y = v;
+    *o->y = gpu_answer(v);
 }
 
 /* --- the operation ------------------------------------------------------------------------- */

@@ -212,6 +212,7 @@ struct mid_lane {
     u32 bytes;      /* of a span; 0: nothing */
     u32 to;         /* in the stage */
     u32 slice, row; /* spans of these */
+    u64 policy;     /* gpu_copy_bulk_stay */
 };
 
 /* Weights of the units, a lane a unit; of another warp scales, and zeros by lanes from 16 on: one
@@ -229,8 +230,8 @@ GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid
     const u32 bytes = !sides   ? (second ? 0u : (u32)MID_WEIGHTS_BYTES)
                       : second ? (m->zeros ? (u32)MID_ZEROS_BYTES : 0u)
                                : (u32)MID_SCALES_BYTES;
-    struct mid_lane lane = {from + at * bytes, mine ? bytes : 0, unit * MID_UNIT_BYTES,
-                            m->slice / MID_SPAN, m->k / MID_SPAN};
+    struct mid_lane lane = {from + at * bytes,   mine ? bytes : 0, unit * MID_UNIT_BYTES,
+                            m->slice / MID_SPAN, m->k / MID_SPAN,  gpu_stay_short()};
     if (sides)
         lane.to =
             shape::sides_at + unit * MID_SIDE_BYTES + (second ? MID_SPANS * MID_SCALES_BYTES : 0u);
@@ -243,8 +244,12 @@ GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_
     const struct matrix *m = &op->part[it->part];
     const u8 *from = (const u8 *)op->in.prepared +
                      (size_t)(tile_slice_at(m, it->slice) / MID_SPAN) * shape::span_bytes;
-    struct mid_lane lane = {from, gpu_lane() ? 0u : shape::span_bytes, shape::inputs_at,
-                            m->slice / MID_SPAN, m->k / MID_SPAN};
+    struct mid_lane lane = {from,
+                            gpu_lane() ? 0u : shape::span_bytes,
+                            shape::inputs_at,
+                            m->slice / MID_SPAN,
+                            m->k / MID_SPAN,
+                            gpu_stay_normal()};
     return lane;
 }
 
@@ -270,8 +275,8 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
             gpu_barrier_wait(&head->empty[ring->at], ring->parity);
             gpu_barrier_expect(full, now * lane.bytes);
             if (lane.bytes)
-                gpu_copy_bulk_alone(mid_stage_at<shape>(ring->at) + lane.to, lane.from,
-                                    now * lane.bytes, full);
+                gpu_copy_bulk_stay(mid_stage_at<shape>(ring->at) + lane.to, lane.from,
+                                   now * lane.bytes, full, lane.policy);
             lane.from += now * lane.bytes;
             mid_advance(ring);
         }

@@ -73,8 +73,9 @@ enum near_way {
  * still waited for. */
 struct near_ahead {
     u32 way, quads, whole; /* four features each: packed ones; those that there are */
+    bool awaited;
     const float *x;
-    const u32 *most;              /* of the row; NULL for a norm */
+    const u32 *most;              /* of the row; NULL: it is measured */
     float4 n[NEAR_HELD];          /* NEAR_NORM: this thread's */
     float4 v[NEAR_HELD_LONG_ROW]; /* of the row, this thread's; near_look */
     float most_of;
@@ -92,17 +93,47 @@ GPU struct near_ahead near_look_ahead(const struct input *in, const struct gpu_s
         return a;
     a.way = (norm ? NEAR_NORM : NEAR_ROW) + (a.quads > NEAR_HELD * GPU_THREADS);
     a.x = linear_row(in, s, 0);
-    a.most = norm ? NULL : in->row_max + linear_token(in, s, 0);
+    a.awaited = in->awaited;
+    a.most = norm || a.awaited ? NULL : in->row_max + linear_token(in, s, 0);
     if (a.way == NEAR_NORM)
         near_load<NEAR_HELD>(a.n, in->norm, 0, a.whole);
     return a;
 }
 
-/* Asks for the row, if it is to be held, as soon as the blocks have met. */
-GPU void near_look(struct near_ahead *a)
+/* The same of an awaited row: what is missing is asked for again until all is there. */
+template <u32 held> GPU void near_await(float4 v[held], const float *x, u32 whole)
+{
+    bool missing;
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        v[i] = gpu_ask4(x + MIN(gpu_thread() + i * GPU_THREADS, whole - 1) * 4);
+    do {
+        missing = false;
+#pragma unroll
+        for (u32 i = 0; i < held; i++)
+            if (gpu_missing(v[i])) {
+                v[i] = gpu_ask4(x + MIN(gpu_thread() + i * GPU_THREADS, whole - 1) * 4);
+                missing = true;
+            }
+        if (missing)
+            gpu_pause();
+    } while (missing);
+}
+
+/* Asks for the row, if it is to be held, as soon as the blocks have met, or are not going to. */
+template <bool one> GPU void near_look(struct near_ahead *a)
 {
     if (a->way == NEAR_ANY)
         return;
+    if (one && a->awaited) {
+        if (a->way == NEAR_LONG_ROW)
+            near_await<NEAR_HELD_LONG_ROW>(a->v, a->x, a->whole);
+        else if (a->way == NEAR_LONG_NORM)
+            near_await<NEAR_HELD_LONG_NORM>(a->v, a->x, a->whole);
+        else
+            near_await<NEAR_HELD>(a->v, a->x, a->whole);
+        return;
+    }
     near_load<NEAR_HELD>(a->v, a->x, 0, a->whole);
     if (a->way == NEAR_LONG_ROW)
         near_load<NEAR_HELD_LONG_ROW>(a->v, a->x, NEAR_HELD, a->whole);
@@ -112,24 +143,26 @@ GPU void near_look(struct near_ahead *a)
 }
 
 /* As linear_measure_part, of this warp's part; v becomes v * norm. */
-template <u32 held>
+template <bool normed, u32 held>
 GPU void near_measure_held(float4 v[held], const float4 norm[held], float *sum, float *most)
 {
     float squares = 0, top = 0;
 #pragma unroll
     for (u32 j = 0; j < held; j++) {
         float x[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
-        const float n[4] = {norm[j].x, norm[j].y, norm[j].z, norm[j].w};
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            squares = fmaf(x[i], x[i], squares);
-            x[i] *= n[i];
+            if constexpr (normed) {
+                const float n[4] = {norm[j].x, norm[j].y, norm[j].z, norm[j].w};
+                squares = fmaf(x[i], x[i], squares);
+                x[i] *= n[i];
+            }
             float size = fabsf(x[i]);
             top = size <= top ? top : size; /* keeps NaN */
         }
         v[j] = {x[0], x[1], x[2], x[3]};
     }
-    *sum = gpu_sum_warp(squares);
+    *sum = normed ? gpu_sum_warp(squares) : 0;
     for (u32 mask = 16; mask; mask /= 2) {
         float other = gpu_shuffle_xor(top, mask);
         top = other <= top ? top : other;
@@ -197,9 +230,9 @@ GPU void near_put(u32 *row, u32 q, const float x[4], const struct linear_scale *
 }
 
 /* The row that near_look has asked for, of bytes where it meets INT4; then `scale` is that of an
- * integer. measures: work space of GPU_WARPS * 2 floats. summed: of bytes, `sums` gets those of
- * groups of 128. Ends with a barrier. */
-template <bool normed, u32 held, bool summed>
+ * integer. measures: work space of GPU_WARPS * 2 floats. one: in `one_token`; the row may have been
+ * awaited, and of bytes, `sums` gets those of groups of 128. Ends with a barrier. */
+template <bool normed, u32 held, bool one>
 GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
                   struct linear_scale *scale, float *measures, i32 *sums)
 {
@@ -214,8 +247,8 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
     for (u32 i = 0; i < held; i++)
         if (gpu_thread() + i * GPU_THREADS >= a->whole)
             v[i] = {0, 0, 0, 0};
-    if (normed) {
-        near_measure_held<held>(v, n, &sum, &most);
+    if (normed || (one && !a->most)) {
+        near_measure_held<normed, held>(v, n, &sum, &most);
         near_leave(measures, sum, most);
         gpu_sync();
         near_measures(measures, &sum, &most);
@@ -227,9 +260,9 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
         const u32 q = gpu_thread() + i * GPU_THREADS;
         i32 sum_of = near_put_bytes((u8 *)row, q, &v[i], &s, q < a->quads);
 #ifdef GPU_GROUPS
-        if (summed) /* a warp has the quads of a group */
+        if (one) /* a warp has the quads of a group */
             sum_of = gpu_add_warp(sum_of);
-        if (summed && gpu_lane() == 0 && q < a->quads)
+        if (one && gpu_lane() == 0 && q < a->quads)
             sums[q / 32] = sum_of;
 #endif
     }
@@ -247,19 +280,19 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
     gpu_sync();
 }
 
-template <bool summed>
+template <bool one>
 GPU void near_prepare_one(const struct input *in, struct near_ahead *a, u8 *fragments,
                           struct linear_scale *scale, float *measures, i32 *sums)
 {
     u32 *row = (u32 *)fragments;
     if (a->way == NEAR_NORM)
-        near_one<true, NEAR_HELD, summed>(in, a, row, scale, measures, sums);
+        near_one<true, NEAR_HELD, one>(in, a, row, scale, measures, sums);
     else if (a->way == NEAR_ROW)
-        near_one<false, NEAR_HELD, summed>(in, a, row, scale, measures, sums);
+        near_one<false, NEAR_HELD, one>(in, a, row, scale, measures, sums);
     else if (a->way == NEAR_LONG_ROW)
-        near_one<false, NEAR_HELD_LONG_ROW, summed>(in, a, row, scale, measures, sums);
+        near_one<false, NEAR_HELD_LONG_ROW, one>(in, a, row, scale, measures, sums);
     else
-        near_one<true, NEAR_HELD_LONG_NORM, summed>(in, a, row, scale, measures, sums);
+        near_one<true, NEAR_HELD_LONG_NORM, one>(in, a, row, scale, measures, sums);
 }
 
 /* --- some rows ------------------------------------------------------------------------------- */

@@ -9,9 +9,14 @@
  * it. Copying warp w serves the rings 2w and 2w + 1 in step, turn after turn of ONE_UNITS units: a
  * warp that waits for the others of its block never keeps their weights back.
  *
- * From the last product of a linear until the blocks have met nothing new is sent for (one_calm):
- * the outputs, the flag by which they meet and the row that comes next would stand behind it in the
- * memory's queues.
+ * From the last product of a linear until the next row is there nothing new is sent for (one_calm):
+ * the outputs and that row would stand behind it in the memory's queues. Rows are awaited (step.h,
+ * NOT_YET): blocks do not meet, since to write a word behind the outputs, and to ask for the row
+ * when all words are there, takes three times as long as to ask for the row until it is whole.
+ *
+ * Weights are the first to leave L2: while they pushed out what every step reads again, of rows and
+ * tables to the instructions of the kernel, its time was that of how its code happened to lie in
+ * caches (8B on an H200: 1.70 to 1.80 ms a step).
  */
 #ifndef ZIGCUDA_LINEAR_ONE_CUH
 #define ZIGCUDA_LINEAR_ONE_CUH
@@ -84,6 +89,7 @@ GPU void one_open(const struct gpu_run *p)
 struct one_source {
     const u8 *data, *scales, *zeros;
     u32 span_bytes, sides; /* of a span; sides: of scales and zeros together */
+    u64 policy;            /* gpu_copy_bulk_stay */
 };
 
 /* One thread: sends for the next slot, `spans` from `at` on. */
@@ -95,13 +101,13 @@ GPU void one_send(const struct one_source *m, struct one_ring *ring, u64 *calm, 
     gpu_barrier_wait(&ring->empty[one_slot(turn)], one_parity(turn) ^ 1);
     gpu_barrier_wait(calm, 1);
     gpu_barrier_expect(full, bytes + spans * m->sides);
-    gpu_copy_bulk_alone(to, m->data + (size_t)at * m->span_bytes, bytes, full);
+    gpu_copy_bulk_stay(to, m->data + (size_t)at * m->span_bytes, bytes, full, m->policy);
     if (m->sides)
-        gpu_copy_bulk_alone(to + ONE_SCALES_AT, m->scales + (size_t)at * ONE_SCALES_BYTES,
-                            spans * ONE_SCALES_BYTES, full);
+        gpu_copy_bulk_stay(to + ONE_SCALES_AT, m->scales + (size_t)at * ONE_SCALES_BYTES,
+                           spans * ONE_SCALES_BYTES, full, m->policy);
     if (m->zeros)
-        gpu_copy_bulk_alone(to + ONE_ZEROS_AT, m->zeros + (size_t)at * ONE_ZEROS_BYTES,
-                            spans * ONE_ZEROS_BYTES, full);
+        gpu_copy_bulk_stay(to + ONE_ZEROS_AT, m->zeros + (size_t)at * ONE_ZEROS_BYTES,
+                           spans * ONE_ZEROS_BYTES, full, m->policy);
 }
 
 /* A matrix, to the rings of the warps server * ONE_RINGS + r. */
@@ -109,8 +115,9 @@ GPU void one_feed(const struct matrix *of, struct one_ring *ring, u64 *calm, u32
 {
     const u32 row = of->k / ONE_SPAN, slice = of->slice / ONE_SPAN, most = ONE_SPANS >> of->kind;
     const bool half = of->kind == MATRIX_HALF;
-    struct one_source m = {of->data, (const u8 *)of->scales, half ? NULL : of->zeros,
-                           1024u << of->kind, 0};
+    struct one_source m = {
+        of->data, (const u8 *)of->scales, half ? NULL : of->zeros, 1024u << of->kind,
+        0,        gpu_stay_short()};
     u32 first, units;
     few_stretch(CEIL_DIV(of->n, 16u), &first, &units);
     m.sides = half ? 0 : m.zeros ? ONE_SCALES_BYTES + ONE_ZEROS_BYTES : (u32)ONE_SCALES_BYTES;
@@ -330,7 +337,7 @@ struct one_form {
     static constexpr u32 units = 1; /* of a turn */
 };
 
-/* What of an operation is known, or can be asked for, before the blocks have met: its input, and
+/* What of an operation is known, or can be asked for, before its row is there: its input, and
  * the first outputs of this thread, of which nobody but this block writes what they are added to.
  */
 struct one_begun {
@@ -346,7 +353,7 @@ GPU void one_outputs(struct one_begun *b, const struct op_linear *op, u32 p,
 #pragma unroll
     for (u32 i = 0; i < FEW_FINISH; i++) {
         b->o[i] = few_output_of<one_form>(op, p, c, gpu_thread() + i * GPU_THREADS);
-        b->old[i] = b->o[i].some && op->output == OUTPUT_ADD ? *b->o[i].y : 0;
+        b->old[i] = b->o[i].some && op->output == OUTPUT_ADD ? op->old[b->o[i].y - op->y] : 0;
     }
 }
 
@@ -401,7 +408,7 @@ GPU void one_part(const struct op_linear *op, u32 p, struct one_begun *b, struct
         if (left)
             gpu_sync();
     }
-    if (p + 1 < op->parts || op->output == OUTPUT_GATE) /* others use the sums, the maxima */
+    if (p + 1 < op->parts || op->row_max) /* others use the sums, the maxima */
         gpu_sync();
 }
 
@@ -418,7 +425,7 @@ GPU void one_run(const struct op_linear *op, struct one_begun *b, struct one_rin
             one_part<MATRIX_HALF>(op, p, b, ring, calm);
         else
             one_part<MATRIX_INT4>(op, p, b, ring, calm);
-    if (op->output == OUTPUT_GATE && gpu_thread() == 0 && work.most[0])
+    if (op->row_max && gpu_thread() == 0 && work.most[0])
         gpu_atomic_max(op->row_max, work.most[0]);
 }
 

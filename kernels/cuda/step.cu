@@ -75,7 +75,7 @@ GPU void begin_ops(struct step_shared *near, const struct gpu_run *p)
         splits_forget((struct splits_kept *)near->attention);
     }
     gpu_sync();
-    if (near->op[p->first % 2].kind == OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
+    if (near->op[p->first % 2].kind <= OP_EMBED && gpu_block() == 0 && gpu_thread() == 0 &&
         near->step.stamps)
         near->step.stamps[0] = gpu_clock_ns();
 }
@@ -105,7 +105,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     u32 turn = 0;
     if (few && near->op[p->first % 2].kind == OP_LINEAR)
         few_begin_op(&begun, &near->op[p->first % 2].linear, &near->run);
-    near_look(&begun.input);
+    near_look<false>(&begun.input);
     for (u32 i = p->first; i < p->last; i++) {
         const struct op *op = &near->op[i % 2], *next = &near->op[(i + 1) % 2];
         bool more = i + 1 < p->last;
@@ -144,7 +144,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             gpu_grid_wait(p->state.barrier, before);
         }
         if (few && more && next->kind == OP_LINEAR)
-            near_look(&begun.input);
+            near_look<false>(&begun.input);
     }
 }
 
@@ -353,6 +353,9 @@ GPU_KERNEL_OF(PREFILL_THREADS, mid_int4, struct gpu_run, 1)
 GPU bool one_op(const struct op *op, const struct gpu_run *run)
 {
     switch (op->kind) {
+    case OP_CLEAR:
+        vector_clear(&op->clear);
+        return true;
     case OP_EMBED:
         vector_embed(&op->embed, run);
         return true;
@@ -370,7 +373,7 @@ GPU bool one_op(const struct op *op, const struct gpu_run *run)
     }
 }
 
-/* What can be done for an operation before the blocks have met. */
+/* What can be done for an operation before its input is there. */
 GPU void one_look(struct one_begun *b, const struct op *op, const struct gpu_run *run)
 {
     *b = {};
@@ -380,8 +383,15 @@ GPU void one_look(struct one_begun *b, const struct op *op, const struct gpu_run
         one_begin(b, &op->linear, run->step);
 }
 
-/* As run_ops. An operation is copied from the list while the one before it runs, so that the blocks
- * know it before they have met. */
+/* Do the blocks not meet before it? */
+GPU bool one_awaits(const struct op *op)
+{
+    return op->kind == OP_LINEAR ? op->linear.in.awaited
+                                 : op->kind == OP_ATTENTION && op->attention.awaited;
+}
+
+/* As run_ops, but that the blocks meet only where rows are not awaited. An operation is copied from
+ * the list while the one before it runs, so that the blocks know it before they have met. */
 GPU void one_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
@@ -392,7 +402,7 @@ GPU void one_ops(const struct gpu_run *p)
         copy_near(&near->op[(p->first + 1) % 2], &p->ops[p->first + 1], sizeof(struct op));
     begin_ops(near, p);
     one_look(&begun, &near->op[p->first % 2], &near->run);
-    near_look(&begun.input);
+    near_look<true>(&begun.input);
 #pragma unroll 1
     for (u32 i = p->first;; i++) {
         const struct op *op = &near->op[i % 2];
@@ -409,17 +419,17 @@ GPU void one_ops(const struct gpu_run *p)
         if (i + 1 >= p->last)
             break;
         u32 before = 0;
+        gpu_sync();
+        meet &= !one_awaits(&near->op[(i + 1) % 2]);
         if (meet)
             before = gpu_grid_arrive(p->state.barrier);
-        else
-            gpu_sync();
         if (i + 2 < p->last)
             copy_near((struct op *)op, &p->ops[i + 2], sizeof(struct op));
         gpu_copy_commit();
         one_look(&begun, &near->op[(i + 1) % 2], &near->run);
         if (meet)
             gpu_grid_wait(p->state.barrier, before);
-        near_look(&begun.input);
+        near_look<true>(&begun.input);
         if (quiet && gpu_thread() == 0)
             gpu_barrier_arrive(calm);
     }

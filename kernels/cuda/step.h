@@ -102,7 +102,8 @@ enum input_kind {
 struct input {
     const float *x; /* [token][stride] */
     const float *norm;
-    const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike */
+    const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike. NULL:
+                           awaited rows, which their readers measure */
     const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
     /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
@@ -115,14 +116,21 @@ struct input {
     float *prepared_scale; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;
     float eps;
-    u32 int8;   /* W8A8: x is rounded to integers of scale absmax / 127, to nearest even */
-    u32 group;  /* INT4: that of all parts, which are INT4; 0: none of them is */
-    u32 wanted; /* 1: row i is that of token wants[i], and there are n_wants rows */
+    u32 int8;    /* W8A8: x is rounded to integers of scale absmax / 127, to nearest even */
+    u32 group;   /* INT4: that of all parts, which are INT4; 0: none of them is */
+    u32 wanted;  /* 1: row i is that of token wants[i], and there are n_wants rows */
+    u32 awaited; /* 1: in `one_token`, the rows are (NOT_YET) */
 };
 
 /* --- operations ---------------------------------------------------------------------------- */
 
+/* Awaited rows, in `one_token`: each value tells for itself. All that operations write in a step
+ * has places of its own, which hold NOT_YET, as no value does, until it is there. Who needs a row
+ * asks for it until it is whole; the blocks do not meet. */
+#define NOT_YET 0xffffffffu
+
 enum op_kind {
+    OP_CLEAR,   /* places hold NOT_YET afterwards */
     OP_EMBED,   /* x = row of the embedding matrix * scale, for every token */
     OP_PREPARE, /* input.prepared for the linear behind it, when there are > FEW_TOKENS rows */
     OP_LINEAR,
@@ -139,6 +147,11 @@ enum output_kind {
     OUTPUT_ADD,   /* y += v */
     OUTPUT_GATE,  /* outputs of a block of 16: 8 gates, then their 8 ups; y[8 block + i] =
                      act(gate) * up; row_max[token] = max |y| by atomic max */
+};
+
+struct op_clear {
+    float *places;
+    u32 n; /* a multiple of 4 */
 };
 
 struct op_embed {
@@ -162,12 +175,13 @@ struct op_linear {
     u32 output;           /* enum output_kind */
     u32 y_stride;
     float *y;
-    u32 *row_max;   /* OUTPUT_GATE */
-    u32 *clear_max; /* [tokens] set to zero by this operation, for a later one; or NULL */
-    float *partial; /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
-    u32 *arrived;   /* [LINEAR_COUNTERS] counters of zero, left at zero */
-    u32 activation; /* enum activation */
-    float softcap;  /* 0: none; logits */
+    const float *old; /* OUTPUT_ADD in `one_token`: y = old + v, of y's stride; else y itself */
+    u32 *row_max;     /* OUTPUT_GATE; NULL: who reads y measures it */
+    u32 *clear_max;   /* [tokens] set to zero by this operation, for a later one; or NULL */
+    float *partial;   /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
+    u32 *arrived;     /* [LINEAR_COUNTERS] counters of zero, left at zero */
+    u32 activation;   /* enum activation */
+    float softcap;    /* 0: none; logits */
 };
 
 /* Can the kernel `mid_int4` compute it? */
@@ -224,7 +238,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     const float *norm_q, *norm_k; /* [head_dim] or NULL */
     struct gpu_rope rope, rope_long;
     float *out;     /* [token][out_stride]: heads x head_dim */
-    u32 *row_max;   /* of out */
+    u32 *row_max;   /* of out; or NULL */
     float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another block
                        finishes. Any number of rows works; where they do not suffice, fewer blocks
                        share a sequence: 16 a split of the longest sequence, times KV heads, times
@@ -234,6 +248,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     u32 partial_rows;
     u32 stride, out_stride, heads, kv_heads, head_dim, window;
     float eps, scale, softcap;
+    u32 awaited; /* 1: in `one_token`, qkv is (NOT_YET) */
 };
 
 enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 3072 }; /* attention_few.cuh */
@@ -290,6 +305,7 @@ struct op {
     u32 ahead; /* `step`: index of the next linear, whose first weights are asked for early; 0: none
                 */
     union {
+        struct op_clear clear;
         struct op_embed embed;
         struct op_linear linear; /* OP_PREPARE: only `in` */
         struct op_add_norm add_norm;

@@ -14,6 +14,14 @@ GPU u32 vector_pair_of(const struct matrix *m, u32 j, u32 input)
     return gpu_load<u32>(m->data + chunk * 512 + lane * 16 + word * 4);
 }
 
+GPU void vector_clear(const struct op_clear *op)
+{
+    const float none = gpu_from_bits(NOT_YET);
+    for (u32 i = gpu_block() * GPU_THREADS + gpu_thread(); i < op->n / 4;
+         i += gpu_blocks() * GPU_THREADS)
+        gpu_store<float4>(gpu_global(op->places) + (size_t)i * 4, (float4){none, none, none, none});
+}
+
 GPU u32 vector_token(const struct gpu_run *run, u32 i)
 {
     const struct gpu_row *row = &run->step->rows[run->step->token_row[i]];
@@ -34,9 +42,9 @@ GPU void vector_embed(const struct op_embed *op, const struct gpu_run *run)
         float scale = scales[token] * op_scale, *x = xs + (size_t)i * stride;
         for (u32 j = from + gpu_lane() * 2; j < MIN(from + 256, hidden); j += 64) {
             u32 pair = vector_pair_of(&m, token, j);
-            x[j] = gpu_from_half((u16)pair) * scale;
+            x[j] = gpu_answer(gpu_from_half((u16)pair) * scale);
             if (j + 1 < hidden)
-                x[j + 1] = gpu_from_half((u16)(pair >> 16)) * scale;
+                x[j + 1] = gpu_answer(gpu_from_half((u16)(pair >> 16)) * scale);
         }
     }
 }

@@ -177,6 +177,7 @@ static void run_bench(const char *only, u32 only_tokens)
     l->in.prepared = (u16 *)gpu_take((size_t)BENCH_TOKENS * 14336 * 2);
     l->in.prepared_scale = (float *)gpu_take(BENCH_TOKENS * 4);
     l->y = (float *)gpu_take((size_t)BENCH_TOKENS * BENCH_COLUMNS * 4);
+    l->old = l->y;
     l->partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));
     l->arrived = (u32 *)gpu_take(LINEAR_COUNTERS * sizeof(u32));
     for (u32 t : tokens) {

@@ -387,6 +387,7 @@ static void make_op(const struct test *t, struct bench_op *b)
     l->softcap = t->softcap;
     l->y_stride = b->columns;
     l->y = (float *)gpu_take((size_t)TOKENS * b->columns * sizeof(float));
+    l->old = l->y;
     l->row_max = (u32 *)gpu_take(TOKENS * sizeof(u32));
     l->clear_max = (u32 *)gpu_take(TOKENS * sizeof(u32));
     l->partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));

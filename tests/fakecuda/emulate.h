@@ -195,6 +195,16 @@ GPU u32 gpu_load_volatile(const u32 *p)
 {
     return *(const volatile u32 *)p;
 }
+GPU float4 gpu_ask4(const float *p)
+{
+    const volatile float *v = p;
+    return {v[0], v[1], v[2], v[3]};
+}
+GPU float2 gpu_ask2(const float *p)
+{
+    const volatile float *v = p;
+    return {v[0], v[1]};
+}
 GPU void gpu_store_volatile(u32 *p, u32 v)
 {
     *(volatile u32 *)p = v;
@@ -320,6 +330,19 @@ void gpu_barrier_arrive_copied(u64 *b);
 void gpu_barrier_expect(u64 *b, u32 bytes);
 void gpu_copy_bulk(void *to, const void *from, u32 bytes, u64 *b);
 void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *b);
+GPU u64 gpu_stay_short(void)
+{
+    return 0;
+}
+GPU u64 gpu_stay_normal(void)
+{
+    return 0;
+}
+GPU void gpu_copy_bulk_stay(void *to, const void *from, u32 bytes, u64 *b, u64 policy)
+{
+    (void)policy;
+    gpu_copy_bulk_alone(to, from, bytes, b);
+}
 void gpu_barrier_wait(u64 *b, u32 parity);
 bool gpu_barrier_passed(u64 *b, u32 parity);
 GPU void gpu_barrier_leave(u64 *b)

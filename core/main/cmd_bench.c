@@ -29,7 +29,9 @@ static struct bench {
     struct profile *profiled;
     struct arena work;          /* of --steps and --profile */
     u32 outputs, first, wanted; /* first: requests that have their first token, of so many */
-    u64 first_ns, host_ns, host_steps;
+    u32 generate_each;          /* outputs of the last of them to get one; then all are over */
+    bool over;
+    u64 last, first_ns, over_ns, host_ns, host_steps; /* last: that request */
     struct json_out out;
     char text[64 << 10];
 } bench;
@@ -44,6 +46,12 @@ static void on_event(void *arg, const struct event *event)
     if (event->has_token && event->output_tokens == 1) {
         bench.first++;
         bench.first_ns = clock_now_ns(&bench.box.clock);
+        bench.last = event->id;
+    }
+    if (bench.first == bench.wanted && event->id == bench.last && !bench.over &&
+        event->output_tokens == bench.generate_each) {
+        bench.over = true;
+        bench.over_ns = clock_now_ns(&bench.box.clock);
     }
 }
 
@@ -74,38 +82,56 @@ static bool step_engine(struct engine *g)
 {
     u64 from = clock_now_ns(&bench.box.clock);
     bool busy = engine_step(g);
-    if (bench.first == bench.wanted) { /* all decode */
+    if (bench.first == bench.wanted && !bench.over) { /* all decode */
         bench.host_ns += clock_now_ns(&bench.box.clock) - from;
         bench.host_steps++;
     }
     return busy;
 }
 
-/* `batch` requests of `prompt` tokens and `generate` outputs each, to their end. Seconds from the
- * submit to the first token (of the last to get one) and from there to the end. */
+/* Outputs of the first of `batch` requests while the others' prompts are read, at most. */
+static u32 outputs_meanwhile(u32 batch, u32 prompt)
+{
+    const u32 beside =
+        MIN((u32)bench.box.options.engine_prefill_beside, bench.box.device->limits.step_tokens);
+    return (batch - 1) * (CEIL_DIV(prompt, MAX(beside / 2, 1u)) + 1);
+}
+
+/* `batch` requests of `prompt` tokens each, of which the last to begin makes `generate` outputs,
+ * while all the others decode, too; then all are over. Seconds from the submit to its first token
+ * and from there to the end. */
 static enum err run_batch(u32 batch, u32 prompt, u32 generate, double *first_s, double *rest_s,
                           struct err_text *e)
 {
     struct box *b = &bench.box;
     arena_reset(&b->work, 0);
     u32 *ids = ARENA_NEW(&b->work, u32, prompt);
-    if (!ids)
+    u64 *requests = ARENA_NEW(&b->work, u64, batch);
+    if (!ids || !requests)
         return arena_full(&b->work, "benchmark prompt", e);
-    struct request r = {
-        .prompt = ids, .n_prompt = prompt, .max_tokens = generate, .ignore_eos = true};
+    struct request r = {.prompt = ids,
+                        .n_prompt = prompt,
+                        .max_tokens = generate + outputs_meanwhile(batch, prompt),
+                        .ignore_eos = true};
     r.sampling = (struct sampling){.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
     bench.first = 0;
+    bench.over = false;
     bench.wanted = batch;
-    u64 from = clock_now_ns(&b->clock), id;
+    bench.generate_each = generate;
+    u64 from = clock_now_ns(&b->clock);
     for (u32 i = 0; i < batch; i++) {
         for (u32 k = 0; k < prompt; k++)
             ids[k] = token(i * 7919 + k);
-        TRY(engine_submit(b->engine, &r, &id, e));
+        TRY(engine_submit(b->engine, &r, &requests[i], e));
     }
-    while (step_engine(b->engine))
+    while (step_engine(b->engine)) {
         TRY(engine_poll(b->engine, true, e));
+        for (u32 i = 0; i < batch && bench.over; i++)
+            engine_cancel(b->engine, requests[i]);
+    }
+    ASSERT(bench.over);
     *first_s = (double)(bench.first_ns - from) / 1e9;
-    *rest_s = (double)(clock_now_ns(&b->clock) - bench.first_ns) / 1e9;
+    *rest_s = (double)(bench.over_ns - bench.first_ns) / 1e9;
     return ERR_OK;
 }
 
@@ -583,7 +609,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
                    "zigcuda bench --model DIR | --shape NAME [flags]", &helped, e));
     if (helped)
         return ERR_OK;
-    b->options.engine_prefix_cache = false; /* the same prompts come again */
+    b->options.engine_prefix_cache = false;               /* the same prompts come again */
+    b->options.engine_prefill_beside = LIMIT_STEP_TOKENS; /* who decodes waits for the others */
     TRY(each(bench.batches, most_of, e));
     b->options.engine_slots = MIN(MAX(b->options.engine_slots, bench.most), LIMIT_SLOTS);
     TRY(boot_model(b, e));

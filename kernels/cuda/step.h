@@ -3,12 +3,13 @@
  *
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
- * addresses, and all blocks meet after each. (Steps of few tokens take two launches: `decode`, and
- * `step` to sample; so do on Hopper those of one by `one_token`, and those of up to PREFILL_TOKENS
- * by `mid_int4`. Those of more take several there, and others that `mid_int4` cannot do alone: the
- * kernels `prefill_..`, or it, for what is between attention and attention.) What changes from step
- * to step stands in struct gpu_step and the arrays behind it, which the host sends ahead. The same
- * kernel runs any stretch of the list, so that one operation can be timed or tested alone.
+ * addresses, and all blocks meet after each (in `one_token` they wait for rows instead). (Steps of
+ * few tokens take two launches: `decode`, and `step` to sample; so do on Hopper those of one by
+ * `one_token`, and those of up to PREFILL_TOKENS by `mid_int4`. Those of more take several there,
+ * and others that `mid_int4` cannot do alone: the kernels `prefill_..`, or it, for what is between
+ * attention and attention.) What changes from step to step stands in struct gpu_step and the arrays
+ * behind it, which the host sends ahead. The same kernel runs any stretch of the list, so that one
+ * operation can be timed or tested alone.
  *
  * Same request, same bits. The result of a token depends on nothing but that token's own inputs:
  * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which

@@ -245,6 +245,8 @@ struct buffers {
     u32 *sample_work;
     u16 *prepared;
     float *prepared_scale;
+    bool
+        few; /* of a list for kernels whose blocks prepare inputs, and turn heads, for themselves */
     float *places, *place; /* rows of `one_token`, awaited; the next one; NULL: not in this list */
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
@@ -449,7 +451,7 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     in.int8 = w->from->int8_activations;
     in.group = input_group(w->from);
     l->k_max = MAX(l->k_max, in.k);
-    if (!l->few)
+    if (!b->few)
         add(l, OP_PREPARE, "prepare")->linear.in = in;
     struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;
     op->in = in;
@@ -560,7 +562,7 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .scale = m->attention_scale,
                              .softcap = m->attention_softcap,
                              .awaited = b->place != NULL};
-    if (!l->few)
+    if (!b->few)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
 }
@@ -658,14 +660,11 @@ struct ends {
     struct op_sample sample;
 };
 
-/* A list of its own of a step's operations. `few`: for the kernels whose blocks prepare inputs, and
- * turn heads, for themselves. */
-static struct list_stretch add_step(struct list *l, struct buffers b, bool few,
-                                    const struct ends *ends)
+/* A list of its own of a step's operations. */
+static struct list_stretch add_step(struct list *l, struct buffers b, const struct ends *ends)
 {
     const struct model *m = l->model;
     struct list_stretch ops = {.first = l->n_ops};
-    l->few = few;
     if (b.place)
         add(l, OP_CLEAR, "clear")->clear = (struct op_clear){b.places, places_n(l, &b)};
     b.x = row_of(&b, b.x, b.x_stride);
@@ -725,10 +724,11 @@ void list_build(struct list *l, struct vram *s)
     carve_kv(l, s, parts);
     ends_piece(l, s, LIST_KV);
 
-    l->step = add_step(l, b, false, &ends);
-    l->decode = l->one = add_step(l, b, true, &ends);
+    l->step = add_step(l, b, &ends);
+    b.few = true;
+    l->decode = l->one = add_step(l, b, &ends);
     b.place = b.places;
     if (b.place)
-        l->one = add_step(l, b, true, &ends);
+        l->one = add_step(l, b, &ends);
     look_ahead(l);
 }

@@ -75,7 +75,6 @@ struct list {
     const char **labels; /* of each, for profiles: "qkv" */
     u32 n_weights, n_vectors, n_ops;
     struct list_stretch step, decode, one; /* of ops: what each kernel runs */
-    bool few;                              /* while it is built: add_step */
     u32 k_max;                             /* the most packed inputs of a linear */
     u32 head_rows, logits_stride;
     size_t bytes[LIST_PIECES];

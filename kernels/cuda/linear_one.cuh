@@ -11,8 +11,8 @@
  *
  * From the last product of a linear until the next row is there nothing new is sent for (one_calm):
  * the outputs and that row would stand behind it in the memory's queues. Rows are awaited (step.h,
- * NOT_YET): blocks do not meet, since to write a word behind the outputs, and to ask for the row
- * when all words are there, takes three times as long as to ask for the row until it is whole.
+ * NOT_YET): blocks do not meet, since a word behind the outputs, and asking for the row when all
+ * words are there, take longer than to ask for the row until it is whole (0.1 ms a step of 8B).
  *
  * Weights are the first to leave L2: while they pushed out what every step reads again, of rows and
  * tables to the instructions of the kernel, its time was that of how its code happened to lie in

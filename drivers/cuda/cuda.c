@@ -22,7 +22,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, one, mid, prefill[MATRIX_HALF + 1];
+    struct steps_kernel step, decode, one, mid[MID_KERNELS], prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -72,6 +72,7 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
 static enum err load_kernels(struct cuda_device *c, const struct model *model, struct err_text *e)
 {
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
+    static const char *const mid[MID_KERNELS] = {"mid_16", "mid_32", "mid_64"};
     struct cuda_module *module;
     struct cuda_function *own;
     if (!c->info.cooperative)
@@ -93,8 +94,9 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
-    if (all >= MID_SHARED_BYTES && cuda_module_function(&own, module, "mid_int4") == CUDA_SUCCESS)
-        TRY(find_step(c, module, "mid_int4", PREFILL_THREADS, all, &c->mid, e));
+    for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
+        if (cuda_module_function(&own, module, mid[i]) == CUDA_SUCCESS)
+            TRY(find_step(c, module, mid[i], PREFILL_THREADS, all, &c->mid[i], e));
     if (all >= ONE_SHARED_BYTES &&
         cuda_module_function(&own, module, "one_token") == CUDA_SUCCESS) {
         TRY(find_step(c, module, "one_token", PREFILL_THREADS, all, &c->one, e));
@@ -183,7 +185,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .clock = o->clock};
     memcpy(c->steps.prefill, c->prefill, sizeof c->prefill);
     c->steps.one = c->one;
-    c->steps.mid = c->mid;
+    memcpy(c->steps.mid, c->mid, sizeof c->mid);
     c->device = (struct device){.ops = &cuda_ops,
                                 .model = model,
                                 .limits = *limits,

@@ -13,7 +13,7 @@ static float *carve_rows(struct vram *s, u32 rows, u32 stride)
 
 static size_t ops_max(const struct model *m)
 {
-    return 3 * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
+    return LIST_STRETCHES * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
 }
 
 enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
@@ -245,8 +245,8 @@ struct buffers {
     u32 *sample_work;
     u16 *prepared;
     float *prepared_scale;
-    bool
-        few; /* of a list for kernels whose blocks prepare inputs, and turn heads, for themselves */
+    /* Of a list for kernels whose blocks turn heads for themselves, and prepare inputs. */
+    bool turns, prepares;
     float *places, *place; /* rows of `one_token`, awaited; the next one; NULL: not in this list */
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
@@ -451,7 +451,7 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     in.int8 = w->from->int8_activations;
     in.group = input_group(w->from);
     l->k_max = MAX(l->k_max, in.k);
-    if (!b->few)
+    if (!b->prepares)
         add(l, OP_PREPARE, "prepare")->linear.in = in;
     struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;
     op->in = in;
@@ -562,7 +562,7 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .scale = m->attention_scale,
                              .softcap = m->attention_softcap,
                              .awaited = b->place != NULL};
-    if (!b->few)
+    if (!b->turns)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
 }
@@ -725,7 +725,9 @@ void list_build(struct list *l, struct vram *s)
     ends_piece(l, s, LIST_KV);
 
     l->step = add_step(l, b, &ends);
-    b.few = true;
+    b.turns = true;
+    l->mid = add_step(l, b, &ends);
+    b.prepares = true;
     l->decode = l->one = add_step(l, b, &ends);
     b.place = b.places;
     if (b.place)

@@ -22,6 +22,7 @@ enum {
     LIST_LAYER_OPS = 19,    /* at most: qkv apart, gate and up apart, norms after both blocks */
     LIST_LAYER_VECTORS = 6, /* norms */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
+    LIST_STRETCHES = 4,     /* lists of them */
     LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as slots */
 };
 
@@ -74,8 +75,8 @@ struct list {
     struct op *ops;      /* the host's copy */
     const char **labels; /* of each, for profiles: "qkv" */
     u32 n_weights, n_vectors, n_ops;
-    struct list_stretch step, decode, one; /* of ops: what each kernel runs */
-    u32 k_max;                             /* the most packed inputs of a linear */
+    struct list_stretch step, mid, decode, one; /* of ops: what each kernel runs */
+    u32 k_max;                                  /* the most packed inputs of a linear */
     u32 head_rows, logits_stride;
     size_t bytes[LIST_PIECES];
 

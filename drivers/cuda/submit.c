@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 enum {
-    /* Steps of so many tokens and more take less time by `mid_int4` than by `decode`: where it does
+    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`: where it does
      * all layers, and where others do attention. */
     MID_LAYERS_TOKENS = 4,
     MID_LINEARS_TOKENS = 5,
@@ -79,7 +79,7 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
-/* What `mid_int4` can do of the model. */
+/* What `mid_..` can do of the model. */
 static enum mid_way mid_does(const struct steps *s)
 {
     const struct list *l = s->list;
@@ -88,7 +88,7 @@ static enum mid_way mid_does(const struct steps *s)
         linears += l->ops[i].kind == OP_LINEAR;
         mid += l->ops[i].kind == OP_LINEAR && linear_is_mid(&l->ops[i].linear);
     }
-    if (!s->mid.function || !mid)
+    if (!s->mid[0].function || !mid)
         return MID_NONE;
     return mid == linears && l->model->head_dim <= MID_HEAD_DIM ? MID_LAYERS : MID_LINEARS;
 }
@@ -472,7 +472,7 @@ static enum err launch_some(struct steps *s, const struct steps_kernel *k, u64 c
 }
 
 /* Bits of the kernels of a table that an operation needs, each for some of its matrices; or for
- * what it prepares inputs for. `mid`: the table is `mid_int4` and `step`; else the kernels
+ * what it prepares inputs for. `mid`: the table is `mid_..` and `step`; else the kernels
  * `prefill_..`, one a kind of matrix. */
 static u32 kernels_of(const struct op *op, bool mid)
 {
@@ -492,10 +492,10 @@ static bool is_attention(const struct op *op)
 
 /* The layers [first, last) of a step: attention by `step`; what is between by the kernel of its
  * matrices, or where an operation needs several by each of these in turn. */
-static enum err launch_layers(struct steps *s, u64 card_step, bool mid, u32 first, u32 last,
-                              struct err_text *e)
+static enum err launch_layers(struct steps *s, u64 card_step, const struct steps_kernel *mid,
+                              u32 first, u32 last, struct err_text *e)
 {
-    const struct steps_kernel *table = mid ? (struct steps_kernel[]){s->mid, s->step} : s->prefill;
+    const struct steps_kernel *table = mid ? (struct steps_kernel[]){*mid, s->step} : s->prefill;
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
         u32 bits = kernels_of(&ops[i], mid), more;
@@ -541,8 +541,11 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     const struct list_stretch *ops = one ? &s->list->one : ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
     if (!ring && !head_only && (mid || prefill)) {
-        TRY(mid == MID_LAYERS ? launch_some(s, &s->mid, card_step, 0, first, ops->head, e)
-                              : launch_layers(s, card_step, mid, first, ops->head, e));
+        const struct steps_kernel *by_mid = &s->mid[mid_kernel(tokens)];
+        const struct list_stretch *whole = &s->list->mid;
+        TRY(mid == MID_LAYERS
+                ? launch_some(s, by_mid, card_step, 0, whole->first, whole->head, e)
+                : launch_layers(s, card_step, mid ? by_mid : NULL, first, ops->head, e));
         first = ops->head;
     }
     u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */

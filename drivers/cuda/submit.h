@@ -50,7 +50,7 @@ struct steps_kernel {
     u32 rings_bytes;                   /* of which so many are `one_token`'s rings */
 };
 
-/* How a step of few tokens goes by `mid_int4`. */
+/* How a step of few tokens goes by `mid_..`. */
 enum mid_way {
     MID_NONE,
     MID_LINEARS, /* what is between attention and attention, and `step` the rest */
@@ -63,7 +63,7 @@ struct steps {
     struct cuda_stream *stream;
     struct steps_kernel step, decode;             /* decode: for steps of few tokens */
     struct steps_kernel one;                      /* for those of one; as prefill */
-    struct steps_kernel mid;                      /* for more, up to PREFILL_TOKENS; as prefill */
+    struct steps_kernel mid[MID_KERNELS];         /* for more, up to PREFILL_TOKENS; as prefill */
     struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
                                                      tokens; function NULL: there is none */
     bool spin;    /* nobody sleeps on the event: it is not written */

@@ -357,7 +357,8 @@ template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input in = *op_in;
-    if (linear_rows(&in, s) <= 2 * gpu_blocks())
+    constexpr bool few = tile > 8 && tile <= PREFILL_TOKENS; /* `mid_..`: no more than a tile */
+    if (few || linear_rows(&in, s) <= 2 * gpu_blocks())
         linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
     else
         linear_prepare_by_warp<tile, bytes>(&in, s);

@@ -9,10 +9,10 @@
  * Warp w computes the units w and w + 8 of a tile.
  *
  * Everything comes through a ring of stages, which three warps of their own, behind those that all
- * operations have (kernel `mid_int4`), fill from linear to linear as they find them in the list of
+ * operations have (kernel `mid_..`), fill from linear to linear as they find them in the list of
  * operations: one sends for weights, one for scales and zeros, one for inputs, when the blocks have
  * met: it is that one that waits for the others, while those who compute go on and wait for stages.
- * Few weights are sent for before, since what the blocks meet by, and the rows that they prepare,
+ * No weights are sent for before, since what the blocks meet by, and the rows that they prepare,
  * would stand behind them in the memory's queues. Two barriers a stage: `full`, where all copies
  * have come; `empty`, where every thread has done with it.
  *
@@ -37,7 +37,6 @@
 
 enum {
     MID_STAGES = 6,        /* at most */
-    MID_EARLY = 1,         /* stages of weights that are sent for before the blocks have met */
     MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations; mid_maxima */
     MID_UNITS = 2 * GPU_WARPS,
     MID_BYTES_TOKENS = 16, /* up to so many, products are of bytes */
@@ -63,8 +62,6 @@ struct mid_head {
     u64 planned; /* plan[] of the next linear is there */
     u64 told;    /* this block has arrived at the meeting for it: gpu_grid_arrive gave `before` */
     u64 met;     /* all blocks have, and this one has items */
-    u64 vacant;  /* OP_ATTENTION has done with shared memory */
-    u64 seen;    /* so it has been taken note of: else a second time would look like none */
     u32 before;
     struct mid_plan plan[2]; /* of linears in turns */
 };
@@ -185,15 +182,14 @@ GPU u32 mid_spans(u32 slice_spans, u32 row_spans, u32 slice)
 struct mid_ring {
     struct mid_head *head;
     u32 stages, at, parity;
-    u32 attention; /* parity of the next OP_ATTENTION */
-    u32 linear;    /* and OP_LINEAR */
+    u32 linear; /* parity of the next OP_LINEAR */
 };
 
 /* parity: 0 for who takes stages, 1 for who fills them. */
 template <class shape> GPU struct mid_ring mid_ring_of(const struct gpu_run *p, u32 parity)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
-    struct mid_ring ring = {(struct mid_head *)&near->ahead, mid_stages<shape>(p), 0, parity, 0, 0};
+    struct mid_ring ring = {(struct mid_head *)&near->ahead, mid_stages<shape>(p), 0, parity, 0};
     return ring;
 }
 
@@ -253,12 +249,9 @@ GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_
     return lane;
 }
 
-/* The stages of an item. Each lane announces what it sends for. early: so many stages may be filled
- * before the blocks have met for this linear (parity `met`), which is waited for once; waiting in
- * vain costs nothing but time, and so does not waiting. */
+/* The stages of an item. Each lane announces what it sends for. */
 template <class shape>
-GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring,
-                  u32 *early, u32 met)
+GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring)
 {
     struct mid_head *head = ring->head;
 #pragma unroll 1
@@ -270,8 +263,6 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
              left; left -= now) {
             u64 *full = &head->full[ring->at];
             now = MIN(left, (u32)MID_SPANS);
-            if ((*early)-- == 0)
-                gpu_barrier_wait(&head->met, met);
             gpu_barrier_wait(&head->empty[ring->at], ring->parity);
             gpu_barrier_expect(full, now * lane.bytes);
             if (lane.bytes)
@@ -320,8 +311,8 @@ GPU void mid_meet(const struct gpu_run *p, struct mid_ring *ring)
     gpu_fence_bulk(); /* what will be copied, others have written */
 }
 
-/* What the copying warps do: all linears of the list. Where weights would come too early for
- * OP_ATTENTION, which needs all shared memory, they wait. */
+/* What the copying warps do: all linears of the list. What the first copies take is worked out
+ * before the blocks have met. */
 template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
 {
     const bool inputs = server == MID_INPUTS;
@@ -333,16 +324,9 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
         const struct op_linear *op = &p->ops[i].linear;
         if (kind == OP_PREPARE && server == MID_WEIGHTS)
             mid_fetch_norm(&op->in);
-        if (kind == OP_ATTENTION && !inputs) {
-            gpu_barrier_wait(&ring.head->vacant, ring.attention);
-            if (gpu_lane() == 0)
-                gpu_barrier_arrive(&ring.head->seen);
-            ring.attention ^= 1;
-        }
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
         const struct mid_plan plan = mid_plan_of<shape>(op);
-        u32 early = inputs ? ~0u : (u32)MID_EARLY;
         if (inputs)
             mid_tell(&ring, &plan);
         if (inputs && gpu_block() >= plan.items)
@@ -353,9 +337,11 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
             const struct mid_lane lane = inputs
                                              ? mid_aim_inputs<shape>(op, &it)
                                              : mid_aim_weights<shape>(op, &it, server == MID_SIDES);
-            if (inputs && item == gpu_block()) /* now that all that it takes is here */
+            if (item == gpu_block() && inputs)
                 mid_meet(p, &ring);
-            mid_feed<shape>(&it, lane, &ring, &early, met);
+            else if (item == gpu_block())
+                gpu_barrier_wait(&ring.head->met, met);
+            mid_feed<shape>(&it, lane, &ring);
         }
         met ^= gpu_block() < plan.items;
     }
@@ -669,6 +655,18 @@ struct mid_small {
     static constexpr u32 kind = MATRIX_INT4, m = 1, n = 1, apart = 1;
 };
 
+/* What these have of y, if they are added to it: asked for together with the sums of slices. */
+GPU void mid_load_old(struct tile_old<struct mid_small> *old, const struct op_linear *op, u32 part,
+                      u32 unit, u32 token, u32 rows)
+{
+    const u32 row = unit * 16 + gpu_lane() / 4;
+    *old = {};
+    if (op->output == OUTPUT_ADD)
+        tile_load_old<struct mid_small>(
+            old, op->y + (size_t)token * op->y_stride + op->at[part] + row, op->y_stride,
+            op->part[part].n, row, rows - MIN(token, rows), 0);
+}
+
 /* This block's share of a tile of which it has had an item, when all slices are there: adds up, in
  * order, 16 outputs by 8 tokens a warp and turn. */
 template <class shape>
@@ -687,10 +685,13 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
          i += GPU_WARPS * plan->shares) {
         const u32 unit = i % MID_UNITS, octet = i / MID_UNITS;
         const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
+        const u32 token = gpu_lane() % 4 * 2 + octet * 8;
         float4 p[MATRIX_SLICES];
         struct tile_sums<mid_small> sum;
+        struct tile_old<mid_small> old;
         if (it.unit + unit >= it.end)
             continue;
+        mid_load_old(&old, op, it.part, it.unit + unit, token, rows);
 #pragma unroll
         for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
             p[slice] = from[slice * (shape::floats / 4)];
@@ -700,8 +701,8 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
             float *v = sum.v[0][0];
             v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
         }
-        tile_store<mid_small>(op, it.part, it.unit + unit, gpu_lane() % 4 * 2 + octet * 8, rows,
-                              &sum, it.end, mid_maxima());
+        tile_store<mid_small>(op, it.part, it.unit + unit, token, rows, &sum, it.end, mid_maxima(),
+                              &old);
     }
 }
 
@@ -749,10 +750,8 @@ template <class shape> GPU void mid_open(const struct gpu_run *p)
             gpu_barrier_init(&head->empty[i], GPU_THREADS);
         }
         gpu_barrier_init(&head->planned, 1);
-        gpu_barrier_init(&head->told, GPU_WARPS);
+        gpu_barrier_init(&head->told, GPU_THREADS);
         gpu_barrier_init(&head->met, 1);
-        gpu_barrier_init(&head->vacant, GPU_THREADS);
-        gpu_barrier_init(&head->seen, MID_SERVERS - 1);
     }
     gpu_fence_bulk();
 }

@@ -128,28 +128,46 @@ template <class shape> GPU void tile_silu(struct tile_sums<shape> *s)
                 s->v[i][j][e] = linear_activate(s->v[i][j][e], ACT_SILU) * s->v[i][j][e + 2];
 }
 
-/* n: this lane's first row, of the part; token: its first token; y: of both. What y has is loaded
- * for many places at once. */
+/* What y has, of so many places, which are loaded at once: of 8 tokens each from number `first` on.
+ * n: this lane's first row, of the part; tokens: how many from its first one on; y: of both. */
+template <class shape> struct tile_old {
+    static constexpr u32 many = shape::n > 8 ? 8 : shape::n, count = shape::m * 4;
+    float v[many][count];
+};
+
+template <class shape>
+GPU void tile_load_old(struct tile_old<shape> *old, const float *y, u32 stride, u32 columns, u32 n,
+                       u32 tokens, u32 first)
+{
+    constexpr u32 many = tile_old<shape>::many, count = tile_old<shape>::count;
+#pragma unroll
+    for (u32 i = 0; i < many * count; i++) {
+        u32 row = tile_row<shape>(i % count / 2), token = (first + i / count) * 8 + i % 2;
+        if (token < tokens && n + row < columns)
+            old->v[i / count][i % count] = y[(size_t)token * stride + row];
+    }
+}
+
+/* had: what y had, where it is known. */
 template <class shape>
 GPU void tile_put(const struct tile_sums<shape> *s, float *y, u32 stride, bool add, u32 columns,
-                  u32 n, u32 tokens)
+                  u32 n, u32 tokens, const struct tile_old<shape> *had)
 {
-    constexpr u32 many = shape::n > 8 ? 8 : shape::n, count = shape::m * 4;
+    constexpr u32 many = tile_old<shape>::many, count = tile_old<shape>::count;
 #pragma unroll
     for (u32 first = 0; first < shape::n; first += many) {
-        float old[many][count] = {};
-#pragma unroll
-        for (u32 i = 0; i < many * count && add; i++) {
-            u32 row = tile_row<shape>(i % count / 2), token = (first + i / count) * 8 + i % 2;
-            if (token < tokens && n + row < columns)
-                old[i / count][i % count] = y[(size_t)token * stride + row];
-        }
+        struct tile_old<shape> old = {
+        };
+        if (had)
+            old = *had;
+        else if (add)
+            tile_load_old(&old, y, stride, columns, n, tokens, first);
 #pragma unroll
         for (u32 i = 0; i < many * count; i++) {
             u32 row = tile_row<shape>(i % count / 2), token = (first + i / count) * 8 + i % 2;
             float v = s->v[i % count / 4][first + i / count][i % 4];
             if (token < tokens && n + row < columns)
-                y[(size_t)token * stride + row] = add ? v + old[i / count][i % count] : v;
+                y[(size_t)token * stride + row] = add ? v + old.v[i / count][i % count] : v;
         }
     }
 }
@@ -180,11 +198,13 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 }
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
- * token, on. row_max: where the maxima of gates go, of all tokens; NULL: op->row_max.
+ * token, on. row_max: where the maxima of gates go, of all tokens; NULL: op->row_max. had: see
+ * tile_put.
  */
 template <class shape>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
-                    struct tile_sums<shape> *s, u32 end = ~0u, u32 *row_max = NULL)
+                    struct tile_sums<shape> *s, u32 end = ~0u, u32 *row_max = NULL,
+                    const struct tile_old<shape> *had = NULL)
 {
     struct matrix m = op->part[part];
     bool gate = op->output == OUTPUT_GATE;
@@ -201,7 +221,7 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
                               (row_max ? row_max : op->row_max) + token, blocks, tokens);
     else
         tile_put<shape>(s, y + block * 16, op->y_stride, op->output == OUTPUT_ADD, columns,
-                        block * 16 + row, tokens);
+                        block * 16 + row, tokens, had);
 }
 
 /* The same for the tile of an item. */

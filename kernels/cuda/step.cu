@@ -5,7 +5,7 @@
  * `prefill_int4` and its like run all but attention in the layers of steps of more than
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
- * loops. `mid_int4` runs the layers of steps of a few tokens up to that, with attention where all
+ * loops. `mid_..` runs the layers of steps of a few tokens up to that, with attention where all
  * rows have one token, and `one_token` steps of one token. `pack` writes a weight matrix in the
  * form that they read, `read_all` measures the memory. See step.h.
  */
@@ -232,27 +232,9 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
     prefill_run<MATRIX_HALF>(&p);
 }
 
-/* Attention where all rows have one token: it does what OP_ROPE does, too. attention_ahead ran for
- * it. */
-GPU void mid_attention(const struct op_attention *op, const struct gpu_run *run,
-                       struct mid_ring *ring)
-{
-    splits_run<true, false>(op, run);
-    if (gpu_thread() == 0)
-        gpu_barrier_wait(&ring->head->seen, ring->attention ^ 1); /* the one before */
-    gpu_barrier_leave(&ring->head->vacant);
-    ring->attention ^= 1;
-}
-
-/* The operation behind i that has something to do: OP_ATTENTION does what OP_ROPE does. */
-GPU u32 mid_behind(const struct gpu_run *p, u32 i)
-{
-    return i + 1 < p->last && p->ops[i + 1].kind == OP_ROPE ? i + 2 : i + 1;
-}
-
-/* The next operation. While the blocks still meet, if they do: old keys and values are sent for to
- * memory that no weights are on their way to. before: what gpu_grid_arrive returned. False: it is
- * a linear with items for this block, and who copies their inputs waits for the others. */
+/* The next operation, while the blocks still meet, if they do. before: what gpu_grid_arrive
+ * returned. False: it is a linear with items for this block, and who copies their inputs waits for
+ * the others. */
 GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid_ring *ring,
                       u32 before)
 {
@@ -265,9 +247,7 @@ GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid
     gpu_barrier_wait(&head->planned, ring->linear);
     if (gpu_thread() == 0)
         head->before = before;
-    if (gpu_lane() == 0) /* of every warp, which reads plans: then the next one may be told */
-        gpu_barrier_arrive(&head->told);
-    gpu_warp_sync();
+    gpu_barrier_leave(&head->told); /* with shared memory, where attention had its own */
     return gpu_block() >= gpu_scalar_load(&head->plan[ring->linear].items);
 }
 
@@ -285,31 +265,28 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_ring 
         }
         linear_clear_max(&op->linear, run); /* not before the blocks have met */
     } else if (kind == OP_ATTENTION) {
-        mid_attention(&op->attention, run, ring);
-    } else if (kind != OP_ROPE) {
+        splits_run<true, false>(&op->attention, run); /* attention_ahead ran for it */
+    } else {
         run_vector_op<shape::tokens, shape::bytes>(op, run);
     }
 }
 
-/* As prefill_ops. Each operation is read of the list while the one before it runs, and whether it
- * is OP_ROPE still earlier. */
+/* As prefill_ops. Where the list has OP_ATTENTION, all rows have one token. */
 template <class shape> GPU void mid_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct mid_ring ring = mid_ring_of<shape>(p, 0);
-    u32 parity = p->first % 2, second = mid_behind(p, p->first);
     begin_ops(near, p);
-    mid_begin_op(&near->op[parity], &near->run, &ring, ~gpu_load_volatile(p->state.barrier));
+    mid_begin_op(&near->op[p->first % 2], &near->run, &ring, ~gpu_load_volatile(p->state.barrier));
     gpu_sync();
 #pragma unroll 1
-    for (;;) {
-        const bool more = second < p->last;
-        const u32 third = mid_behind(p, second);
-        const struct op *next = &near->op[parity ^ 1];
+    for (u32 i = p->first;; i++) {
+        const bool more = i + 1 < p->last;
+        const struct op *next = &near->op[(i + 1) % 2];
         if (more)
-            copy_near((struct op *)next, &p->ops[second], sizeof(struct op));
+            copy_near((struct op *)next, &p->ops[i + 1], sizeof(struct op));
         gpu_copy_commit();
-        mid_op<shape>(&near->op[parity], &near->run, &ring);
+        mid_op<shape>(&near->op[i % 2], &near->run, &ring);
         gpu_copy_wait<0>();
         gpu_sync(); /* without it the compiler takes the operation for divergent */
         if (!more)
@@ -318,8 +295,6 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
         if (mid_begin_op(next, &near->run, &ring, before))
             gpu_grid_wait(p->state.barrier, before);
         gpu_sync(); /* see above */
-        parity ^= 1;
-        second = third;
     }
 }
 
@@ -338,15 +313,19 @@ template <class shape> GPU void mid_all(const struct gpu_run *p)
     }
 }
 
-GPU_KERNEL_OF(PREFILL_THREADS, mid_int4, struct gpu_run, 1)
+GPU_KERNEL_OF(PREFILL_THREADS, mid_16, struct gpu_run, 1)
 {
-    u32 tokens = gpu_scalar(p.step->n_tokens);
-    if (tokens <= 16)
-        mid_all<struct mid_shape<16>>(&p);
-    else if (tokens <= 32)
-        mid_all<struct mid_shape<32>>(&p);
-    else
-        mid_all<struct mid_shape<64>>(&p);
+    mid_all<struct mid_shape<16>>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, mid_32, struct gpu_run, 1)
+{
+    mid_all<struct mid_shape<32>>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, mid_64, struct gpu_run, 1)
+{
+    mid_all<struct mid_shape<64>>(&p);
 }
 
 /* An operation that is no linear. False as run_op. */

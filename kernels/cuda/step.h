@@ -5,8 +5,8 @@
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
  * addresses, and all blocks meet after each (in `one_token` they wait for rows instead). (Steps of
  * few tokens take two launches: `decode`, and `step` to sample; so do on Hopper those of one by
- * `one_token`, and those of up to PREFILL_TOKENS by `mid_int4`. Those of more take several there,
- * and others that `mid_int4` cannot do alone: the kernels `prefill_..`, or it, for what is between
+ * `one_token`, and those of up to PREFILL_TOKENS by `mid_..`. Those of more take several there,
+ * and others that `mid_..` cannot do alone: the kernels `prefill_..`, or it, for what is between
  * attention and attention.) What changes from step to step stands in struct gpu_step and the arrays
  * behind it, which the host sends ahead. The same kernel runs any stretch of the list, so that one
  * operation can be timed or tested alone.
@@ -48,10 +48,10 @@ enum {
     MATRIX_K_UNIT = 128, /* packed inputs are padded to a multiple of this */
     FEW_TOKENS = 8,      /* up to so many, each block prepares a linear's input for itself */
     PREFILL_TOKENS = 64, /* steps of more: by the kernels `prefill_..`, where there are any; steps
-                            of up to so many that `decode` does not take: by `mid_int4` */
-    PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_int4` */
+                            of up to so many that `decode` does not take: by `mid_..` */
+    PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_..` */
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
-    MID_SHARED_BYTES = 144 << 10,        /* and `mid_int4` */
+    MID_SHARED_BYTES = 144 << 10,        /* and `mid_..` */
     MID_HEAD_DIM = 128,                  /* larger heads: it does no attention */
     NEAR_ROW_FEATURES = 16384,           /* features of a row that a block holds in registers, */
     NEAR_NORM_FEATURES = 8192,           /* and of one with a norm */
@@ -109,7 +109,7 @@ struct input {
     /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
      * ldmatrix and wgmma read from shared memory. T is 8; in the kernels `prefill_..` 128 and in
-     * `mid_int4` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
+     * `mid_..` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
      * bytes: an input of n 2^-24 is low + 256 high = n, both signed, and 128 of them are [8][tokens
      * / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10, .. of INT4's nibbles;
      * then i32 [16 tokens]: the sum of these n. Aligned to 16. */
@@ -185,7 +185,16 @@ struct op_linear {
     float softcap;    /* 0: none; logits */
 };
 
-/* Can the kernel `mid_int4` compute it? */
+/* One of `mid_..` for each tile of tokens: 16, 32, 64. In one kernel for all the compiler works out
+ * at its beginning what any of them may want, has no registers for it, and steps take 2 % longer.
+ */
+enum { MID_KERNELS = 3 };
+static inline u32 mid_kernel(u32 tokens)
+{
+    return tokens <= 16 ? 0 : tokens <= 32 ? 1 : 2;
+}
+
+/* Can the kernels `mid_..` compute it? */
 static inline bool linear_is_mid(const struct op_linear *op)
 {
     for (u32 i = 0; i < op->parts; i++)
@@ -194,7 +203,7 @@ static inline bool linear_is_mid(const struct op_linear *op)
     return true;
 }
 
-/* Can the kernel `one_token`? Its matrices are halves or what `mid_int4` can, and its input is in
+/* Can the kernel `one_token`? Its matrices are halves or what `mid_..` can, and its input is in
  * order and fits a block's registers. */
 static inline bool linear_is_one(const struct op_linear *op)
 {
@@ -426,7 +435,7 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode`, `one_token`, `mid_int4` and `prefill_..`:
+/* The parameter of the kernels `step`, `decode`, `one_token`, `mid_..` and `prefill_..`:
  * operations [first, last) of ops. */
 struct gpu_run {
     const struct op *ops;
@@ -440,7 +449,7 @@ struct gpu_run {
 
 /* Behind the shared memory of operations: copies that are near. */
 struct step_shared {
-    struct op op[2], ahead; /* operation i in op[i % 2]; the next linear, or of `mid_int4` its
+    struct op op[2], ahead; /* operation i in op[i % 2]; the next linear, or of `mid_..` its
                                barriers */
     struct gpu_step step;
     struct gpu_run run; /* whose step is the one above */

@@ -434,10 +434,9 @@ static void test_shape(const struct shape &s, bool thorough)
     same_bits(&t, first, run_all(&t, 4, shared, least, 1 << 14, {8, 1}, {}), "8, 1; least memory");
     same_bits(&t, first, run_all(&t, 7, shared, few, 1 << 14, {131, 3, 2}, {}), "131, 3, 2");
     if (s.dim <= MID_HEAD_DIM && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
-        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, "mid_int4"),
-                  "mid_int4");
-        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, "mid_int4"),
-                  "mid, more");
+        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, "mid_16"), "mid_16");
+        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, "mid_32"),
+                  "mid_32, more");
     }
     if (!thorough)
         return;

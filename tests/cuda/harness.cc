@@ -192,7 +192,9 @@ const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
 {
     bool fits = tokens > FEW_TOKENS && tokens <= PREFILL_TOKENS && linear_is_mid(op) &&
                 shared_bytes >= MID_SHARED_BYTES;
-    return fits && has_kernel("mid_int4") ? "mid_int4" : NULL;
+    static const char *const names[MID_KERNELS] = {"mid_16", "mid_32", "mid_64"};
+    const char *name = names[mid_kernel(tokens)];
+    return fits && has_kernel(name) ? name : NULL;
 }
 
 const char *gpu_one_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)

@@ -22,7 +22,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, one, mid[MID_KERNELS], prefill[MATRIX_HALF + 1];
+    struct steps_kernel step, decode, one, group, mid[MID_KERNELS], prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -94,6 +94,9 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
+    if (all >= GROUP_SHARED_BYTES &&
+        cuda_module_function(&own, module, "attention_group") == CUDA_SUCCESS)
+        TRY(find_step(c, module, "attention_group", GPU_THREADS, all, &c->group, e));
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, mid[i]) == CUDA_SUCCESS)
             TRY(find_step(c, module, mid[i], PREFILL_THREADS, all, &c->mid[i], e));
@@ -185,6 +188,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .clock = o->clock};
     memcpy(c->steps.prefill, c->prefill, sizeof c->prefill);
     c->steps.one = c->one;
+    c->steps.group = c->group;
     memcpy(c->steps.mid, c->mid, sizeof c->mid);
     c->device = (struct device){.ops = &cuda_ops,
                                 .model = model,

@@ -451,7 +451,8 @@ static enum err launch(struct steps *s, const struct steps_kernel *k, u64 card_s
                           .last = last,
                           .shared_bytes = k->launch_bytes - STEP_SHARED_BYTES - k->rings_bytes -
                                           GPU_WARPS * ring_bytes,
-                          .ring_bytes = ring_bytes};
+                          .ring_bytes = ring_bytes,
+                          .many_apart = k->many_apart};
     CUDA_TRY(cuda_launch_cooperative(k->function, k->blocks, 1, 1, k->threads, 1, 1,
                                      k->launch_bytes, s->stream, (void *[]){&run}),
              e, "start a step");
@@ -490,10 +491,33 @@ static bool is_attention(const struct op *op)
     return op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
-/* The layers [first, last) of a step: attention by `step`; what is between by the kernel of its
+/* OP_ROPE and OP_ATTENTION: `step`, and with `grouped` `attention_group` rows of many tokens. */
+static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u32 first, u32 last,
+                                 struct err_text *e)
+{
+    struct steps_kernel step = s->step;
+    step.many_apart = grouped;
+    TRY(launch_some(s, &step, card_step, 0, first, last, e));
+    for (u32 i = first; i < last && grouped; i++)
+        if (s->list->ops[i].kind == OP_ATTENTION)
+            TRY(launch_some(s, &s->group, card_step, 0, i, i + 1, e));
+    return ERR_OK;
+}
+
+/* Has the step rows that `attention_group` is for? */
+static bool is_grouped(const struct steps *s, const struct step *step)
+{
+    u32 longest = 0;
+    for (u32 i = 0; i < step->n_rows; i++)
+        longest = MAX(longest, step->rows[i].n);
+    return s->group.function && attention_is_grouped(s->list->model->head_dim) &&
+           longest >= GROUP_TOKENS;
+}
+
+/* The layers [first, last) of a step: attention by itself; what is between by the kernel of its
  * matrices, or where an operation needs several by each of these in turn. */
 static enum err launch_layers(struct steps *s, u64 card_step, const struct steps_kernel *mid,
-                              u32 first, u32 last, struct err_text *e)
+                              bool grouped, u32 first, u32 last, struct err_text *e)
 {
     const struct steps_kernel *table = mid ? (struct steps_kernel[]){*mid, s->step} : s->prefill;
     const struct op *ops = s->list->ops;
@@ -506,7 +530,9 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct steps
                 break;
             bits = more;
         }
-        if (attention || !bits)
+        if (attention)
+            TRY(launch_attention(s, card_step, grouped, i, end, e));
+        else if (!bits)
             TRY(launch_some(s, &s->step, card_step, 0, i, end, e));
         for (u32 k = 0; bits >> k; k++)
             if (bits >> k & 1)
@@ -543,9 +569,9 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     if (!ring && !head_only && (mid || prefill)) {
         const struct steps_kernel *by_mid = &s->mid[mid_kernel(tokens)];
         const struct list_stretch *whole = &s->list->mid;
-        TRY(mid == MID_LAYERS
-                ? launch_some(s, by_mid, card_step, 0, whole->first, whole->head, e)
-                : launch_layers(s, card_step, mid ? by_mid : NULL, first, ops->head, e));
+        TRY(mid == MID_LAYERS ? launch_some(s, by_mid, card_step, 0, whole->first, whole->head, e)
+                              : launch_layers(s, card_step, mid ? by_mid : NULL,
+                                              is_grouped(s, step), first, ops->head, e));
         first = ops->head;
     }
     u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */

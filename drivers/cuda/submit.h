@@ -48,6 +48,7 @@ struct steps_kernel {
     struct cuda_function *function;
     u32 blocks, threads, launch_bytes; /* of a launch; of a block; its shared memory, */
     u32 rings_bytes;                   /* of which so many are `one_token`'s rings */
+    bool many_apart;                   /* see struct gpu_run */
 };
 
 /* How a step of few tokens goes by `mid_..`. */
@@ -63,6 +64,7 @@ struct steps {
     struct cuda_stream *stream;
     struct steps_kernel step, decode;             /* decode: for steps of few tokens */
     struct steps_kernel one;                      /* for those of one; as prefill */
+    struct steps_kernel group;                    /* attention of long rows; as prefill */
     struct steps_kernel mid[MID_KERNELS];         /* for more, up to PREFILL_TOKENS; as prefill */
     struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
                                                      tokens; function NULL: there is none */

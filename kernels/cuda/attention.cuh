@@ -1,4 +1,5 @@
-/* OP_ATTENTION: rows of many tokens one way, rows of few the other; same bits. See
+/* OP_ATTENTION: rows of many tokens one way (on Hopper often that of attention_group.cuh, a kernel
+ * of its own), rows of few the other; same bits. See
  * attention_tile.cuh for the arithmetic, attention_plan.cuh for who does what.
  */
 #ifndef ZIGCUDA_ATTENTION_CUH
@@ -33,7 +34,7 @@ template <bool few> GPU void attention_few(const struct op_attention *op, const 
 
 template <bool few> GPU void attention_run(const struct op_attention *op, const struct gpu_run *run)
 {
-    if (!few)
+    if (!few && !run->many_apart)
         attention_many(op, run);
     attention_few<few>(op, run);
 }

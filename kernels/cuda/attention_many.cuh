@@ -27,6 +27,7 @@ struct many_ring {
     u32 kv_head, kv_heads, head_bytes;
     u32 chunks, each; /* of head_dim; of a piece of values */
     u32 slots, piece_bytes;
+    u32 pos;           /* of the unit's first token */
     u32 from, to;      /* positions that some token of the unit sees */
     u32 piece, pieces; /* next one to be used; of how many */
     u32 issued, page;  /* next one to be copied; this warp's page of it */
@@ -133,7 +134,9 @@ GPU void many_scores(const u8 *q, const u8 *piece, u32 chunks, float x[PIECE_PAG
     }
 }
 
-/* Scores of the split at `pos` to weights; returns how the split joins the total. */
+/* Scores of the split at `pos` to weights; returns how the split joins the total. `grouped`: keys
+ * are in the order of attention_group.cuh. */
+template <bool grouped>
 GPU struct attention_join many_weigh(struct many_tile *t, u32 pos, float x[SPLIT_PAGES][2][4],
                                      u32 w[SPLIT_PAGES][4])
 {
@@ -145,7 +148,7 @@ GPU struct attention_join many_weigh(struct many_tile *t, u32 pos, float x[SPLIT
         if (t->capped)
             attention_cap(x[p], t->before);
         if (edge)
-            attention_hide(x[p], pos + p * PAGE_KEYS, t->row_from, t->row_to);
+            attention_hide<grouped>(x[p], pos + p * PAGE_KEYS, t->row_from, t->row_to);
         for (u32 r = 0; r < 2; r++) {
             const float *a = &x[p][0][r * 2], *b = &x[p][1][r * 2];
             m[r] = fmaxf(m[r], fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
@@ -203,7 +206,7 @@ GPU void many_split(struct many_ring *r, struct many_tile *t)
             many_scores(t->q, piece, r->chunks, x + i);
     }
     if (seen)
-        j = many_weigh(t, pos, x, w);
+        j = many_weigh<false>(t, pos, x, w);
 #pragma unroll 1
     for (u32 i = 0; i < 2; i++) {
         const u8 *piece = many_next_piece(r, true);
@@ -235,8 +238,9 @@ GPU void many_enter(const struct op_attention *op, const struct gpu_run *run,
     r->each = plan->piece_bytes / (SPLIT_PAGES * CHUNK_BYTES);
     r->slots = plan->ring;
     r->piece_bytes = plan->piece_bytes;
-    r->from = attention_seen_from(op, row->pos + first);
-    r->to = row->pos + first + n;
+    r->pos = row->pos + first;
+    r->from = attention_seen_from(op, r->pos);
+    r->to = r->pos + n;
     r->piece = r->issued = 0;
     r->pieces = (CEIL_DIV(r->to, (u32)ATTENTION_SPLIT) - r->from / ATTENTION_SPLIT) * SPLIT_PIECES;
     mine = MIN(mine, n); /* beyond: a tile without rows */
@@ -248,7 +252,9 @@ GPU void many_enter(const struct op_attention *op, const struct gpu_run *run,
     tile->part = unit % plan->parts;
 }
 
-/* Sets up the warp's tile; its queries go to shared memory, to be read after a barrier. */
+/* Sets up the warp's tile; its queries go to shared memory, to be read after a barrier. `grouped`:
+ * in the order of attention_group.cuh. */
+template <bool grouped>
 GPU void many_begin(const struct op_attention *op, const struct attention_plan *plan,
                     const struct attention_tile *tile, struct many_tile *t, u32 out[2])
 {
@@ -270,7 +276,8 @@ GPU void many_begin(const struct op_attention *op, const struct attention_plan *
 #pragma unroll 2
     for (u32 c = share; c < plan->chunks; c += plan->warps)
         gpu_store<uint4>(to + c * CHUNK_BYTES,
-                         attention_load_q(gpu_global(op->qkv), q, c, head_dim));
+                         grouped ? attention_load_q_plain(gpu_global(op->qkv), q, c)
+                                 : attention_load_q(gpu_global(op->qkv), q, c, head_dim));
     t->q = to;
     t->from = attention_seen_from(op, tile->pos);
     t->to = tile->n ? tile->pos + tile->n : 0;
@@ -302,32 +309,44 @@ GPU void many_write(const struct op_attention *op, u32 chunks, const struct atte
     }
 }
 
-GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
-                  const struct attention_plan *plan)
+/* unit(ring, tile): for each of this block's units, all threads together; what they did with the
+ * one before is done. */
+template <class task>
+GPU void many_units(const struct op_attention *op, const struct gpu_run *run,
+                    const struct attention_plan *plan, task unit)
 {
     u32 n = attention_list(op, run, plan, true), blocks = gpu_blocks(), b = gpu_block();
     const struct gpu_row *rows = gpu_global(gpu_near(run->step)->rows);
 #pragma unroll 1
     for (u32 turn = 0; turn * blocks < n; turn++) { /* there and back, for even loads */
-        u32 item = turn * blocks + (turn % 2 ? blocks - 1 - b : b), row, out[2];
+        u32 item = turn * blocks + (turn % 2 ? blocks - 1 - b : b), row;
         struct many_ring ring;
         struct attention_tile tile;
-        struct many_tile t;
         if (item >= n)
             continue;
         u32 index = attention_find(run, item, &row);
         many_enter(op, run, plan, rows + row, index, &ring, &tile);
-        gpu_sync(); /* the last unit is done with */
-        many_load_page(&ring);
-        many_begin(op, plan, &tile, &t, out);
+        gpu_sync();
+        unit(&ring, &tile);
+    }
+}
+
+GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
+                  const struct attention_plan *plan)
+{
+    many_units(op, run, plan, [&](struct many_ring *ring, const struct attention_tile *tile) {
+        struct many_tile t;
+        u32 out[2];
+        many_load_page(ring);
+        many_begin<false>(op, plan, tile, &t, out);
 #pragma unroll 1
         for (u32 i = 0; i + 1 < plan->ring; i++)
-            many_copy(&ring);
+            many_copy(ring);
 #pragma unroll 1
-        while (ring.piece < ring.pieces)
-            many_split(&ring, &t);
-        many_write(op, plan->chunks, &tile, &t, out);
-    }
+        while (ring->piece < ring->pieces)
+            many_split(ring, &t);
+        many_write(op, plan->chunks, tile, &t, out);
+    });
 }
 
 #endif

@@ -116,6 +116,14 @@ GPU uint4 attention_load_q(const float *qkv, const u32 q[2], u32 c, u32 head_dim
     return (uint4){first ? a.x : 0, first ? b.x : 0, second ? a.y : 0, second ? b.y : 0};
 }
 
+/* The same with product's k-index i for dimension i; head_dim is a multiple of 16. */
+GPU uint4 attention_load_q_plain(const float *qkv, const u32 q[2], u32 c)
+{
+    const u32 at = c * 8 + gpu_lane() % 4;
+    return (uint4){gpu_load<u32>(qkv + q[0] + at), gpu_load<u32>(qkv + q[1] + at),
+                   gpu_load<u32>(qkv + q[0] + at + 4), gpu_load<u32>(qkv + q[1] + at + 4)};
+}
+
 /* x[tile of 8 keys][..] += q k over a chunk. */
 GPU void attention_scores(float x[2][4], const u32 a[4], const u32 k[4])
 {
@@ -133,10 +141,19 @@ GPU void attention_cap(float x[2][4], const float before[2])
     }
 }
 
+/* In attention_group.cuh, the key of a page whose score is number 2 t of tile `tile` of 8 keys: the
+ * next one's is 2 t + 1. */
+GPU u32 group_key(u32 tile, u32 t)
+{
+    return tile * 4 + t % 2 * 8 + t / 2 * 2;
+}
+
+template <bool grouped = false>
 GPU void attention_hide(float x[2][4], u32 pos, const u32 from[2], const u32 to[2])
 {
     for (u32 i = 0; i < 8; i++) {
-        u32 r = i / 2 % 2, key = pos + i / 4 * 8 + gpu_lane() % 4 * 2 + i % 2;
+        u32 r = i / 2 % 2, t = gpu_lane() % 4;
+        u32 key = pos + (grouped ? group_key(i / 4, t) : i / 4 * 8 + t * 2) + i % 2;
         x[i / 4][i % 4] = key >= from[r] && key < to[r] ? x[i / 4][i % 4] : -INFINITY;
     }
 }

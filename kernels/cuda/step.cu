@@ -6,10 +6,12 @@
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
  * loops. `mid_..` runs the layers of steps of a few tokens up to that, with attention where all
- * rows have one token, and `one_token` steps of one token. `pack` writes a weight matrix in the
+ * rows have one token, and `one_token` steps of one token; `attention_group` does the attention of
+ * long rows between `prefill_..` and `prefill_..`. `pack` writes a weight matrix in the
  * form that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/sample.cuh"
@@ -159,6 +161,14 @@ GPU_KERNEL(step, struct gpu_run, 1)
 }
 
 #ifdef GPU_GROUPS
+
+/* One OP_ATTENTION: in a function of `step` products of four warps would wait for one another. */
+GPU_KERNEL(attention_group, struct gpu_run, 1)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p.shared_bytes);
+    begin_ops(near, &p);
+    attention_group_run(&near->op[p.first % 2].attention, &near->run);
+}
 
 /* What is neither a linear nor attention, with inputs in tiles of so many tokens. */
 template <u32 tile, bool bytes>

@@ -318,17 +318,22 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     gpu_put(op->out, result.data(), result.size() * 4);
     gpu_put(op->row_max, row_max.data(), tokens * 4);
     bool one = d->kernel && strcmp(d->kernel, "one_token") == 0 && tokens == 1;
-    bool mid = d->kernel && !one && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
-    bool decode = !mid && !one && tokens <= FEW_TOKENS && d->few_shared_bytes;
+    bool group = d->kernel && strcmp(d->kernel, "attention_group") == 0;
+    bool mid = d->kernel && !one && !group && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
+    bool decode = !mid && !group && !one && tokens <= FEW_TOKENS && d->few_shared_bytes;
     struct gpu_run run = d->run;
     run.shared_bytes = decode ? d->few_shared_bytes : run.shared_bytes;
     u32 launch_bytes = run.shared_bytes + STEP_SHARED_BYTES;
     run.shared_bytes -= one ? ONE_RINGS_BYTES : 0;
     run.first = decode || mid || one; /* without OP_ROPE */
+    run.many_apart = group;
     gpu_launch(mid || one ? d->kernel
                : decode   ? "decode"
                           : "step",
                d->blocks, launch_bytes, &run, sizeof run);
+    run.first = 1;
+    if (group)
+        gpu_launch(d->kernel, d->blocks, launch_bytes, &run, sizeof run);
     gpu_get(result.data(), op->out, result.size() * 4);
     gpu_get(row_max.data(), op->row_max, tokens * 4);
     bool max_right = true;
@@ -437,6 +442,15 @@ static void test_shape(const struct shape &s, bool thorough)
         same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, "mid_16"), "mid_16");
         same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, "mid_32"),
                   "mid_32, more");
+    }
+    if (attention_is_grouped(s.dim) &&
+        gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
+        const char *name = "attention_group";
+        same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {all}, {}, name), "group");
+        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {70, 1, 133}, {0, 2}, name),
+                  "group, chunks 70, 1, 133");
+        same_bits(&t, first, run_all(&t, 3, shared, 0, 1 << 14, {300, 17}, {1}, name),
+                  "group, chunks 300, 17");
     }
     if (!thorough)
         return;

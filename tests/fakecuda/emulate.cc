@@ -57,7 +57,7 @@ struct warp {
 struct copy {
     void *to;
     const void *from; /* NULL: zeros */
-    u32 group;
+    u32 group, bytes;
 };
 
 struct barrier { /* a word of shared memory */
@@ -274,7 +274,17 @@ void gpu_copy16(void *to, const void *from, bool read)
     emulate_shared(to);
     emulate_check((uintptr_t)from % 16 == 0, "gpu_copy16 from no multiple of 16");
     emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy16 without gpu_copy_wait");
-    me->copies[me->copies_made++ % COPIES] = {to, read ? from : NULL, me->groups};
+    me->copies[me->copies_made++ % COPIES] = {to, read ? from : NULL, me->groups, 16};
+}
+
+void gpu_copy8(void *to, const void *from)
+{
+    struct running *me = running_now();
+    emulate_shared((const void *)((uintptr_t)to & ~(uintptr_t)15));
+    emulate_check((uintptr_t)to % 8 == 0, "gpu_copy8 to no multiple of 8");
+    emulate_check((uintptr_t)from % 8 == 0, "gpu_copy8 from no multiple of 8");
+    emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy8 without gpu_copy_wait");
+    me->copies[me->copies_made++ % COPIES] = {to, from, me->groups, 8};
 }
 
 void gpu_copy_commit(void)
@@ -286,9 +296,9 @@ static void copy_next(struct running *me)
 {
     const struct copy *c = &me->copies[me->copies_done++ % COPIES];
     if (c->from)
-        memcpy(c->to, c->from, 16);
+        memcpy(c->to, c->from, c->bytes);
     else
-        memset(c->to, 0, 16);
+        memset(c->to, 0, c->bytes);
 }
 
 void fiber_copy_wait(u32 n)
@@ -594,6 +604,7 @@ void emulate_each(const emulated *kernel, u32 blocks, u32 threads, u32 shared_by
 /* --- tensor cores -------------------------------------------------------------------------- */
 
 typedef float floats __attribute__((vector_size(32)));
+typedef double doubles __attribute__((vector_size(64)));
 
 static void to_floats(float *to, const u16 *from, u32 n)
 {
@@ -634,11 +645,13 @@ static void multiply(const struct lane *lanes)
     for (u32 k = 0; k < 16; k++)
         for (u32 n = 0; n < 8; n++)
             b[k][n] = b_of[n][k];
-    for (u32 m = 0; m < 16; m++) {
+    for (u32 m = 0; m < 16; m++) { /* one rounding, so that the order of k does not count */
         floats sum;
         memcpy(&sum, c[m], sizeof sum);
+        doubles all = __builtin_convertvector(sum, doubles);
         for (u32 k = 0; k < 16; k++)
-            sum += a[m][k] * b[k];
+            all += __builtin_convertvector(a[m][k] * b[k], doubles);
+        sum = __builtin_convertvector(all, floats);
         memcpy(c[m], &sum, sizeof sum);
     }
     for (u32 i = 0; i < 32; i++) {

@@ -278,6 +278,7 @@ void gpu_load_tiles_transposed(u32 r[4], const void *row);
 /* Copies happen as late as they may, in the gpu_copy_wait that waits for them: what is read too
  * early shows. */
 void gpu_copy16(void *to, const void *from, bool read = true);
+void gpu_copy8(void *to, const void *from);
 GPU void gpu_copy16_if(bool when, void *to, const void *from)
 {
     if (when)

@@ -95,8 +95,8 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
         if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
     if (all >= GROUP_SHARED_BYTES &&
-        cuda_module_function(&own, module, "attention_group") == CUDA_SUCCESS)
-        TRY(find_step(c, module, "attention_group", GPU_THREADS, all, &c->group, e));
+        cuda_module_function(&own, module, "prefill_attention") == CUDA_SUCCESS)
+        TRY(find_step(c, module, "prefill_attention", PREFILL_THREADS, all, &c->group, e));
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, mid[i]) == CUDA_SUCCESS)
             TRY(find_step(c, module, mid[i], PREFILL_THREADS, all, &c->mid[i], e));

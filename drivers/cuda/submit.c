@@ -491,7 +491,7 @@ static bool is_attention(const struct op *op)
     return op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
-/* OP_ROPE and OP_ATTENTION: `step`, and with `grouped` `attention_group` rows of many tokens. */
+/* OP_ROPE and OP_ATTENTION: `step`, and with `grouped` `prefill_attention` rows of many tokens. */
 static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u32 first, u32 last,
                                  struct err_text *e)
 {
@@ -504,7 +504,7 @@ static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u
     return ERR_OK;
 }
 
-/* Has the step rows that `attention_group` is for? */
+/* Has the step rows that `prefill_attention` is for? */
 static bool is_grouped(const struct steps *s, const struct step *step)
 {
     u32 longest = 0;

@@ -143,12 +143,16 @@ GPU struct attention_join many_weigh(struct many_tile *t, u32 pos, float x[SPLIT
     float m[2] = {-INFINITY, -INFINITY}, l[4] = {0, 0, 0, 0};
     const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
     bool edge = pos < t->edge_from || pos + ATTENTION_SPLIT > t->edge_to;
+    if (t->capped)
+#pragma unroll
+        for (u32 p = 0; p < SPLIT_PAGES; p++)
+            attention_cap(x[p], t->before);
+    if (edge)
+#pragma unroll
+        for (u32 p = 0; p < SPLIT_PAGES; p++)
+            attention_hide<grouped>(x[p], pos + p * PAGE_KEYS, t->row_from, t->row_to);
 #pragma unroll
     for (u32 p = 0; p < SPLIT_PAGES; p++) {
-        if (t->capped)
-            attention_cap(x[p], t->before);
-        if (edge)
-            attention_hide<grouped>(x[p], pos + p * PAGE_KEYS, t->row_from, t->row_to);
         for (u32 r = 0; r < 2; r++) {
             const float *a = &x[p][0][r * 2], *b = &x[p][1][r * 2];
             m[r] = fmaxf(m[r], fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
@@ -252,9 +256,9 @@ GPU void many_enter(const struct op_attention *op, const struct gpu_run *run,
     tile->part = unit % plan->parts;
 }
 
-/* Sets up the warp's tile; its queries go to shared memory, to be read after a barrier. `grouped`:
- * in the order of attention_group.cuh. */
-template <bool grouped>
+/* Sets up the warp's tile; its queries go to shared memory, to be read after a barrier. GROUPED: as
+ * attention_group.cuh has them, so many chunks, which are all loaded at once; or 0. */
+template <u32 GROUPED>
 GPU void many_begin(const struct op_attention *op, const struct attention_plan *plan,
                     const struct attention_tile *tile, struct many_tile *t, u32 out[2])
 {
@@ -273,11 +277,20 @@ GPU void many_begin(const struct op_attention *op, const struct attention_plan *
         t->m[r] = -INFINITY;
         t->l[r] = 0;
     }
+    if constexpr (GROUPED > 0) {
+        uint4 all[GROUPED];
+#pragma unroll
+        for (u32 c = 0; c < GROUPED; c++)
+            all[c] = attention_load_q_plain(gpu_global(op->qkv), q, c);
+#pragma unroll
+        for (u32 c = 0; c < GROUPED; c++)
+            gpu_store<uint4>(to + c * CHUNK_BYTES, all[c]);
+    } else {
 #pragma unroll 2
-    for (u32 c = share; c < plan->chunks; c += plan->warps)
-        gpu_store<uint4>(to + c * CHUNK_BYTES,
-                         grouped ? attention_load_q_plain(gpu_global(op->qkv), q, c)
-                                 : attention_load_q(gpu_global(op->qkv), q, c, head_dim));
+        for (u32 c = share; c < plan->chunks; c += plan->warps)
+            gpu_store<uint4>(to + c * CHUNK_BYTES,
+                             attention_load_q(gpu_global(op->qkv), q, c, head_dim));
+    }
     t->q = to;
     t->from = attention_seen_from(op, tile->pos);
     t->to = tile->n ? tile->pos + tile->n : 0;
@@ -309,13 +322,12 @@ GPU void many_write(const struct op_attention *op, u32 chunks, const struct atte
     }
 }
 
-/* unit(ring, tile): for each of this block's units, all threads together; what they did with the
- * one before is done. */
+/* unit(ring, tile): for each of this block's units of a list of n. */
 template <class task>
 GPU void many_units(const struct op_attention *op, const struct gpu_run *run,
-                    const struct attention_plan *plan, task unit)
+                    const struct attention_plan *plan, u32 n, task unit)
 {
-    u32 n = attention_list(op, run, plan, true), blocks = gpu_blocks(), b = gpu_block();
+    u32 blocks = gpu_blocks(), b = gpu_block();
     const struct gpu_row *rows = gpu_global(gpu_near(run->step)->rows);
 #pragma unroll 1
     for (u32 turn = 0; turn * blocks < n; turn++) { /* there and back, for even loads */
@@ -326,7 +338,6 @@ GPU void many_units(const struct op_attention *op, const struct gpu_run *run,
             continue;
         u32 index = attention_find(run, item, &row);
         many_enter(op, run, plan, rows + row, index, &ring, &tile);
-        gpu_sync();
         unit(&ring, &tile);
     }
 }
@@ -334,11 +345,13 @@ GPU void many_units(const struct op_attention *op, const struct gpu_run *run,
 GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
                   const struct attention_plan *plan)
 {
-    many_units(op, run, plan, [&](struct many_ring *ring, const struct attention_tile *tile) {
+    const u32 n = attention_list(op, run, plan, true);
+    many_units(op, run, plan, n, [&](struct many_ring *ring, const struct attention_tile *tile) {
         struct many_tile t;
         u32 out[2];
+        gpu_sync(); /* the last unit is done with */
         many_load_page(ring);
-        many_begin<false>(op, plan, tile, &t, out);
+        many_begin<0>(op, plan, tile, &t, out);
 #pragma unroll 1
         for (u32 i = 0; i + 1 < plan->ring; i++)
             many_copy(ring);

@@ -253,18 +253,24 @@ GPU void gpu_copy16(void *to, const void *from, bool read = true)
 #endif
 }
 
-/* The same of 8 bytes, both aligned to 8. */
-GPU void gpu_copy8(void *to, const void *from)
+/* p, as if nobody knew where it comes from: else the compiler works out all that p + constant needs
+ * of it ahead of a loop, for which there are no registers. */
+template <class type> GPU type *gpu_opaque(type *p)
 {
-#ifdef GPU_ASYNC_COPY
-    asm volatile(
-        "cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((u32)__cvta_generic_to_shared(to)),
-        "l"(from)
-        : "memory");
-#else
-    *(uint2 *)to = *(const uint2 *)from;
-#endif
+    asm volatile("" : "+l"(p));
+    return p;
 }
+
+#ifdef GPU_ASYNC_COPY
+/* Copies the first `bytes` of 8, both aligned to 8; the others become 0. */
+GPU void gpu_copy8(void *to, const void *from, u32 bytes = 8)
+{
+    asm volatile(
+        "cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"((u32)__cvta_generic_to_shared(to)),
+        "l"(from), "r"(bytes)
+        : "memory");
+}
+#endif
 
 /* gpu_copy16 if `when`, without a branch. */
 GPU void gpu_copy16_if(bool when, void *to, const void *from)

@@ -6,9 +6,9 @@
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
  * loops. `mid_..` runs the layers of steps of a few tokens up to that, with attention where all
- * rows have one token, and `one_token` steps of one token; `attention_group` does the attention of
- * long rows between `prefill_..` and `prefill_..`. `pack` writes a weight matrix in the
- * form that they read, `read_all` measures the memory. See step.h.
+ * rows have one token, and `one_token` steps of one token; `prefill_attention` does the attention
+ * of long rows between `prefill_..` and `prefill_..`. `pack` writes a weight matrix in the form
+ * that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
@@ -163,11 +163,20 @@ GPU_KERNEL(step, struct gpu_run, 1)
 #ifdef GPU_GROUPS
 
 /* One OP_ATTENTION: in a function of `step` products of four warps would wait for one another. */
-GPU_KERNEL(attention_group, struct gpu_run, 1)
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_attention, struct gpu_run, 1)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p.shared_bytes);
-    begin_ops(near, &p);
-    attention_group_run(&near->op[p.first % 2].attention, &near->run);
+    const struct op_attention *op = &near->op[p.first % 2].attention;
+    if (gpu_scalar(gpu_warp()) >= GPU_WARPS) {
+        gpu_registers_less<56>();
+        group_attention<true>(op, &near->run);
+    } else {
+        gpu_registers_more<224>();
+        if (gpu_thread() == 0)
+            group_open(&p);
+        begin_ops(near, &p);
+        group_attention<false>(op, &near->run);
+    }
 }
 
 /* What is neither a linear nor attention, with inputs in tiles of so many tokens. */

@@ -53,7 +53,7 @@ enum {
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
     MID_SHARED_BYTES = 144 << 10,        /* and `mid_..` */
     MID_HEAD_DIM = 128,                  /* larger heads: it does no attention */
-    GROUP_SHARED_BYTES = 168 << 10,      /* `attention_group` */
+    GROUP_SHARED_BYTES = 168 << 10,      /* `prefill_attention` */
     GROUP_TOKENS = 64,         /* in steps where a row has so many, it takes those of many tokens */
     NEAR_ROW_FEATURES = 16384, /* features of a row that a block holds in registers, */
     NEAR_NORM_FEATURES = 8192, /* and of one with a norm */
@@ -265,7 +265,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
 
 enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 3072 }; /* attention_few.cuh */
 
-/* Can the kernel `attention_group` compute it? */
+/* Can the kernel `prefill_attention` compute it? */
 static inline u32 attention_is_grouped(u32 head_dim)
 {
     return head_dim == 64 || head_dim == 128;
@@ -444,7 +444,7 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
 }
 
 /* The parameter of the kernels `step`, `decode`, `one_token`, `mid_..`, `prefill_..` and
- * `attention_group`: operations [first, last) of ops. */
+ * `prefill_attention`: operations [first, last) of ops. */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;
@@ -453,7 +453,7 @@ struct gpu_run {
     u32 shared_bytes; /* of dynamic shared memory for operations, a multiple of 128; the launch has
                          the rings and STEP_SHARED_BYTES more; `one_token` ONE_RINGS_BYTES, too */
     u32 ring_bytes;   /* `decode`: of a warp */
-    u32 many_apart;   /* `step`: OP_ATTENTION leaves rows of many tokens to `attention_group` */
+    u32 many_apart;   /* `step`: OP_ATTENTION leaves rows of many tokens to `prefill_attention` */
 };
 
 /* Behind the shared memory of operations: copies that are near. */

@@ -318,7 +318,7 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     gpu_put(op->out, result.data(), result.size() * 4);
     gpu_put(op->row_max, row_max.data(), tokens * 4);
     bool one = d->kernel && strcmp(d->kernel, "one_token") == 0 && tokens == 1;
-    bool group = d->kernel && strcmp(d->kernel, "attention_group") == 0;
+    bool group = d->kernel && strcmp(d->kernel, "prefill_attention") == 0;
     bool mid = d->kernel && !one && !group && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
     bool decode = !mid && !group && !one && tokens <= FEW_TOKENS && d->few_shared_bytes;
     struct gpu_run run = d->run;
@@ -443,9 +443,8 @@ static void test_shape(const struct shape &s, bool thorough)
         same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, "mid_32"),
                   "mid_32, more");
     }
-    if (attention_is_grouped(s.dim) &&
-        gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
-        const char *name = "attention_group";
+    if (attention_is_grouped(s.dim) && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
+        const char *name = "prefill_attention";
         same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {all}, {}, name), "group");
         same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {70, 1, 133}, {0, 2}, name),
                   "group, chunks 70, 1, 133");

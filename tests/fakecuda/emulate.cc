@@ -56,8 +56,8 @@ struct warp {
 
 struct copy {
     void *to;
-    const void *from; /* NULL: zeros */
-    u32 group, bytes;
+    const void *from;
+    u32 group, bytes, zeros; /* bytes to copy; zeros behind them */
 };
 
 struct barrier { /* a word of shared memory */
@@ -274,17 +274,18 @@ void gpu_copy16(void *to, const void *from, bool read)
     emulate_shared(to);
     emulate_check((uintptr_t)from % 16 == 0, "gpu_copy16 from no multiple of 16");
     emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy16 without gpu_copy_wait");
-    me->copies[me->copies_made++ % COPIES] = {to, read ? from : NULL, me->groups, 16};
+    me->copies[me->copies_made++ % COPIES] = {to, from, me->groups, read ? 16u : 0u,
+                                              read ? 0u : 16u};
 }
 
-void gpu_copy8(void *to, const void *from)
+void gpu_copy8(void *to, const void *from, u32 bytes)
 {
     struct running *me = running_now();
     emulate_shared((const void *)((uintptr_t)to & ~(uintptr_t)15));
     emulate_check((uintptr_t)to % 8 == 0, "gpu_copy8 to no multiple of 8");
     emulate_check((uintptr_t)from % 8 == 0, "gpu_copy8 from no multiple of 8");
     emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy8 without gpu_copy_wait");
-    me->copies[me->copies_made++ % COPIES] = {to, from, me->groups, 8};
+    me->copies[me->copies_made++ % COPIES] = {to, from, me->groups, bytes, 8 - bytes};
 }
 
 void gpu_copy_commit(void)
@@ -295,10 +296,8 @@ void gpu_copy_commit(void)
 static void copy_next(struct running *me)
 {
     const struct copy *c = &me->copies[me->copies_done++ % COPIES];
-    if (c->from)
-        memcpy(c->to, c->from, c->bytes);
-    else
-        memset(c->to, 0, c->bytes);
+    memcpy(c->to, c->from, c->bytes);
+    memset((u8 *)c->to + c->bytes, 0, c->zeros);
 }
 
 void fiber_copy_wait(u32 n)

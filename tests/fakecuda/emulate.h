@@ -278,7 +278,11 @@ void gpu_load_tiles_transposed(u32 r[4], const void *row);
 /* Copies happen as late as they may, in the gpu_copy_wait that waits for them: what is read too
  * early shows. */
 void gpu_copy16(void *to, const void *from, bool read = true);
-void gpu_copy8(void *to, const void *from);
+template <class type> GPU type *gpu_opaque(type *p)
+{
+    return p;
+}
+void gpu_copy8(void *to, const void *from, u32 bytes = 8);
 GPU void gpu_copy16_if(bool when, void *to, const void *from)
 {
     if (when)

@@ -239,19 +239,41 @@ struct linear_turn {
     struct linear_quad v[2 * LINEAR_AHEAD], norm[2 * LINEAR_AHEAD];
 };
 
+template <bool aligned>
+GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, const float *x,
+                             u32 first, u32 threads)
+{
+    const u32 features = in->features;
+    const float *norm = in->kind == INPUT_NORM ? in->norm : x;
+#pragma unroll
+    for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++) { /* behind the row's end its last ones, no branch */
+        const u32 q = 2 * (first + i / 2 * threads) + i % 2;
+        if constexpr (aligned) {
+            t->v[i] = linear_load_quad(x, MIN(q, features / 4 - 1), features, true);
+            t->norm[i] = linear_load_quad(norm, MIN(q, features / 4 - 1), features, true);
+        } else {
+#pragma unroll
+            for (u32 e = 0; e < 4; e++) {
+                t->v[i].v[e] = x[MIN(4 * q + e, features - 1)];
+                t->norm[i].v[e] = norm[MIN(4 * q + e, features - 1)];
+            }
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++)
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            if (4 * (2 * (first + i / 2 * threads) + i % 2) + e >= features)
+                t->v[i].v[e] = 0;
+}
+
 GPU void linear_load_turn(struct linear_turn *t, const struct input *in, const float *x, u32 first,
                           u32 threads)
 {
-    const float *norm = in->kind == INPUT_NORM ? in->norm : x;
-    u32 features = in->features;
-    bool aligned = linear_aligned(in);
-#pragma unroll
-    for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++) {
-        u32 q = 2 * (first + i / 2 * threads) + i % 2;
-        bool whole = aligned && q < features / 4;
-        t->v[i] = linear_load_quad(x, q, features, whole);
-        t->norm[i] = linear_load_quad(norm, q, features, whole);
-    }
+    if (linear_aligned(in))
+        linear_load_turn_as<true>(t, in, x, first, threads);
+    else
+        linear_load_turn_as<false>(t, in, x, first, threads);
 }
 
 template <u32 tile, bool bytes>

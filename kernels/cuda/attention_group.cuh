@@ -83,8 +83,9 @@ GPU void group_open(const struct gpu_run *p)
 
 enum { GROUP_PAGES = SPLIT_PAGES / 4 }; /* of a split, that a warp copies */
 
-/* A page of a split to its place in a slot. seen: so many of its keys are of the sequence; the
- * values of others become 0. (Of those in front of a window none is visible, but they are.) */
+/* A page of a split to its place in a slot. seen: so many of its keys have been written; the values
+ * of others, which may be anything, become 0. (Those in front of a window have been: their weights
+ * are 0, which is enough.) */
 template <u32 CHUNKS>
 GPU void group_copy(const struct many_ring *r, u8 *slot, u32 number, u32 page, u32 seen)
 {

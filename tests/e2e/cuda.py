@@ -40,9 +40,9 @@ def zigcuda(*words, fake="", log="", want=0):
     return r.stdout.decode(), err
 
 
-def tokens(device, *flags):
-    out, _ = zigcuda("run", "--model", MODEL_DIR, "--raw", "--json", "--max-tokens", "24", *flags,
-                     *device, PROMPT)
+def tokens(device, *flags, prompt=PROMPT, n=24, log=""):
+    out, _ = zigcuda("run", "--model", MODEL_DIR, "--raw", "--json", "--max-tokens", str(n), *flags,
+                     *device, prompt, log=log)
     lines = [json.loads(line) for line in out.splitlines()]
     return [(x["id"], x.get("logprob")) for x in lines if "id" in x]
 
@@ -62,6 +62,22 @@ def same_tokens_as_the_cpu():
         cpu, cuda = tokens(CPU, *flags), tokens(CUDA, *flags)
         assert [t for t, _ in cpu] == [t for t, _ in cuda], f"{flags}: {cpu} {cuda}"
         assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(cpu, cuda) if a), flags
+
+
+@check
+def long_prompt():
+    """More than PREFILL_TOKENS: by the kernels `prefill_..`, attention by one of its own."""
+    with open(os.path.join(MODEL_DIR, "config.json")) as f:
+        layers = json.load(f)["num_hidden_layers"]
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        flags = ["--temperature", "0", "--top-logprobs", "1"]
+        cpu = tokens(CPU, *flags, prompt=PROMPT * 5, n=1)
+        cuda = tokens(CUDA, *flags, prompt=PROMPT * 5, n=1, log=log)
+        launches = logged(log).count("cuLaunchCooperativeKernel")
+    assert [t for t, _ in cpu] == [t for t, _ in cuda], f"{cpu} {cuda}"
+    assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(cpu, cuda)), f"{cpu} {cuda}"
+    assert launches == 3 * layers + 2, launches  # and what is before the first layer's; the head
 
 
 @check

@@ -19,6 +19,7 @@ import server
 BINARY = shlex.split(os.environ["ZIGCUDA"])
 LIBRARY, MODEL_DIR = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+DEMO = "image/demo"  # whose heads have 64 dimensions
 CUDA = [f"--cuda.library={LIBRARY}"]
 CPU = ["--device.kind", "cpu", "--cpu.activations", "f32"]
 PROMPT = "The quick brown fox jumps over the lazy dog, again and again."
@@ -40,8 +41,8 @@ def zigcuda(*words, fake="", log="", want=0):
     return r.stdout.decode(), err
 
 
-def tokens(device, *flags, prompt=PROMPT, n=24, log=""):
-    out, _ = zigcuda("run", "--model", MODEL_DIR, "--raw", "--json", "--max-tokens", str(n), *flags,
+def tokens(device, *flags, model=MODEL_DIR, prompt=PROMPT, n=24, log=""):
+    out, _ = zigcuda("run", "--model", model, "--raw", "--json", "--max-tokens", str(n), *flags,
                      *device, prompt, log=log)
     lines = [json.loads(line) for line in out.splitlines()]
     return [(x["id"], x.get("logprob")) for x in lines if "id" in x]
@@ -67,13 +68,13 @@ def same_tokens_as_the_cpu():
 @check
 def long_prompt():
     """More than PREFILL_TOKENS: by the kernels `prefill_..`, attention by one of its own."""
-    with open(os.path.join(MODEL_DIR, "config.json")) as f:
+    with open(os.path.join(DEMO, "config.json")) as f:
         layers = json.load(f)["num_hidden_layers"]
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         flags = ["--temperature", "0", "--top-logprobs", "1"]
-        cpu = tokens(CPU, *flags, prompt=PROMPT * 5, n=1)
-        cuda = tokens(CUDA, *flags, prompt=PROMPT * 5, n=1, log=log)
+        cpu = tokens(CPU, *flags, model=DEMO, prompt=PROMPT * 5, n=1)
+        cuda = tokens(CUDA, *flags, model=DEMO, prompt=PROMPT * 5, n=1, log=log)
         launches = logged(log).count("cuLaunchCooperativeKernel")
     assert [t for t, _ in cpu] == [t for t, _ in cuda], f"{cpu} {cuda}"
     assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(cpu, cuda)), f"{cpu} {cuda}"

@@ -90,7 +90,8 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
                        "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
                        model->head_dim, least, c->info.name, all);
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
-    TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
+    if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
+        TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));

@@ -559,9 +559,10 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     const enum mid_way mid = mid_way(s, step);
     const u32 tokens = step->n_tokens;
     const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
-    u32 ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
+    u32 ring = 0;
+    if (!mid && s->decode.function)
+        ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
-    ring = mid ? 0 : ring;
     const bool one = ring && tokens == 1 && s->one_does;
     const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
     const struct list_stretch *ops = one ? &s->list->one : ring ? &s->list->decode : &s->list->step;

@@ -72,15 +72,16 @@ GPU struct rope_heads splits_heads(const struct op_attention *op, const struct s
     return h;
 }
 
-/* The angles of the token at `pos`; all threads together. When they are not at hand yet, begins and
- * ends with a barrier. */
-GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct splits_kept *kept)
+/* A function of its own, since it seldom runs: instructions that are skipped in every layer have to
+ * be fetched as well, or those behind them are waited for (1 us of a layer of 90). Begins and ends
+ * with a barrier. */
+GPU_CALL void splits_new_angles(const struct gpu_rope *rope, u32 pos, u32 place,
+                                struct splits_kept *kept)
 {
-    u32 dims = rope->dims, half = dims / 2;
-    u32 place = pos % (dims * 4 <= LIMIT_HEAD_DIM ? 4 : dims * 2 <= LIMIT_HEAD_DIM ? 2 : 1);
-    float *at = kept->angles + place * dims;
-    if (kept->angle_freq == rope->freq && kept->angle_pos[place] == pos)
-        return at;
+    rope = gpu_near(rope);
+    kept = gpu_near(kept);
+    u32 half = rope->dims / 2;
+    float *at = kept->angles + place * rope->dims;
     gpu_sync(); /* all have looked, and nobody reads what was there */
     for (u32 i = gpu_thread(); i < half; i += GPU_THREADS)
         rope_angle(rope, pos, i, at + i, at + half + i);
@@ -91,7 +92,17 @@ GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct spli
         kept->angle_pos[place] = pos;
     }
     gpu_sync();
-    return at;
+}
+
+/* The angles of the token at `pos`; all threads together. When they are not at hand yet, begins and
+ * ends with a barrier. */
+GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct splits_kept *kept)
+{
+    u32 dims = rope->dims;
+    u32 place = pos % (dims * 4 <= LIMIT_HEAD_DIM ? 4 : dims * 2 <= LIMIT_HEAD_DIM ? 2 : 1);
+    if (kept->angle_freq != rope->freq || kept->angle_pos[place] != pos)
+        splits_new_angles(rope, pos, place, kept);
+    return kept->angles + place * dims;
 }
 
 /* A turned query head to row r of the tile. */
@@ -441,11 +452,16 @@ GPU void splits_values(struct splits_walk *w, const struct splits_item *const it
                                image + pass * GPU_WARPS * IMAGE_BYTES);
         }
 #pragma unroll
-        for (u32 i = 0; i < SPLIT_PAGES; i++)
-            for (u32 k = 0; k < n; k++)
-                splits_add(weights + (k * SPLIT_PAGES + i) * 32,
-                           gpu_load<uint4>(piece[k] + i * CHUNK_BYTES), pass == 0, sums[k],
-                           split[k].o[pass]);
+        for (u32 half = 0; half < SPLIT_PAGES; half += SPLIT_PAGES / 2) {
+            if (n == 1 && !(item[0]->live >> half)) /* zeros, from here on */
+                break;
+#pragma unroll
+            for (u32 i = half; i < half + SPLIT_PAGES / 2; i++)
+                for (u32 k = 0; k < n; k++)
+                    splits_add(weights + (k * SPLIT_PAGES + i) * 32,
+                               gpu_load<uint4>(piece[k] + i * CHUNK_BYTES), pass == 0, sums[k],
+                               split[k].o[pass]);
+        }
         splits_next<n>(&w->ring);
     }
     for (u32 k = 0; k < n; k++) {

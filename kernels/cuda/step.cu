@@ -150,10 +150,13 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     }
 }
 
+#ifndef GPU_LATER /* what is compiled for cards to come has to be small: `step` does it all there \
+                   */
 GPU_KERNEL(decode, struct gpu_run, 1)
 {
     run_ops<true>(&p);
 }
+#endif
 
 GPU_KERNEL(step, struct gpu_run, 1)
 {

@@ -41,9 +41,9 @@ def zigcuda(*words, fake="", log="", want=0):
     return r.stdout.decode(), err
 
 
-def tokens(device, *flags, model=MODEL_DIR, prompt=PROMPT, n=24, log=""):
+def tokens(device, *flags, model=MODEL_DIR, prompt=PROMPT, n=24, log="", fake=""):
     out, _ = zigcuda("run", "--model", model, "--raw", "--json", "--max-tokens", str(n), *flags,
-                     *device, prompt, log=log)
+                     *device, prompt, log=log, fake=fake)
     lines = [json.loads(line) for line in out.splitlines()]
     return [(x["id"], x.get("logprob")) for x in lines if "id" in x]
 
@@ -79,6 +79,19 @@ def long_prompt():
     assert [t for t, _ in cpu] == [t for t, _ in cuda], f"{cpu} {cuda}"
     assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(cpu, cuda)), f"{cpu} {cuda}"
     assert launches == 3 * layers + 2, launches  # and what is before the first layer's; the head
+
+
+@check
+def card_to_come():
+    """The PTX inside, which has `step` only."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        now = tokens(CUDA, "--temperature", "0")
+        later = tokens(CUDA, "--temperature", "0", fake="sm=130", log=log)
+        with open(log) as f:
+            found = set(re.findall(r"cuModuleGetFunction 0 (\w+)", f.read()))
+    assert now == later, f"{now} {later}"
+    assert found == {"step", "pack", "read_all"}, found
 
 
 @check

@@ -13,6 +13,7 @@ struct cuda_module {
     struct fake_handle handle;
     const char *ptx; /* text of a PTX module, or NULL */
     const u8 *cubin; /* bytes of a single cubin, or NULL */
+    bool later;      /* a fatbin's PTX, for want of code for this card */
 };
 
 struct cuda_function {
@@ -32,7 +33,7 @@ static bool runs_here(u64 sm)
 
 /* The entries of a fatbin: kind (1 PTX, 2 cubin), size of the entry's header, size of what follows,
  * and at byte 28 the architecture. Seen in files that fatbinary wrote. */
-static enum cuda_result check_fatbin(const u8 *p)
+static enum cuda_result check_fatbin(const u8 *p, bool *later)
 {
     u64 bytes, payload;
     u32 header, sm;
@@ -47,6 +48,7 @@ static enum cuda_result check_fatbin(const u8 *p)
         memcpy(&sm, entry + 28, 4);
         if (header < 32 || payload > bytes)
             return CUDA_ERROR_INVALID_IMAGE;
+        *later = kind == 1;
         if (kind == 2 ? runs_here(sm) : kind == 1 && sm <= fake.sm)
             return CUDA_SUCCESS;
     }
@@ -113,13 +115,15 @@ enum cuda_result fake_module_load(struct cuda_module **out, const void *image)
 {
     static const u8 fatbin_magic[] = {0x50, 0xed, 0x55, 0xba};
     bool fatbin = memcmp(image, fatbin_magic, 4) == 0, cubin = memcmp(image, ELFMAG, SELFMAG) == 0;
-    enum cuda_result r = fatbin  ? check_fatbin(image)
+    bool later = false;
+    enum cuda_result r = fatbin  ? check_fatbin(image, &later)
                          : cubin ? check_cubin(image)
                                  : check_ptx(image);
     fake_note(" %s", fatbin ? "fatbin" : cubin ? "cubin" : "PTX");
     if (r != CUDA_SUCCESS)
         return r;
     *out = fake_open(FAKE_MODULE, sizeof **out);
+    (*out)->later = later;
     if (cubin)
         (*out)->cubin = copy_of(image, cubin_bytes(image));
     else if (!fatbin)
@@ -168,9 +172,13 @@ static bool ptx_has(const char *text, const char *name)
     return false;
 }
 
-/* Of a fatbin, whose parts are compressed, all is believed. */
+/* Of a fatbin, whose parts are compressed, all is believed, but that the PTX in it has only what
+ * every card can do (GPU_LATER). */
 static bool module_has(const struct cuda_module *module, const char *name)
 {
+    if (module->later)
+        return strcmp(name, "step") == 0 || strcmp(name, "pack") == 0 ||
+               strcmp(name, "read_all") == 0;
     if (module->ptx)
         return ptx_has(module->ptx, name);
     return !module->cubin || cubin_has(module->cubin, name);

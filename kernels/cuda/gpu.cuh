@@ -31,6 +31,13 @@ GPU u32 gpu_thread(void)
 {
     return threadIdx.x;
 }
+/* gpu_thread asked for again, so that its value need not be kept meanwhile. */
+GPU u32 gpu_thread_again(void)
+{
+    u32 v;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(v));
+    return v;
+}
 GPU u32 gpu_lane(void)
 {
     return threadIdx.x & 31;
@@ -813,6 +820,14 @@ GPU u32 gpu_grid_arrive(u32 *word)
     if (gpu_thread() == 0)
         gpu_add_release(word, gpu_block() ? 1 : 0x80000001u - gpu_blocks());
     return before;
+}
+
+/* The same by one thread, when the block has met and it knows what the meeting before this one was
+ * awaited with: so it need not ask. */
+GPU u32 gpu_grid_arrive(u32 *word, u32 last)
+{
+    gpu_add_release(word, gpu_block() ? 1 : 0x80000001u - gpu_blocks());
+    return last ^ 0x80000000u;
 }
 
 /* before: what gpu_grid_arrive returned to thread 0. By one thread. */

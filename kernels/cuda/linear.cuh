@@ -17,9 +17,10 @@
 template <u32 tile, bool bytes = false>
 GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
 {
-    if (linear_rows(in, run->step) == 0)
+    const struct gpu_step *s = gpu_near(run->step);
+    if (linear_rows(in, s) == 0)
         return false;
-    linear_prepare_rows<tile, bytes>(in, run->step);
+    linear_prepare_rows<tile, bytes>(in, s);
     return true;
 }
 

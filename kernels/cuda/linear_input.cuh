@@ -323,6 +323,7 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
     u32 rows = linear_rows(in, s), w = gpu_warp();
     u32 sharers = MIN(MAX(gpu_blocks() / rows, 1u), CEIL_DIV(in->k / 8, (u32)GPU_THREADS));
     bool norm = in->kind == INPUT_NORM;
+#pragma unroll 1
     for (u32 share = gpu_block(); share < rows * sharers; share += gpu_blocks()) {
         u32 row = share / sharers, thread = share % sharers * GPU_THREADS + gpu_thread();
         const float *x = linear_row(in, s, row);
@@ -378,7 +379,7 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
 template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
-    const struct input in = *op_in;
+    const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
     constexpr bool few = tile > 8 && tile <= PREFILL_TOKENS; /* `mid_..`: no more than a tile */
     if (few || linear_rows(&in, s) <= 2 * gpu_blocks())
         linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());

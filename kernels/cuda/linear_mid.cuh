@@ -56,6 +56,15 @@ struct mid_plan {
     u32 items;
 };
 
+/* Where the warps that compute are in the list. With tiles of 64 tokens it lies in shared memory:
+ * there are no registers for it, and local memory is gone from L1 each time that the blocks meet.
+ */
+struct mid_walk {
+    u32 op, same;           /* the operation: for who comes from a meeting; for who goes to one */
+    u32 at, parity, linear; /* struct mid_ring, as the operation before left it */
+    u32 last;               /* what the last meeting was awaited with */
+};
+
 /* In step_shared, in the place of `ahead`. */
 struct mid_head {
     u64 full[MID_STAGES], empty[MID_STAGES];
@@ -64,6 +73,7 @@ struct mid_head {
     u64 met;     /* all blocks have, and this one has items */
     u32 before;
     struct mid_plan plan[2]; /* of linears in turns */
+    struct mid_walk walk;
 };
 static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
 
@@ -190,6 +200,31 @@ template <class shape> GPU struct mid_ring mid_ring_of(const struct gpu_run *p, 
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct mid_ring ring = {(struct mid_head *)&near->ahead, mid_stages<shape>(p), 0, parity, 0};
+    return ring;
+}
+
+/* A field of struct mid_walk; and does this thread write them? */
+template <class shape> GPU u32 mid_kept(const u32 *field)
+{
+    return shape::ahead ? *field : gpu_scalar_load(field);
+}
+template <class shape> GPU u32 mid_thread(void)
+{
+    return shape::ahead ? gpu_thread() : gpu_thread_again();
+}
+template <class shape> GPU bool mid_keeps(void)
+{
+    return shape::ahead || gpu_thread_again() == 0;
+}
+
+/* The ring of who computes, as the operation before left it. */
+template <class shape>
+GPU struct mid_ring mid_ring_now(const struct gpu_run *p, const struct mid_walk *walk)
+{
+    struct mid_ring ring = mid_ring_of<shape>(p, 0);
+    ring.at = mid_kept<shape>(&walk->at);
+    ring.parity = mid_kept<shape>(&walk->parity);
+    ring.linear = mid_kept<shape>(&walk->linear);
     return ring;
 }
 

@@ -57,10 +57,10 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
 }
 
 /* Starts copying `bytes`, a multiple of 16, into shared memory. */
-GPU void copy_near(void *to, const void *from, u32 bytes)
+GPU void copy_near(void *to, const void *from, u32 bytes, u32 thread = gpu_thread())
 {
     static_assert(sizeof(struct gpu_step) % 16 == 0 && sizeof(struct op) % 16 == 0, "see above");
-    for (u32 i = gpu_thread() * 16; i < bytes; i += GPU_THREADS * 16)
+    for (u32 i = thread * 16; i < bytes; i += GPU_THREADS * 16)
         gpu_copy16((u8 *)to + i, (const u8 *)from + i);
 }
 
@@ -257,33 +257,40 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
 /* The next operation, while the blocks still meet, if they do. before: what gpu_grid_arrive
  * returned. False: it is a linear with items for this block, and who copies their inputs waits for
  * the others. */
-GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid_ring *ring,
-                      u32 before)
+template <class shape>
+GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid_head *head,
+                      const struct mid_walk *walk, u32 before)
 {
     const u32 kind = gpu_scalar(op->kind);
-    struct mid_head *head = ring->head;
     if (kind == OP_ATTENTION)
         attention_ahead(&op->attention, run);
     if (kind != OP_LINEAR || linear_rows(&op->linear.in, run->step) == 0)
         return true;
-    gpu_barrier_wait(&head->planned, ring->linear);
-    if (gpu_thread() == 0)
+    const u32 linear = mid_kept<shape>(&walk->linear);
+    gpu_barrier_wait(&head->planned, linear);
+    if (mid_thread<shape>() == 0)
         head->before = before;
     gpu_barrier_leave(&head->told); /* with shared memory, where attention had its own */
-    return gpu_block() >= gpu_scalar_load(&head->plan[ring->linear].items);
+    return gpu_block() >= gpu_scalar_load(&head->plan[linear].items);
 }
 
 template <class shape>
-GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_ring *ring)
+GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk *walk)
 {
     const u32 kind = gpu_scalar(op->kind);
     if (kind == OP_LINEAR) {
-        if (linear_rows(&op->linear.in, run->step)) {
-            const struct mid_plan *at = &ring->head->plan[ring->linear];
+        if (linear_rows(&op->linear.in, gpu_near(run->step))) {
+            struct mid_ring ring = mid_ring_now<shape>(run, walk);
+            const struct mid_plan *at = &ring.head->plan[ring.linear];
             struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->shares),
                                     gpu_scalar_load(&at->items)};
-            ring->linear ^= 1;
-            mid_run<shape>(&op->linear, run, &plan, ring);
+            ring.linear ^= 1;
+            mid_run<shape>(&op->linear, run, &plan, &ring);
+            if (mid_keeps<shape>()) {
+                walk->at = ring.at;
+                walk->parity = ring.parity;
+                walk->linear = ring.linear;
+            }
         }
         linear_clear_max(&op->linear, run); /* not before the blocks have met */
     } else if (kind == OP_ATTENTION) {
@@ -297,26 +304,40 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_ring 
 template <class shape> GPU void mid_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
-    struct mid_ring ring = mid_ring_of<shape>(p, 0);
+    struct mid_head *head = mid_ring_of<shape>(p, 0).head;
+    struct mid_walk own, *walk = shape::ahead ? &own : &head->walk;
     begin_ops(near, p);
-    mid_begin_op(&near->op[p->first % 2], &near->run, &ring, ~gpu_load_volatile(p->state.barrier));
+    u32 before = ~gpu_load_volatile(p->state.barrier); /* as if they had just met */
+    if (mid_keeps<shape>())
+        *walk = {p->first, 0, 0, 0, 0, before};
+    gpu_sync();
+    mid_begin_op<shape>(&near->op[p->first % 2], &near->run, head, walk, before);
     gpu_sync();
 #pragma unroll 1
-    for (u32 i = p->first;; i++) {
-        const bool more = i + 1 < p->last;
-        const struct op *next = &near->op[(i + 1) % 2];
-        if (more)
-            copy_near((struct op *)next, &p->ops[i + 1], sizeof(struct op));
+    for (;;) {
+        u32 i = mid_kept<shape>(&walk->op);
+        if (i + 1 < p->last)
+            copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op),
+                      mid_thread<shape>());
         gpu_copy_commit();
-        mid_op<shape>(&near->op[i % 2], &near->run, &ring);
+        if (mid_keeps<shape>())
+            walk->same = i;
+        mid_op<shape>(&near->op[i % 2], &near->run, walk);
         gpu_copy_wait<0>();
         gpu_sync(); /* without it the compiler takes the operation for divergent */
-        if (!more)
+        i = mid_kept<shape>(&walk->same) + 1;
+        if (i >= p->last)
             break;
-        u32 before = gpu_grid_arrive(p->state.barrier);
-        if (mid_begin_op(next, &near->run, &ring, before))
-            gpu_grid_wait(p->state.barrier, before);
-        gpu_sync(); /* see above */
+        if (mid_thread<shape>() == 0) {
+            before = gpu_grid_arrive(p->state.barrier, walk->last);
+            walk->last = before;
+        }
+        if (mid_keeps<shape>())
+            walk->op = i;
+        if (mid_begin_op<shape>(&near->op[i % 2], &near->run, head, walk, before) &&
+            mid_thread<shape>() == 0)
+            gpu_grid_await(p->state.barrier, before);
+        gpu_sync();
     }
 }
 

@@ -63,6 +63,10 @@ GPU u32 gpu_thread(void)
 {
     return fiber_now->thread;
 }
+GPU u32 gpu_thread_again(void)
+{
+    return gpu_thread();
+}
 GPU u32 gpu_lane(void)
 {
     return fiber_now->thread & 31;

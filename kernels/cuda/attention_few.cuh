@@ -32,6 +32,7 @@
 
 #include "kernels/cuda/attention_ring.cuh"
 #include "kernels/cuda/attention_rope.cuh"
+#include "kernels/cuda/grid.cuh"
 
 /* --- queries of a unit --------------------------------------------------------------------- */
 

@@ -31,6 +31,7 @@
 #ifndef ZIGCUDA_LINEAR_MID_CUH
 #define ZIGCUDA_LINEAR_MID_CUH
 
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/linear_tile.cuh"
 
 #ifdef GPU_GROUPS

@@ -21,6 +21,7 @@
 #ifndef ZIGCUDA_SAMPLE_CUH
 #define ZIGCUDA_SAMPLE_CUH
 
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/sample_select.cuh"
 
 GPU u32 sample_first(const struct gpu_sampling *s, u32 n)

@@ -12,6 +12,7 @@
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
+#include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/sample.cuh"

@@ -1,6 +1,6 @@
 /* The emulator itself: each primitive of gpu.cuh against a plain computation, blocks that meet, and
  * that a kernel which breaks the rules is stopped with a message. --bench prints times. */
-#include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/grid.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>

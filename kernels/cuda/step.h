@@ -431,14 +431,15 @@ static inline u32 step_least_bytes(u32 head_dim)
 }
 
 /* gpu_run.ring_bytes for a step of so many tokens by the kernel `decode`; 0: it does not fit.
- * k_max: the largest input.k of its linears; least: what other operations need; shared_bytes: what
- * is there for rings and all else. */
+ * k_max: the largest input.k of its linears; least: what other operations need, which may use the
+ * rings' memory too, as nothing is on its way there meanwhile; shared_bytes: what is there for
+ * rings and all else. */
 static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared_bytes)
 {
     size_t linear = (size_t)tokens * FEW_ROW_BYTES(k_max) + DECODE_WORK_BYTES;
-    size_t work = MAX(linear, (size_t)least);
     for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / FEW_RINGS_PARTS; bytes /= 2)
-        if (tokens <= FEW_TOKENS && work + GPU_WARPS * bytes <= shared_bytes)
+        if (tokens <= FEW_TOKENS && least <= shared_bytes &&
+            linear + GPU_WARPS * bytes <= shared_bytes)
             return bytes;
     return 0;
 }

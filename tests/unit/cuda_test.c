@@ -3,6 +3,7 @@
 #include "drivers/cuda/query.h"
 #include "drivers/cuda/telemetry.h"
 #include "drivers/cuda/timer.h"
+#include "kernels/cuda/step.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -205,4 +206,29 @@ void cuda_throttle_words(void)
     CHECK(strcmp(text, "power cap, heat") == 0);
     cuda_throttle_text(~(u64)0, small, sizeof small);
     CHECK(strlen(small) == sizeof small - 1);
+}
+
+/* What a block of the card has, less what stands behind it. */
+static u32 decode_rings(u32 tokens, u32 inputs, u32 head_dim, u32 shared_kib)
+{
+    return decode_ring_bytes(tokens, inputs, step_least_bytes(head_dim),
+                             (shared_kib << 10) - STEP_SHARED_BYTES);
+}
+
+void cuda_decode_fits(void)
+{
+    static const u32 cards[] = {64, 99, 163, 227}, heads[] = {64, 96, 128, 256};
+    for (u32 c = 0; c < COUNTOF(cards); c++)
+        for (u32 h = 0; h < COUNTOF(heads); h++)
+            for (u32 inputs = 1024; inputs <= 32768; inputs += 1024)
+                for (u32 tokens = 1; tokens <= FEW_TOKENS + 1; tokens++) {
+                    u32 ring = decode_rings(tokens, inputs, heads[h], cards[c]);
+                    u32 taken = GPU_WARPS * ring + tokens * FEW_ROW_BYTES(inputs);
+                    CHECK(!ring || taken + DECODE_WORK_BYTES + STEP_SHARED_BYTES <= cards[c] << 10);
+                    CHECK(!ring || (tokens <= FEW_TOKENS && ring % 128 == 0));
+                }
+    CHECK(decode_rings(1, 14336, 128, 227) == FEW_RING_BYTES);
+    CHECK(decode_rings(1, 14336, 128, 163) == FEW_RING_BYTES / 2);
+    CHECK(decode_rings(1, 14336, 128, 99) == FEW_RING_BYTES / 4); /* attention uses the rings' */
+    CHECK(decode_rings(1, 14336, 128, 64) == 0);
 }

@@ -227,9 +227,11 @@ static const struct {
 #undef FIELD
 };
 
-static void uuid_text(const struct cuda_uuid *uuid, char out[CUDA_UUID_TEXT])
+/* A part of a GPU (MIG) has a UUID of its own, which tools want with its own prefix. The driver
+ * tells such a part by its name alone: "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
+static void uuid_text(const struct cuda_uuid *uuid, const char *name, char out[CUDA_UUID_TEXT])
 {
-    int n = snprintf(out, CUDA_UUID_TEXT, "GPU");
+    int n = snprintf(out, CUDA_UUID_TEXT, "%s", strstr(name, " MIG ") ? "MIG" : "GPU");
     for (u32 i = 0; i < sizeof uuid->bytes; i++)
         n += snprintf(out + n, (size_t)(CUDA_UUID_TEXT - n), "%s%02x",
                       i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid->bytes[i]);
@@ -245,7 +247,7 @@ enum err cuda_query(u32 index, struct cuda_info *out, struct err_text *e)
              "ask GPU %u for its name", index);
     out->name[sizeof out->name - 1] = 0;
     CUDA_TRY(cuda_device_uuid(&uuid, out->device), e, "ask GPU %u for its UUID", index);
-    uuid_text(&uuid, out->uuid);
+    uuid_text(&uuid, out->name, out->uuid);
     if (cuda_device_pci(out->pci, sizeof out->pci, out->device) != CUDA_SUCCESS)
         out->pci[0] = 0; /* integrated ones may have none */
     CUDA_TRY(cuda_device_memory(&bytes, out->device), e, "ask GPU %u for its memory", index);
@@ -290,7 +292,7 @@ static bool parse_uuid(const char *text, char out[CUDA_UUID_TEXT])
 {
     static const char shape[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
     size_t n = strlen(text);
-    if (n <= 4 || n >= sizeof shape || strncmp(text, "GPU-", 4) != 0)
+    if (n <= 4 || n >= sizeof shape || (strncmp(text, "GPU-", 4) && strncmp(text, "MIG-", 4)))
         return false;
     for (size_t i = 4; i < n; i++) {
         char c = text[i] >= 'A' && text[i] <= 'F' ? (char)(text[i] - 'A' + 'a') : text[i];
@@ -299,7 +301,7 @@ static bool parse_uuid(const char *text, char out[CUDA_UUID_TEXT])
             return false;
         out[i] = c;
     }
-    memcpy(out, "GPU-", 4);
+    memcpy(out, text, 4);
     out[n] = 0;
     return true;
 }
@@ -322,7 +324,7 @@ enum err cuda_choice_parse(const char *text, struct cuda_choice *out, struct err
     }
     return err_set(e, ERR_CONFIG,
                    "cuda.device is '%s'; it takes an index such as 0, a UUID such as "
-                   "GPU-8f6d6e1a-... or its start, or a PCI id such as 01:00.0",
+                   "GPU-8f6d6e1a-... (MIG-... of a part) or its start, or a PCI id such as 01:00.0",
                    text);
 }
 

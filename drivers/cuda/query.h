@@ -56,7 +56,7 @@ struct cuda_info {
     u32 index;
     int device; /* the driver's handle */
     char name[96];
-    char uuid[CUDA_UUID_TEXT]; /* "GPU-8f6d6e1a-..." */
+    char uuid[CUDA_UUID_TEXT]; /* "GPU-8f6d6e1a-..."; "MIG-..." of a part of a GPU */
     char pci[CUDA_PCI_TEXT];   /* "0000:01:00.0"; "" where the device is on no PCI bus */
     u64 memory_bytes;
     u32 major, minor; /* compute capability */
@@ -70,8 +70,8 @@ struct cuda_info {
 
 MUST enum err cuda_query(u32 index, struct cuda_info *out, struct err_text *e);
 
-/* What `cuda.device` may say: an index ("0"), the start of a UUID ("GPU-8f6d") or a PCI id
- * ("01:00.0", "0000:01:00.0"; as nvidia-smi prints it, too). */
+/* What `cuda.device` may say: an index ("0"), the start of a UUID ("GPU-8f6d", "MIG-8f6d") or a PCI
+ * id ("01:00.0", "0000:01:00.0"; as nvidia-smi prints it, too). */
 struct cuda_choice {
     enum { CUDA_BY_INDEX, CUDA_BY_UUID, CUDA_BY_PCI } by;
     u32 index;

@@ -73,6 +73,15 @@ def info_lists_the_devices():
 
 
 @check
+def a_part_of_a_gpu_has_its_own_uuid():
+    box, uuid = "name=NVIDIA A100-SXM4-40GB MIG 1g.5gb,sm=80", "MIG-7a696763-7564-6120-6661-"
+    out, _ = zigcuda("info", f"--cuda.device={uuid}", fake=box)
+    assert uuid in out and "chosen by cuda.device" in out, out
+    out, _ = zigcuda("info", "--cuda.device=GPU-7a696763", fake=box)
+    assert "no GPU of this box" in out and uuid in out, out
+
+
+@check
 def info_says_why_there_is_none():
     out, _ = zigcuda("info", library=None)
     assert re.search(r"^gpu      not used: no NVIDIA GPU", out, re.M) or os.path.exists(

@@ -68,8 +68,8 @@ void cuda_device_choices(void)
                                        "C1:00",
                                        "0000:c1:00.0",
                                        "00000000:C1:00.0"};
-    static const char *const other[] = {"0",       "30",     "GPU-8f6e", "c2:00.0", "0001:c1:00.0",
-                                        "c1:01.0", "c1:00.1"};
+    static const char *const other[] = {"0",       "30",      "GPU-8f6e", "MIG-8f6d",
+                                        "c2:00.0", "c1:01.0", "c1:00.1",  "0001:c1:00.0"};
     static const char *const wrong[] = {"",
                                         "-1",
                                         "3 ",
@@ -94,6 +94,8 @@ void cuda_device_choices(void)
         CHECK(chooses(good[i], &info));
     for (u32 i = 0; i < COUNTOF(other); i++)
         CHECK(!chooses(other[i], &info));
+    memcpy(info.uuid, "MIG", 3);
+    CHECK(chooses("MIG-8f6d6e1a", &info) && !chooses("GPU-8f6d6e1a", &info));
     for (u32 i = 0; i < COUNTOF(wrong); i++) {
         struct cuda_choice choice;
         struct err_text e = {0};

@@ -69,6 +69,26 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
     return ERR_OK;
 }
 
+/* The image is compressed in a way that drivers know from CUDA 12.4 on. */
+static enum err load_image(const struct cuda_info *info, struct cuda_module **out,
+                           struct err_text *e)
+{
+    const u32 driver = cuda_driver_number();
+    enum cuda_result r = cuda_module_load(out, gpu_image);
+    if (r == CUDA_SUCCESS)
+        return ERR_OK;
+    if (driver < 12040 && cuda_result_class(r) == CUDA_CLASS_IMAGE)
+        return err_set(e, ERR_DEVICE,
+                       "the NVIDIA driver is too old for the GPU kernels: it supports CUDA %u.%u, "
+                       "and 12.4 is needed (%s, %u). Install driver 550 or newer (JetPack 6.1 on a "
+                       "Jetson), or set device.kind to cpu",
+                       driver / 1000, driver % 1000 / 10, cuda_result_name(r), (u32)r);
+    return cuda_failed(r, e,
+                       "load the GPU kernels for sm_%u%u by a driver of CUDA %u.%u (README, GPUs, "
+                       "says which are new enough)",
+                       info->major, info->minor, driver / 1000, driver % 1000 / 10);
+}
+
 static enum err load_kernels(struct cuda_device *c, const struct model *model, struct err_text *e)
 {
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
@@ -78,11 +98,7 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
                        c->info.name);
-    const u32 driver = cuda_driver_number();
-    CUDA_TRY(cuda_module_load(&module, gpu_image), e,
-             "load the GPU kernels for sm_%u%u by a driver of CUDA %u.%u (README, GPUs, says which "
-             "are new enough)",
-             c->info.major, c->info.minor, driver / 1000, driver % 1000 / 10);
+    TRY(load_image(&c->info, &module, e));
     u32 all = c->info.shared_optin_bytes;
     u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES + 128;
     if (least > all)

@@ -370,9 +370,9 @@ enum err cuda_context_open(const struct cuda_info *info, bool spin, struct err_t
     struct cuda_context *context;
     if (info->compute_mode == CU_COMPUTEMODE_PROHIBITED)
         return err_set(e, ERR_DEVICE,
-                       "GPU %u (%s) is in compute mode Prohibited: nvidia-smi -i %u -c 0 allows "
+                       "GPU %u (%s) is in compute mode Prohibited: nvidia-smi -i %s -c 0 allows "
                        "programs on it",
-                       info->index, info->name, info->index);
+                       info->index, info->name, info->uuid); /* it counts in another order */
     CUDA_TRY(
         cuda_primary_set_flags(info->device, spin ? CU_CTX_SCHED_SPIN : CU_CTX_SCHED_BLOCKING_SYNC),
         e, "set how to wait for GPU %u", info->index);

@@ -163,6 +163,14 @@ def a_hanging_step_ends_the_command():
     assert "cuda.step_time" in err and time.monotonic() - start < 20, err[-600:]
 
 
+@check
+def a_driver_too_old_for_the_kernels_is_told_by_its_age():
+    for version, words in ((12020, ("CUDA 12.2", "12.4", "550")), (12080, ("CUDA 12.8", "README"))):
+        env = environment(version=version, fail="cuModuleLoadData:1:209")
+        _, _, err = zigcuda("run", *RUN, env=env, want=6)
+        assert all(w in err for w in ("NO_BINARY_FOR_GPU", *words)), err
+
+
 # --- memory ----------------------------------------------------------------------------------
 
 @check

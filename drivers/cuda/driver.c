@@ -1,5 +1,8 @@
 #include "drivers/cuda/driver.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 struct cuda_table cuda_table;
 static u32 version;
 
@@ -16,6 +19,24 @@ static const struct entry {
 #include "drivers/cuda/driver.def"
 #undef CUDA_CALL
 };
+
+enum err cuda_library_load(const char *name, void **lib, struct err_text *e)
+{
+    /* WSL; NixOS, whose loader searches next to nothing; nodes of Kubernetes (GKE, COS) */
+    static const char *const folders[] = {"/usr/lib/wsl/lib", "/run/opengl-driver/lib",
+                                          "/usr/local/nvidia/lib64"};
+    char path[LIMIT_PATH_BYTES];
+    struct err_text why = {0};
+    enum err r = guest_load(name, lib, &why);
+    for (u32 i = 0; i < COUNTOF(folders) && r != ERR_OK && !strchr(name, '/'); i++) {
+        int n = snprintf(path, sizeof path, "%s/%s", folders[i], name);
+        if (n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0) {
+            why = (struct err_text){0};
+            r = guest_load(path, lib, &why);
+        }
+    }
+    return r == ERR_OK ? ERR_OK : err_set(e, why.code, "%s", why.text);
+}
 
 /* Before anything else, so that an old driver is told by its age and not by what it lacks. */
 static enum err ask_version(void *lib, const char *library, u32 *out, struct err_text *e)
@@ -68,7 +89,7 @@ enum err cuda_driver_load(struct arena *keep, const char *library, struct err_te
     if (version)
         return ERR_OK;
     TRY(guest_open(keep, e));
-    if (guest_load(library, &lib, &why) != ERR_OK)
+    if (cuda_library_load(library, &lib, &why) != ERR_OK)
         return err_set(e, ERR_DEVICE,
                        "no NVIDIA driver: %s. The library comes with the driver: package libcuda1 "
                        "on Debian, libnvidia-compute-NNN on Ubuntu, nvidia-l4t-cuda on a Jetson; "

@@ -156,6 +156,10 @@ extern struct cuda_table cuda_table; /* all NULL until cuda_driver_load */
  * older than CUDA_DRIVER_MIN. */
 MUST enum err cuda_driver_load(struct arena *keep, const char *library, struct err_text *e);
 
+/* Loads a library of the driver by name or path: where dlopen finds it, else from one of the
+ * folders in which some systems keep the driver apart. The guest is open. */
+MUST enum err cuda_library_load(const char *name, void **lib, struct err_text *e);
+
 /* 12080 is CUDA 12.8; 0 before cuda_driver_load. */
 u32 cuda_driver_number(void);
 

@@ -29,15 +29,26 @@ static bool first_line(const char *path, char *out, size_t cap)
     return n > 0;
 }
 
+#define WSL_NODE "/dev/dxg"
+
+/* Windows lends the library where its driver is NVIDIA's. */
+static bool wsl_has_cuda(const char *root)
+{
+    char path[CUDA_TEXT];
+    snprintf(path, sizeof path, "%s/usr/lib/wsl/lib/" CUDA_LIBRARY, root);
+    return access(path, F_OK) == 0;
+}
+
 static void look_for_nodes(const char *root, struct cuda_box *out)
 {
-    /* Desktop and server; Jetson up to JetPack 5, and from 6 on. */
+    /* Desktop and server; Jetson up to JetPack 5, and from 6 on; WSL, where one node stands for the
+     * GPUs of all makers. */
     static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-gpu",
-                                        "/dev/nvgpu/igpu0/ctrl"};
+                                        "/dev/nvgpu/igpu0/ctrl", WSL_NODE};
     char path[CUDA_TEXT];
     for (u32 i = 0; i < COUNTOF(nodes); i++) {
         snprintf(path, sizeof path, "%s%s", root, nodes[i]);
-        if (access(path, F_OK) != 0)
+        if (access(path, F_OK) != 0 || (strcmp(nodes[i], WSL_NODE) == 0 && !wsl_has_cuda(root)))
             continue;
         bool denied = access(path, R_OK | W_OK) != 0 && errno == EACCES;
         if (!out->node || denied)

@@ -1,6 +1,6 @@
 #include "drivers/cuda/telemetry.h"
 
-#include "drivers/guest/guest.h"
+#include "drivers/cuda/driver.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static enum err load(struct arena *keep, struct err_text *e)
     if (loaded)
         return ERR_OK;
     TRY(guest_open(keep, e));
-    TRY(guest_load(LIBRARY, &lib, e));
+    TRY(cuda_library_load(LIBRARY, &lib, e));
     for (u32 i = 0; i < COUNTOF(entries); i++) {
         void *p = guest_symbol(lib, entries[i].symbol);
         if (!p)

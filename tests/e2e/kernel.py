@@ -123,6 +123,20 @@ def telemetry_is_told_where_there_is_a_library_for_it():
 
 
 @check
+def a_driver_in_a_folder_of_its_own_is_found():
+    """As on NixOS, whose loader looks nowhere else."""
+    own = ["unshare", "-rm", "sh", "-ec", "mount -t tmpfs none /run; d=/run/opengl-driver/lib; "
+           "mkdir -p $d; cp $1 $d/libcuda.so.1; shift; exec \"$@\"", "sh"]
+    try:
+        subprocess.run([*own, LIBRARY, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise Skip("no mounts of one's own here")
+    r = subprocess.run([*own, LIBRARY, *BINARY, "info", "--device.kind=cuda"], capture_output=True,
+                       timeout=120)
+    assert "Fake GPU" in r.stdout.decode(), r
+
+
+@check
 def the_librarys_name_is_enough():
     out, _ = zigcuda("info", "--device.kind=cuda", library=None, LD_LIBRARY_PATH=FOLDER)
     assert "device.kind is cuda" in out and "Fake GPU" in out, out

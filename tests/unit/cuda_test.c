@@ -167,6 +167,16 @@ void cuda_boxes(void)
     cuda_box_look(root, &box);
     CHECK(box.pci && !box.node && strcmp(box.what, "PCI device 0000:01:00.0") == 0);
 
+    drop(root, "/sys/bus/pci/devices/0000:01:00.0/vendor");
+    CHECK(put(root, "/dev/dxg", "")); /* perhaps of another maker's GPU */
+    cuda_box_look(root, &box);
+    CHECK(!cuda_box_has_gpu(&box));
+    CHECK(put(root, "/usr/lib/wsl/lib/libcuda.so.1", ""));
+    cuda_box_look(root, &box);
+    CHECK(box.node && !box.denied && strcmp(box.what, "/dev/dxg") == 0);
+    drop(root, "/dev/dxg");
+    drop(root, "/usr/lib/wsl/lib/libcuda.so.1");
+
     CHECK(put(root, "/dev/nvidiactl", ""));
     cuda_box_look(root, &box);
     CHECK(box.node && !box.denied && strcmp(box.what, "/dev/nvidiactl") == 0);
@@ -179,7 +189,6 @@ void cuda_boxes(void)
                                       "/sys/bus/pci/devices/0000:01:00.1/class",
                                       "/sys/bus/pci/devices/0000:00:02.0/vendor",
                                       "/sys/bus/pci/devices/0000:00:02.0/class",
-                                      "/sys/bus/pci/devices/0000:01:00.0/vendor",
                                       "/sys/bus/pci/devices/0000:01:00.0/class",
                                       "/dev/nvidiactl",
                                       "/sys/module/nvidia/version"};

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/resource.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,15 +19,36 @@ void restart_begin(void)
     cores_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
 }
 
+/* Those that /proc lists; there may be a thousand million others below RLIMIT_NOFILE. getdents64 by
+ * hand, as opendir allocates. */
+static void mark_listed(void)
+{
+    struct entry {
+        u64 ino, off;
+        u16 bytes;
+        u8 type;
+        char name[];
+    };
+    _Alignas(u64) char entries[4096];
+    long n;
+    int list = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (list < 0)
+        return; /* restart_exec will say so */
+    while ((n = syscall(SYS_getdents64, list, entries, sizeof entries)) > 0)
+        for (long at = 0; at < n;) {
+            const struct entry *entry = (const void *)(entries + at);
+            int fd = (int)strtol(entry->name, NULL, 10); /* 0 of "." and ".." */
+            at += entry->bytes;
+            if (fd >= FIRST)
+                fcntl(fd, F_SETFD, FD_CLOEXEC);
+        }
+    close(list);
+}
+
 void restart_close_all(void)
 {
-    struct rlimit r;
-    if (syscall(SYS_close_range, FIRST, ~0u, CLOSE_RANGE_ON_EXEC) == 0)
-        return; /* Linux 5.11 */
-    if (getrlimit(RLIMIT_NOFILE, &r) != 0)
-        return;
-    for (rlim_t fd = FIRST; fd < r.rlim_cur; fd++)
-        fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    if (syscall(SYS_close_range, FIRST, ~0u, CLOSE_RANGE_ON_EXEC) != 0)
+        mark_listed(); /* before Linux 5.11 */
 }
 
 enum err restart_exec(char **argv, const char *variable, const char *value, struct err_text *e)

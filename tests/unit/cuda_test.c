@@ -1,13 +1,19 @@
 #include "tests/unit/unit.h"
 
+#include "core/main/restart.h"
 #include "drivers/cuda/query.h"
 #include "drivers/cuda/telemetry.h"
 #include "drivers/cuda/timer.h"
 #include "kernels/cuda/step.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -242,4 +248,50 @@ void cuda_decode_fits(void)
     CHECK(decode_rings(1, 14336, 128, 163) == FEW_RING_BYTES / 2);
     CHECK(decode_rings(1, 14336, 128, 99) == FEW_RING_BYTES / 4); /* attention uses the rings' */
     CHECK(decode_rings(1, 14336, 128, 64) == 0);
+}
+
+/* As on a kernel before 5.11; without effect under an emulator. */
+static bool deny_close_range(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {COUNTOF(code), code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static bool closes_on_exec(int fd)
+{
+    return fcntl(fd, F_GETFD) == FD_CLOEXEC;
+}
+
+static bool all_are_marked(bool old_kernel)
+{
+    enum { N = 600 }; /* of /proc/self/fd, more than one call lists */
+    int fds[N];
+    if (old_kernel)
+        (void)deny_close_range();
+    for (u32 i = 0; i < N; i++)
+        if ((fds[i] = dup(STDERR_FILENO)) < 0 || closes_on_exec(fds[i]))
+            return false;
+    restart_close_all();
+    for (u32 i = 0; i < N; i++)
+        if (!closes_on_exec(fds[i]))
+            return false;
+    return !closes_on_exec(STDERR_FILENO);
+}
+
+void restart_closes_what_is_open(void)
+{
+    for (u32 old_kernel = 0; old_kernel < 2; old_kernel++) {
+        int status;
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(!all_are_marked(old_kernel));
+        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    }
 }

@@ -135,12 +135,19 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
  * on Hopper, whose kernels of many tokens gain by it, as many tokens, 512 to 2048, as take about as
  * long as 2048 of 7e9 weights took on an H200 with its 132 multiprocessors, 0.09 s. (A step in
  * which somebody else answers has fewer anyhow: engine.prefill_beside.) */
-static u32 cuda_step_tokens(const struct model *m, const struct cuda_info *info)
+static u32 cuda_step_tokens(const struct model *m, const struct cuda_info *info, u32 slots)
 {
     double attention = 2.0 * (m->heads + m->kv_heads) * m->head_dim;
     double weights = (double)m->layers_n * m->hidden * (attention + 3.0 * m->intermediate);
     double tokens = info->major == 9 ? 2048 * (info->sms / 132.0) * (7e9 / weights) : 0;
-    return tokens >= 2048 ? 2048 : tokens >= 1024 ? 1024 : STEP_TOKENS;
+    u32 n = tokens >= 2048 ? 2048 : tokens >= 1024 ? 1024 : STEP_TOKENS;
+    /* A step is one launch. Where that has a time limit, for a display (2 s under Windows), steps
+     * of half a second, by a quarter of the products that the tensor cores of small cards can do.
+     */
+    double a_second = 64e3 * info->sms * info->clock_khz;
+    while (info->time_limit && n / 2 > MAX(slots, 64u) && n * weights > 0.5 * a_second)
+        n /= 2;
+    return n;
 }
 
 static enum err open_cuda(struct box *b, struct device_limits *limits, struct err_text *e)
@@ -157,7 +164,7 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
         TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));
     TRY(gpu_find(o, o->cuda_wait, &b->boot, &b->clock, &info, &count, e));
     if (!o->engine_step_tokens)
-        limits->step_tokens = cuda_step_tokens(b->model, &info);
+        limits->step_tokens = cuda_step_tokens(b->model, &info, limits->slots);
     struct cuda_options cuda = {.info = &info,
                                 .clock = b->clock,
                                 .spin = o->server_wait == SERVER_WAIT_SPIN,

@@ -48,10 +48,10 @@ static void print_device(const struct cuda_info *g, bool chosen)
            g->minor, bytes_text((size_t)g->memory_bytes, memory),
            g->integrated ? " shared with the CPU" : "", g->sms, g->clock_khz / 1000,
            chosen ? ": chosen by cuda.device" : "");
-    printf("         %s%s%s, L2 %s, ECC %s, %s%s addressing\n", g->uuid, g->pci[0] ? ", PCI " : "",
-           g->pci, bytes_text(g->l2_bytes, l2), g->ecc ? "on" : "off",
-           g->unified ? "unified" : "separate",
-           g->concurrent_managed ? ", concurrent managed" : "");
+    printf("         %s%s%s, L2 %s, ECC %s, %s%s addressing%s\n", g->uuid,
+           g->pci[0] ? ", PCI " : "", g->pci, bytes_text(g->l2_bytes, l2), g->ecc ? "on" : "off",
+           g->unified ? "unified" : "separate", g->concurrent_managed ? ", concurrent managed" : "",
+           g->time_limit ? ", time limit of a display" : "");
     /* Two transfers a clock. */
     double gb_s = 2.0 * g->memory_clock_khz * g->bus_bits / 8 / 1e6;
     if (gb_s > 0)

@@ -229,6 +229,7 @@ static const struct {
     FIELD(MAX_BLOCK_DIM_Z, block_max[2]),
     FIELD(COMPUTE_MODE, compute_mode),
     FIELD(ECC_ENABLED, ecc),
+    FIELD(KERNEL_EXEC_TIMEOUT, time_limit),
     FIELD(INTEGRATED, integrated),
     FIELD(UNIFIED_ADDRESSING, unified),
     FIELD(CONCURRENT_MANAGED_ACCESS, concurrent_managed),

@@ -66,6 +66,7 @@ struct cuda_info {
     u32 grid_max[3], block_max[3];
     u32 compute_mode;
     u32 ecc, integrated, unified, concurrent_managed, pageable, map_host, cooperative; /* 0 or 1 */
+    u32 time_limit; /* 1: a launch that takes seconds is broken off, for the sake of a display */
 };
 
 MUST enum err cuda_query(u32 index, struct cuda_info *out, struct err_text *e);

@@ -181,6 +181,20 @@ def kv_cache_takes_what_is_left():
 
 
 @check
+def steps_are_short_where_a_display_limits_them():
+    def step_tokens(fake, *flags):
+        out, _ = zigcuda("plan", "--model", DEMO, *CUDA, *flags, fake=fake)
+        return int(re.search(r"steps of (\d+) tokens", out).group(1))
+
+    slow = "sm=86,clock=10000"
+    assert step_tokens(slow) == 512
+    assert step_tokens("sm=86,timeout=1") == 512
+    assert step_tokens(slow + ",timeout=1") == 128
+    assert step_tokens(slow + ",timeout=1", "--engine.slots", "200") == 256
+    assert step_tokens(slow + ",timeout=1", "--engine.step_tokens", "700") == 700
+
+
+@check
 def f32_pages_are_refused():
     _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", "f32", want=3)
     assert "engine.kv_type" in err, err

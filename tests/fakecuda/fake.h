@@ -28,9 +28,10 @@ struct fake_settings {
     u64 version, devices, sm, multiprocessors;
     u64 memory_bytes, taken_bytes, largest_bytes; /* of the device; by others; of one cuMemAlloc */
     u64 shared_bytes;                             /* of a block, opt-in */
-    u64 integrated, ecc;
-    u64 late;     /* so many calls of cuInit find no device */
-    u64 delay_us; /* before each piece of work of a stream */
+    u64 integrated, ecc, timeout;                 /* timeout: a launch has a time limit */
+    u64 clock;                                    /* kHz */
+    u64 late;                                     /* so many calls of cuInit find no device */
+    u64 delay_us;                                 /* before each piece of work of a stream */
     const char *name, *uuid, *pci;
 };
 extern struct fake_settings fake;

@@ -128,6 +128,16 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
     return ERR_OK;
 }
 
+/* Where MPS gives this process a part of the GPU, that is known once it has a context. */
+static enum err ask_sms(struct cuda_info *info, struct err_text *e)
+{
+    int sms = 0;
+    CUDA_TRY(cuda_device_attribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, info->device), e,
+             "ask GPU %u for its multiprocessors", info->index);
+    info->sms = MIN(info->sms, (u32)MAX(sms, 1));
+    return ERR_OK;
+}
+
 static void measure(struct cuda_device *c)
 {
     size_t chunk = c->vram.chunk_bytes;
@@ -181,6 +191,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
     c->read_ahead = o->read_ahead;
     log_phase("driver_init");
     TRY(cuda_context_open(&c->info, o->spin, e));
+    TRY(ask_sms(&c->info, e));
     log_phase("context");
     CUDA_TRY(cuda_stream_open(&c->stream, CU_STREAM_NON_BLOCKING), e, "make a stream");
     TRY(load_kernels(c, model, e));

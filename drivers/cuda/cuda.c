@@ -145,13 +145,21 @@ static void measure(struct cuda_device *c)
     list_build(&c->list, &c->vram);
 }
 
+/* Of `have`, what may be taken. Where it is the box's memory and the KV cache takes what is left,
+ * this program's own part has to stay: up to 400 MiB where prompts are long. */
+static size_t may_take(const struct cuda_device *c, const struct cuda_options *o, size_t have)
+{
+    const size_t own = MIN(448 * MIB, have / 3), share = have / 100 * o->share_percent;
+    return c->info.integrated && !o->kv_bytes ? MIN(share, have - own) : share;
+}
+
 /* How many KV pages: as many as are of use and fit. */
 static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct err_text *e)
 {
     struct device_limits *limits = &c->list.limits;
     size_t page = list_kv_page_bytes(c->list.model), have, want = limits->pages;
     TRY(cuda_memory_now(&c->info, &have, e));
-    size_t may = have / 100 * o->share_percent;
+    size_t may = may_take(c, o, have);
     limits->pages = 0;
     measure(c);
     size_t rest = vram_bytes(&c->vram) - c->list.bytes[LIST_KV];

@@ -194,6 +194,23 @@ def an_integrated_gpu_takes_memory_of_the_box_in_pieces():
 
 
 @check
+def a_fitted_cache_leaves_an_integrated_gpus_box_some_memory():
+    """Of 600 MB nine parts in ten and what the host needs would be more than all."""
+    path = log_path("meminfo")
+    with open(path, "w") as f:
+        f.write("MemTotal: 900000 kB\nMemAvailable: 600000 kB\n")
+    own = ["unshare", "-rm", "sh", "-ec", "mount --bind $1 /proc/meminfo; shift; exec \"$@\"", "sh",
+           path]
+    try:
+        subprocess.run([*own, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return  # no mounts of one's own here
+    with server.Server("image/demo", *GPU, "--engine.slots", "256", prefix=own,
+                       environment=environment(integrated=1, sm=87)) as s:
+        assert "misuse" not in s.text()
+
+
+@check
 def nothing_is_allocated_once_ready():
     log = log_path("ready")
     with Gpu(env=environment(log)) as s:

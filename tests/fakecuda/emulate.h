@@ -301,7 +301,6 @@ template <int n> GPU void gpu_copy_wait(void)
 /* Groups of warps: a warp's products are done when they are asked for. Bulk copies, and
  * arrivals after copies with these, happen in the gpu_barrier_wait that waits for their barrier. */
 #define GPU_GROUPS 1
-extern bool emulate_groups; /* pretend that there are none: for tests of the other way */
 GPU bool gpu_has_groups(void)
 {
     return emulate_groups;

@@ -42,6 +42,7 @@ extern struct fake_settings fake;
 #undef CUDA_CALL
 
 void fake_read_settings(void);
+bool fake_is_hopper(void); /* the one card that has kernels of its own */
 
 extern pthread_mutex_t fake_lock;
 extern pthread_cond_t fake_changed; /* something that somebody may wait for */

@@ -25,6 +25,8 @@ struct emulated {
 };
 extern const struct emulated *emulated_kernels;
 
+extern bool emulate_groups; /* of warps, as Hopper has them; false: the way of all other cards */
+
 /* Runs a grid to its end. Together: all blocks at once, as a cooperative launch does, so that they
  * can meet; each: one block after another. A grid in which nobody can go on ends the process with a
  * message. */

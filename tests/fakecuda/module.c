@@ -173,15 +173,19 @@ static bool ptx_has(const char *text, const char *name)
 }
 
 /* Of a fatbin, whose parts are compressed, all is believed, but that the PTX in it has only what
- * every card can do (GPU_LATER). */
+ * every card can do (GPU_LATER), and that some kernels are in Hopper's part alone (GPU_GROUPS). */
 static bool module_has(const struct cuda_module *module, const char *name)
 {
+    bool groups = strncmp(name, "prefill_", 8) == 0 || strncmp(name, "mid_", 4) == 0 ||
+                  strcmp(name, "one_token") == 0;
     if (module->later)
         return strcmp(name, "step") == 0 || strcmp(name, "pack") == 0 ||
                strcmp(name, "read_all") == 0;
     if (module->ptx)
         return ptx_has(module->ptx, name);
-    return !module->cubin || cubin_has(module->cubin, name);
+    if (module->cubin)
+        return cubin_has(module->cubin, name);
+    return !groups || fake_is_hopper();
 }
 
 static struct cuda_function *new_function(struct cuda_module *module, const struct emulated *kernel)

@@ -81,6 +81,11 @@ static u64 shared_of(u64 sm)
     }
 }
 
+bool fake_is_hopper(void)
+{
+    return fake.sm / 10 == 9;
+}
+
 void fake_read_settings(void)
 {
     const char *from = getenv("ZIGCUDA_FAKE");
@@ -104,4 +109,5 @@ void fake_read_settings(void)
         refuse(fake.pci);
     if (!fake.shared_bytes)
         fake.shared_bytes = shared_of(fake.sm);
+    emulate_groups = fake_is_hopper();
 }

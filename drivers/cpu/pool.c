@@ -112,14 +112,24 @@ static int nth_cpu(u32 i)
     return -1;
 }
 
+/* Forbids, or allows again, the lowest whole page of a stack, and returns what is above it; NULL:
+ * the kernel refuses. Stacks begin at multiples of 4096, and some kernels of arm64 have pages of 64
+ * KiB. */
+static u8 *guard(u8 *stack, int protection)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    u8 *lowest = stack + (-(uintptr_t)stack & (page - 1));
+    return mprotect(lowest, page, protection) == 0 ? lowest + page : NULL;
+}
+
 static int start_worker(struct pool_worker *w)
 {
     pthread_attr_t attr;
-    size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-    if (mprotect(w->stack, guard, PROT_NONE) != 0)
+    u8 *low = guard(w->stack, PROT_NONE), *end = w->stack + POOL_STACK_BYTES;
+    if (!low)
         return errno;
     pthread_attr_init(&attr);
-    pthread_attr_setstack(&attr, w->stack + guard, POOL_STACK_BYTES - guard);
+    pthread_attr_setstack(&attr, low, (size_t)(end - low));
     int error = pthread_create(&w->thread, &attr, worker_main, w);
     pthread_attr_destroy(&attr);
     return error;
@@ -202,7 +212,7 @@ void pool_close(struct pool *p)
     change_word(&p->jobs, atomic_load_explicit(&p->jobs, memory_order_relaxed) + 1, &p->idle);
     for (u32 i = 0; i < p->n; i++) {
         pthread_join(p->workers[i].thread, NULL);
-        mprotect(p->workers[i].stack, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE);
+        (void)!guard(p->workers[i].stack, PROT_READ | PROT_WRITE);
     }
     close(p->event);
     *p = (struct pool){.event = -1};

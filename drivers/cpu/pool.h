@@ -19,7 +19,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define POOL_STACK_BYTES ((size_t)256 << 10) /* a worker; its lowest page is made a guard */
+#define POOL_STACK_BYTES ((size_t)256 << 10) /* a worker; its lowest whole page is a guard */
 
 struct pool;
 typedef void pool_job(void *arg, u32 worker);
@@ -59,7 +59,7 @@ struct pool_options {
     bool spin; /* workers never sleep */
 };
 
-/* Makes the workers on stacks[threads][POOL_STACK_BYTES] (page-aligned). ERR_SYSTEM. */
+/* Makes the workers on stacks[threads][POOL_STACK_BYTES] (aligned to 16). ERR_SYSTEM. */
 MUST enum err pool_open(struct pool *p, const struct pool_options *o, void *stacks,
                         struct err_text *e);
 

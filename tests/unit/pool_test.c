@@ -15,8 +15,9 @@ static bool open_pool(u32 threads, bool spin)
 {
     struct err_text e = {0};
     struct pool_options o = {.threads = threads, .pin = true, .spin = spin};
-    void *stacks = arena_alloc(&unit_arena, threads * POOL_STACK_BYTES, 4096);
-    return stacks && pool_open(&pool, &o, stacks, &e) == ERR_OK;
+    enum { OFF = 1024 }; /* from a page's begin, as multiples of 4096 are where pages are larger */
+    u8 *stacks = arena_alloc(&unit_arena, OFF + threads * POOL_STACK_BYTES, 4096);
+    return stacks && pool_open(&pool, &o, stacks + OFF, &e) == ERR_OK;
 }
 
 /* After each barrier every worker must see what all others wrote before it. */

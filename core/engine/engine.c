@@ -523,15 +523,19 @@ static u32 tokens_left(const struct engine *g, const struct seq *s, bool logits_
 static bool plan_step(struct engine *g, struct flight *f)
 {
     u32 n = 0;
-    bool logits_used = false;
+    bool logits_used = false, full = false;
     for (u32 i = 0; i < g->n_flights; i++)
         logits_used = logits_used || g->flights[(g->first_flight + i) % g->device->depth].logits;
     for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
-        if (s->state == SEQ_WAITING && (s->cancelled || s->late || shares_unread(g, s)))
+        if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
             continue;
-        if (s->state == SEQ_WAITING && !admit(g, s))
-            break; /* in order: nobody overtakes */
+        /* In order: of those who wait nobody overtakes. Who runs goes on: somebody of a higher
+         * priority may wait before him. */
+        if (s->state == SEQ_WAITING && !admit(g, s)) {
+            full = true;
+            continue;
+        }
         u32 left = tokens_left(g, s, logits_used);
         logits_used = logits_used || (left && reports(s));
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};

@@ -88,7 +88,9 @@ static const struct device_ops fake_ops = {
 struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
     u64 id, deadline_ns;
+    i32 priority;
     enum finish finish;
+    u32 place; /* among those who have ended, from 1 */
 };
 
 static struct wish *wishes;
@@ -102,7 +104,8 @@ static void on_event(void *arg, const struct event *event)
         w->got[w->n_got++] = event->result->token;
     w->finish = event->finish;
     w->cached = event->cached_tokens;
-    ended += event->finish != FINISH_NONE;
+    if (event->finish != FINISH_NONE)
+        w->place = ++ended;
 }
 
 static u64 fake_now(void *arg)
@@ -136,6 +139,7 @@ static enum err submit(struct engine *g, struct wish *w)
     struct request r = {.prompt = w->prompt,
                         .n_prompt = w->n_prompt,
                         .max_tokens = w->max_tokens,
+                        .priority = w->priority,
                         .deadline_ns = w->deadline_ns,
                         .user = w};
     return engine_submit(g, &r, &w->id, &e);
@@ -262,6 +266,39 @@ void engine_long_prompts_do_not_stall(void)
 {
     for (depth = 1; depth <= 2; depth++)
         long_prompts_do_not_stall();
+}
+
+/* All slots, or all pages, are taken when somebody of a higher priority comes: who runs goes on,
+ * and he is the next. */
+static void priority_waits_before_those_who_run(u32 running, u32 n_prompt, u32 max_tokens)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish w[SLOTS + 2];
+    struct err_text e = {0};
+    u32 patient = running, urgent = running + 1;
+    for (u32 i = 0; i <= urgent; i++) {
+        w[i] = (struct wish){.n_prompt = n_prompt, .max_tokens = max_tokens + i};
+        w[i].priority = i == urgent ? 5 : i == 0 ? -5 : 0;
+        w[i].prompt[0] = 100 + i;
+        CHECK(submit(g, &w[i]) == ERR_OK);
+        if (i + 1 == running)
+            CHECK(engine_step(g) && engine_poll(g, true, &e) == ERR_OK);
+    }
+    CHECK(engine_stats(g).running == running);
+    for (u32 i = 0; i < 1000 && engine_step(g); i++)
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    CHECK(engine_idle(g) && w[patient].place > w[urgent].place);
+    for (u32 i = 0; i <= urgent; i++)
+        CHECK(same_as_alone(&w[i]));
+}
+
+void engine_priority_waits_before_those_who_run(void)
+{
+    for (depth = 1; depth <= 2; depth++) {
+        priority_waits_before_those_who_run(SLOTS, 5, 20);
+        priority_waits_before_those_who_run(4, 100, 51); /* PAGES */
+    }
 }
 
 static enum err poll_at(struct engine *g, u64 now_ns)

@@ -61,6 +61,7 @@ struct engine {
     u64 next_id;
     u64 deadline_ns; /* no request has an earlier one; UINT64_MAX: none has one */
     bool failed;
+    bool cancels;                   /* since the newest sweep began */
     struct flight flights[FLIGHTS]; /* a ring */
     u32 first_flight, n_flights;
     struct sched_seq *plan; /* [slots] */
@@ -291,8 +292,10 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
 void engine_cancel(struct engine *g, u64 id)
 {
     struct seq *s = seq_find(g, id);
-    if (s)
-        s->cancelled = true;
+    if (!s)
+        return;
+    s->cancelled = true;
+    g->cancels = true;
 }
 
 /* --- sequences out ------------------------------------------------------------------------- */
@@ -415,10 +418,11 @@ static void text_left(struct engine *g, struct seq *s, enum finish finish)
 
 /* Ends what was cancelled or is late, once no step in flight has a row of it (the end of that step
  * comes back here); no further step gets one. */
-static void sweep(struct engine *g)
+static void sweep_once(struct engine *g)
 {
     u64 now = 0;
     g->deadline_ns = UINT64_MAX;
+    g->cancels = false;
     for (u32 i = 0; i < g->ordered;) {
         struct seq *s = g->order[i];
         if (s->deadline_ns) {
@@ -432,6 +436,14 @@ static void sweep(struct engine *g)
         else
             i++;
     }
+}
+
+/* Again when somebody who heard of an end has cancelled others, which may have been passed by. */
+static void sweep(struct engine *g)
+{
+    do
+        sweep_once(g);
+    while (g->cancels);
 }
 
 /* --- one step ------------------------------------------------------------------------------ */

@@ -95,6 +95,7 @@ struct wish {
 
 static struct wish *wishes;
 static u32 ended;
+static struct engine *cancels_others; /* who ends takes the first of `wishes` along */
 
 static void on_event(void *arg, const struct event *event)
 {
@@ -106,6 +107,8 @@ static void on_event(void *arg, const struct event *event)
     w->cached = event->cached_tokens;
     if (event->finish != FINISH_NONE)
         w->place = ++ended;
+    if (event->finish != FINISH_NONE && cancels_others)
+        engine_cancel(cancels_others, wishes[0].id);
 }
 
 static u64 fake_now(void *arg)
@@ -344,6 +347,29 @@ void engine_deadlines_are_kept(void)
 {
     for (depth = 1; depth <= 2; depth++)
         deadlines_are_kept();
+}
+
+/* Between two steps the last in order is late; who hears of it cancels the first. */
+static void may_cancel_at_an_end(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    wishes = ARENA_NEW(&unit_arena, struct wish, 2);
+    for (u32 i = 0; i < 2; i++) {
+        wishes[i] = (struct wish){.n_prompt = 5, .max_tokens = 50, .deadline_ns = 700 * i};
+        CHECK(submit(g, &wishes[i]) == ERR_OK);
+    }
+    cancels_others = g;
+    fake.now_ns = 700;
+    CHECK(!engine_step(g) && engine_idle(g));
+    cancels_others = NULL;
+    CHECK(wishes[0].finish == FINISH_CANCELLED && wishes[1].finish == FINISH_DEADLINE);
+}
+
+void engine_may_cancel_at_an_end(void)
+{
+    for (depth = 1; depth <= 2; depth++)
+        may_cancel_at_an_end();
 }
 
 static void device_failure_ends_everybody(void)

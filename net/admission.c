@@ -40,7 +40,7 @@ bool admission_enter(const struct admission *a, u32 waiting, u32 running, u32 ch
                (unsigned long long)a->queue_tokens);
         return busy(f, "queue_full", wait_s);
     }
-    if (deadline_ms && need_s * 1e3 > (double)deadline_ms) {
+    if (deadline_ms && waiting + running && need_s * 1e3 > (double)deadline_ms) {
         refuse(f, 429, NULL, "deadline_ms",
                "the first token is expected in %.0f ms, after the deadline of %llu ms",
                need_s * 1e3, (unsigned long long)deadline_ms);

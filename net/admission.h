@@ -2,7 +2,8 @@
  *
  * The prediction is that of a queue before `slots` servers: (waiting + 1) / slots times the mean
  * service time, which is measured on finished sequences (exponential mean, 1/8 a sequence). Before
- * the first one has finished nothing is predicted and nothing is refused for it.
+ * the first one has finished nothing is predicted and nothing is refused for it; nor while nothing
+ * waits or runs: who comes then is measured, and corrects a mean that would keep everybody out.
  */
 #ifndef ZIGCUDA_ADMISSION_H
 #define ZIGCUDA_ADMISSION_H

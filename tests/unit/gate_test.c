@@ -85,6 +85,8 @@ void admission_predicts_and_refuses(void)
     CHECK(admission_enter(&a, 7, 4, 1, 50, 5000, &f));
     CHECK(!admission_enter(&a, 7, 4, 1, 50, 4000, &f) && f.status == 429);
     CHECK(f.retry_s == 5 && strcmp(f.param, "deadline_ms") == 0);
+    CHECK(!admission_enter(&a, 0, 1, 1, 50, 400, &f)); /* the first token comes after 0.5 s */
+    CHECK(admission_enter(&a, 0, 0, 1, 50, 400, &f));  /* or not: nobody else would measure it */
     f = (struct refusal){0};
     CHECK(!admission_enter(&a, 7, 4, 2, 50, 0, &f) && strcmp(f.code, "queue_full") == 0);
     f = (struct refusal){0};

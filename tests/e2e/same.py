@@ -37,6 +37,8 @@ def request(i):
         body |= {"top_k": draw.randrange(1, 50), "top_p": draw.random(), "min_p": 0.01}
     if draw.randrange(4) == 0:
         body |= {"presence_penalty": 0.5, "frequency_penalty": 0.3, "repetition_penalty": 1.2}
+    if draw.randrange(3) == 0:
+        body["priority"] = draw.randrange(-2, 3)
     return body
 
 

@@ -44,6 +44,8 @@ def completion(r):
     if r.random() < 0.2:
         body["deadline_ms"] = r.randrange(1, 50)
     if r.random() < 0.2:
+        body["priority"] = r.randrange(-2, 3)
+    if r.random() < 0.2:
         body.update(prompt=[body["prompt"], "Hi"], echo=True)
     return json.dumps(body).encode()
 

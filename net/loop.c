@@ -301,7 +301,9 @@ static enum err claim(const struct loop_config *g, struct err_text *e)
         if (sched_setaffinity(0, sizeof set, &set) != 0)
             return err_set_errno(e, ERR_CONFIG, "server.core = %d", g->core);
     }
-    if (g->lock && mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+    /* What is there now, and what comes: ONFAULT leaves alone what is only reserved (the boot
+     * arena) and what was let go (pages of the model's files that are packed). */
+    if (g->lock && mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0)
         return err_set_errno(e, ERR_SYSTEM, "server.lock (ulimit -l, LimitMEMLOCK=)");
     /* by number, as musl's sched_setscheduler does nothing but fail */
     if (g->fifo && syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &param) != 0)

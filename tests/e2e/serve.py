@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -476,6 +477,23 @@ def an_idle_server_sleeps():
         assert c.getresponse().status == 200
         until(lambda: switches(s.process.pid) > before, "nothing was counted")
         c.close()
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return int(re.search(r"^VmRSS:\s+(\d+) kB", f.read(), re.M).group(1)) << 10
+
+
+@check
+def locked_memory_is_what_was_planned():
+    """Address space that is only reserved, and weights that were packed, are not brought in."""
+    if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != -1:
+        return
+    with server.Server(MODEL_DIR) as s:
+        usual = resident(s.process.pid)
+    with server.Server(MODEL_DIR, "--server.lock", "on") as s:
+        assert ask("POST", "/v1/completions", wish(), port=s.port)[0] == 200
+        assert resident(s.process.pid) < usual + (64 << 20), resident(s.process.pid)
 
 
 @check

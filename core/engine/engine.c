@@ -594,7 +594,8 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
     }
     if (row->logits && !s->cancelled)
         report_prompt(g, s, row);
-    while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= s->computed) {
+    /* Of one who was cancelled the token that a follower computed may not be known. */
+    while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= MIN(s->computed, s->n_tokens)) {
         u32 i = s->committed++, page = s->pages[i];
         s->pages[i] = kv_commit(&g->kv, page, i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,
                                 s->tokens + i * LIMIT_PAGE_TOKENS);

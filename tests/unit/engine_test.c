@@ -372,6 +372,31 @@ void engine_may_cancel_at_an_end(void)
         may_cancel_at_an_end();
 }
 
+/* Cancelled while two steps are in flight: of the last one, which fills a page, nobody knows what
+ * token it took. Nobody else finds that page. */
+void engine_cancelled_pages_are_not_found(void)
+{
+    struct model m;
+    static struct wish gone, next;
+    struct err_text e = {0};
+    depth = 2;
+    struct engine *g = fresh_engine(&m);
+    gone = (struct wish){.n_prompt = LIMIT_PAGE_TOKENS - 2, .max_tokens = 50};
+    CHECK(submit(g, &gone) == ERR_OK);
+    CHECK(engine_step(g) && engine_poll(g, true, &e) == ERR_OK && gone.n_got == 1);
+    CHECK(engine_step(g));
+    engine_cancel(g, gone.id);
+    while (!engine_idle(g))
+        CHECK(engine_poll(g, true, &e) == ERR_OK && gone.n_got == 1);
+    CHECK(gone.finish == FINISH_CANCELLED && fake.polled == 3);
+    next = (struct wish){.n_prompt = LIMIT_PAGE_TOKENS + 1, .max_tokens = 5};
+    next.prompt[LIMIT_PAGE_TOKENS - 2] = gone.got[0]; /* and 0, as is what was never told */
+    CHECK(submit(g, &next) == ERR_OK);
+    while (engine_step(g))
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    CHECK(next.cached == 0 && same_as_alone(&next));
+}
+
 static void device_failure_ends_everybody(void)
 {
     struct model m;

@@ -318,13 +318,13 @@ static bool admitted(struct conns *c, struct slot *s)
     s->close_after = !p->keep_alive || c->draining;
     p->r.loopback = s->loopback;
     p->r.read_ns = c->serve_ns;
+    bool close_after = s->close_after;
+    s->close_after |= body; /* answered in here, a body is not read: no next head behind it */
     if (str_is(p->r.path, "*")) {
         conn_reply(c, slot_id(c, s), 204, NULL, (struct str){0},
                    "Allow: GET, HEAD, POST, OPTIONS\r\n");
         return false;
     }
-    bool close_after = s->close_after;
-    s->close_after |= body; /* a refused body is not read */
     int status = c->events.admit ? c->events.admit(c->app, slot_id(c, s), &p->r) : 0;
     if (status > 0 && s->phase == SLOT_APP)
         slot_error(c, s, status, http_status_text(status), "");

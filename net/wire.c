@@ -62,6 +62,10 @@ static ssize_t read_tls(struct wire *w, const struct sockets *s, void *p, size_t
             return WIRE_END;
         }
         u8 *to = tls_room(w->tls, &room);
+        if (!to && state == TLS_OPEN) { /* has said goodbye, and does not take what waits for it */
+            w->ended = true;
+            return WIRE_END;
+        }
         if (!to || (state == TLS_HANDSHAKE && *flights == 0))
             return WIRE_NOTHING;
         ssize_t r = read_socket(w, s, to, room);

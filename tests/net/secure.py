@@ -13,6 +13,7 @@ import time
 import warnings
 
 from harness import Echo, everything, get, read_reply, request, run_all, test, until
+from websocket import TEXT, UPGRADE, frame
 
 warnings.simplefilter("ignore", DeprecationWarning)
 FILES = tempfile.TemporaryDirectory()
@@ -179,6 +180,38 @@ def says_goodbye():
             s.settimeout(5)
             s.unwrap()
         until(lambda: counts(e)["app_gone"] == 1)
+
+
+@test
+def goodbyes_of_who_does_not_read():
+    """close_notify while output waits: ours cannot go out, and what comes behind his is not read.
+    He has gone; a server that waited for him would be woken by those bytes again and again."""
+    with serve(output=12 << 20, write_ms=60000, idle_ms=60000) as e:
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.connect(("127.0.0.1", e.port))
+        i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
+        s = context().wrap_bio(i, o, server_hostname="localhost")
+        while True:
+            try:
+                s.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                raw.sendall(o.read())
+                i.write(raw.recv(65536))
+        s.write(UPGRADE)
+        raw.sendall(o.read())
+        i.write(raw.recv(65536))
+        assert s.read(12) == b"HTTP/1.1 101"
+        for _ in range(1000):  # more comes back than the kernel's buffers hold
+            s.write(frame(TEXT, b"x" * 10000))
+            raw.sendall(o.read())
+        until(lambda: counts(e)["ws_messages_in"] == 1000)
+        with contextlib.suppress(ssl.SSLError):
+            s.unwrap()
+        raw.sendall(o.read() + b"\x17\x03\x03\x00\x20" + b"y" * 32)
+        until(lambda: counts(e)["app_gone"] == 1)
+        raw.close()
 
 
 @test

@@ -158,12 +158,18 @@ static bool handshaking(const struct slot *s)
     return s->w.tls && !s->tls_open;
 }
 
+/* The next request is waited for, but the peer has yet to take what it was answered. */
+static bool taking(const struct slot *s)
+{
+    return s->phase == SLOT_HEAD && !handshaking(s) && wire_waiting(&s->w);
+}
+
 /* Whether bytes of the peer are read now. */
 static bool wants_input(const struct slot *s)
 {
     switch (s->phase) {
     case SLOT_HEAD: /* a peer that does not take its answers is asked for no more requests */
-        return handshaking(s) || !wire_waiting(&s->w);
+        return !taking(s);
     case SLOT_BODY:
     case SLOT_LINGER:
         return true;
@@ -508,7 +514,7 @@ static u32 dispensable(const struct slot *s)
     case SLOT_LINGER:
         return 4;
     case SLOT_HEAD:
-        return s->served && s->in_n == 0 ? 3 : 2;
+        return taking(s) ? 1 : s->served && s->in_n == 0 ? 3 : 2;
     case SLOT_BODY:
     case SLOT_FLUSH:
     case SLOT_WS_CLOSING:
@@ -576,6 +582,10 @@ static void input_late(struct conns *c, struct slot *s)
     bool begun = s->in_n > s->in_at;
     switch (s->phase) {
     case SLOT_HEAD:
+        if (taking(s)) { /* as long as server.write_time lets him */
+            slot_limit(c, s, c->draining ? LIMIT_LINGER_MS : c->g.idle_ms);
+            return;
+        }
         c->counts.timeout_idle += s->served && !begun;
         c->counts.timeout_header += !s->served || begun;
         if (begun && !handshaking(s)) {

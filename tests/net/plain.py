@@ -229,6 +229,33 @@ def big_replies_reach_slow_readers():
 
 
 @test
+def kept_connections_of_slow_readers():
+    """An answer is being taken: that is no time between two requests, and nobody to drop first."""
+    def ask(e):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(("127.0.0.1", e.port))
+        s.sendall(get("/big?4000000"))  # more than the kernel's buffers hold
+        until(lambda: e.counts()["bodies_used"] == 1)
+        return s
+
+    with Echo(bodies=2, body_max=4 << 20, idle_ms=300, write_ms=20000) as e:
+        with ask(e) as s, s.makefile("rb") as f:
+            time.sleep(1)
+            assert read_reply(f)[2] == b"b" * 4000000
+            s.sendall(get())
+            assert read_reply(f)[2] == b"ok\n"
+            assert everything(s) == b""  # then it is idle
+    with Echo(bodies=2, body_max=4 << 20, connections=4) as e:
+        with ask(e) as s, s.makefile("rb") as f:
+            held = [e.connect() for _ in range(3)]
+            for h in held:
+                h.sendall(b"GET / HTT")
+            assert request(e.connect(), get()) == (200, b"ok\n")
+            assert read_reply(f)[2] == b"b" * 4000000
+
+
+@test
 def sees_the_peer_go():
     with Echo() as e:
         for path in ("/after?60000", "/stream?100000000"):

@@ -115,6 +115,25 @@ void api_attach(struct api *api, struct conns *conns)
     api->conns = conns;
 }
 
+void api_keys_changed(struct api *api, const struct keys *before)
+{
+    static struct key_share shares[LIMIT_KEYS];
+    i32 now[LIMIT_KEYS]; /* where a key stands; -1: it has gone */
+    memset(shares, 0, sizeof shares);
+    for (u32 i = 0; i < before->n; i++) {
+        now[i] = keys_find_hash(api->g.keys, before->at[i].hash);
+        if (now[i] >= 0)
+            shares[now[i]] = api->admission.keys[i];
+    }
+    memcpy(api->admission.keys, shares, sizeof shares);
+    for (struct job *j = api->first_job; j; j = j->next)
+        j->caller.key = j->caller.key >= 0 ? now[j->caller.key] : -1;
+    for (u32 i = 0; i < api->n_sockets; i++) {
+        i32 *key = &api->socket_callers[i].key;
+        *key = *key >= 0 ? now[*key] : -1;
+    }
+}
+
 /* --- replies -----------------------------------------------------------------------------------
  */
 

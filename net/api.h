@@ -49,6 +49,10 @@ void api_plan(const struct api_config *g, struct plan *p);
 MUST enum err api_open(struct arena *a, const struct api_config *g, struct api **out,
                        struct err_text *e);
 
+/* After api_config.keys was read again: `before` is what it held. Requests in work and WebSockets
+ * stay with their key, wherever it stands now; a WebSocket whose key has gone gets no answer. */
+void api_keys_changed(struct api *api, const struct keys *before);
+
 /* What conns_open wants; `app` is the struct api. Then api_attach, before the first turn. */
 extern const struct conn_events api_conn_events;
 void api_attach(struct api *api, struct conns *conns);

@@ -116,19 +116,24 @@ enum err keys_read(struct keys *k, struct arena *scratch, const char *path, stru
     return r;
 }
 
-i32 keys_find(const struct keys *k, struct str key)
+i32 keys_find_hash(const struct keys *k, const u8 hash[32])
 {
-    u8 hash[32];
     i32 found = -1;
-    keys_hash(key, hash);
     for (u32 i = 0; i < k->n; i++) {
         u32 differs = 0;
-        for (u32 b = 0; b < sizeof hash; b++)
+        for (u32 b = 0; b < sizeof k->at[i].hash; b++)
             differs |= (u32)(hash[b] ^ k->at[i].hash[b]);
         i32 same = -(i32)((differs - 1) >> 31); /* all ones when equal */
         found = (found & ~same) | ((i32)i & same);
     }
     return found;
+}
+
+i32 keys_find(const struct keys *k, struct str key)
+{
+    u8 hash[32];
+    keys_hash(key, hash);
+    return keys_find_hash(k, hash);
 }
 
 void keys_make(const u8 random[32], char key[KEY_TEXT_BYTES], char hash[65])

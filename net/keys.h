@@ -29,6 +29,7 @@ MUST enum err keys_parse(struct keys *k, struct str text, const char *path, stru
 
 /* The index of the key, or -1. Time does not depend on what is stored. */
 i32 keys_find(const struct keys *k, struct str key);
+i32 keys_find_hash(const struct keys *k, const u8 hash[32]);
 
 /* A fresh key from 32 random bytes, and the hash for the file, both as text. */
 void keys_make(const u8 random[32], char key[KEY_TEXT_BYTES], char hash[65]);

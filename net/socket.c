@@ -61,6 +61,8 @@ static bool handle(struct api *api, const struct caller *socket, struct str mess
         }
         return true;
     }
+    if (api->g.keys && c->key < 0)
+        return refuse(f, 401, "invalid_api_key", NULL, "the API key is not known here any more");
     if (job)
         return refuse(f, 409, "busy", NULL,
                       "a request is in work on this WebSocket; wait for its end, or send "

@@ -28,10 +28,14 @@ static void device_ready(void *arg)
 static void reload(void *arg)
 {
     (void)arg;
+    static struct keys before; /* 50 KB: too much for the stack */
     struct err_text e = {0};
     enum err r = ERR_OK;
+    before = serve.keys;
     if (box.options.keys_file[0])
         r = keys_read(&serve.keys, &box.work, box.options.keys_file, &e);
+    if (r == ERR_OK && box.options.keys_file[0])
+        api_keys_changed(serve.api, &before);
     if (r == ERR_OK && serve.tls)
         r = tls_reload(serve.tls, &e);
     if (r == ERR_OK)

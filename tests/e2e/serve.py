@@ -133,8 +133,8 @@ def loopback_is_guarded():
 # --- streams ------------------------------------------------------------------------
 
 
-def raw(text):
-    s = socket.create_connection(("127.0.0.1", SERVER.port), timeout=20)
+def raw(text, port=None):
+    s = socket.create_connection(("127.0.0.1", port or SERVER.port), timeout=20)
     s.sendall(text)
     return s
 
@@ -248,11 +248,11 @@ def refusals_of_the_transport_have_ids():
 
 
 class Socket:
-    def __init__(self):
+    def __init__(self, port=None, extra=""):
         key = base64.b64encode(os.urandom(16)).decode()
         self.s = raw((f"GET /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket"
                       f"\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                      f"Sec-WebSocket-Key: {key}\r\n\r\n").encode())
+                      f"Sec-WebSocket-Key: {key}\r\n{extra}\r\n").encode(), port)
         self.f = self.s.makefile("rb")
         assert b" 101 " in self.f.readline()
         accept = base64.b64encode(hashlib.sha1(
@@ -397,6 +397,48 @@ def keys_are_needed():
         until(lambda: "event=reload_failed" in s.text(), "no refusal of a bad file")
         assert status(other) == 200, "a bad file locked everybody out"
         assert key not in s.text() and "key=alice" in s.text()
+
+
+@check
+def keys_that_go():
+    """A reload moves keys in the file and takes some away: what they have begun stays theirs."""
+    (alice, first), (bob, second) = new_key("alice"), new_key("bob")
+    path = os.path.join(FOLDER.name, "keys")
+
+    def keys(lines, s=None):
+        with open(path, "w") as f:
+            f.write(lines)
+        if s:
+            before = s.text().count("event=reloaded")
+            s.process.send_signal(signal.SIGHUP)
+            until(lambda: s.text().count("event=reloaded") > before, "no reload")
+
+    keys(first + second)
+    with server.Server(MODEL_DIR, "--keys.file", path, "--keys.requests", "1") as s:
+        def ask_as(key):
+            return ask("POST", "/v1/completions", wish(), {"Authorization": f"Bearer {key}"},
+                       s.port)[0]
+        a, b = (Socket(s.port, f"Authorization: Bearer {k}\r\n") for k in (alice, bob))
+        long = talk(n=60, max_tokens=200, ignore_eos=True)
+        b.send(long)
+        b.receive()
+        keys("# alice has left\n" + second, s)
+        assert ask_as(bob) == 429, "bob's request does not count any more"
+        assert "error" not in b.answer()[-1]
+        a.send(talk())
+        assert a.answer()[-1]["error"]["code"] == "invalid_api_key"
+        b.send(talk())
+        assert "error" not in b.answer()[-1]
+        b.send(long)
+        b.receive()
+        keys(first, s)
+        assert ask_as(alice) == 200, "bob's request counts against alice"
+        b.send({"type": "cancel"})
+        b.answer()
+        assert ask_as(alice) == 200 and ask_as(bob) == 401
+        a.close()
+        b.close()
+        assert s.text().count("key=alice") == 2 and s.text().count("key=bob") == 3
 
 
 @check

@@ -283,6 +283,9 @@ static bool to_front(struct slot *s)
     return true;
 }
 
+/* Who sends a body that nobody will read needs no key: he gets no buffer that others wait for. */
+static const char only_post[] = "only the body of a POST may be so long";
+
 /* Where a body goes: into the input behind its head, or a buffer of the pool. */
 static void body_begin(struct conns *c, struct slot *s)
 {
@@ -295,7 +298,12 @@ static void body_begin(struct conns *c, struct slot *s)
         slot_refuse(c, s, 413, "the body is longer than server.body_max");
         return;
     }
-    if (p->chunked || p->at + p->length_bytes > INPUT_BYTES) {
+    bool fits = !p->chunked && p->at + p->length_bytes <= INPUT_BYTES;
+    if (!fits && p->r.method != HTTP_POST && !p->chunked) {
+        slot_refuse(c, s, 413, only_post);
+        return;
+    }
+    if (!fits && p->r.method == HTTP_POST) {
         s->body = slot_body_take(c);
         if (!s->body) {
             slot_refuse(c, s, 503, "all body buffers are in use (server.bodies); try again");
@@ -379,20 +387,21 @@ static bool on_head(struct conns *c, struct slot *s)
 static bool on_chunks(struct conns *c, struct slot *s)
 {
     size_t at = s->http.at, used, got;
-    int r = http_chunk(&s->decoder, s->in + at, s->in_n - at, &used, s->body + s->body_n,
-                       c->g.body_bytes - s->body_n, &got);
+    char *to = s->body ? s->body + s->body_n : s->in + at; /* where the next read overwrites it */
+    size_t most = s->body ? c->g.body_bytes : INPUT_BYTES - at;
+    int r = http_chunk(&s->decoder, s->in + at, s->in_n - at, &used, to, most - s->body_n, &got);
     s->body_n += got;
     s->in_n -= (u32)used;
     memmove(s->in + at, s->in + at + used, s->in_n - at);
     if (r == HTTP_MORE)
         return false;
     if (r == HTTP_DONE) {
-        deliver(c, s, (struct str){s->body, s->body_n}, at);
+        deliver(c, s, (struct str){s->body, s->body ? s->body_n : 0}, at);
         return true;
     }
     c->counts.bad_requests++;
     slot_refuse(c, s, r,
-                r == 413   ? "the body is longer than server.body_max"
+                r == 413   ? s->body ? "the body is longer than server.body_max" : only_post
                 : r == 431 ? "chunk extensions or trailers are too long"
                            : "the chunks are not valid");
     return true;

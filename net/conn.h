@@ -8,8 +8,8 @@
  *
  * All memory comes from one arena at boot: a slot with its input and output buffer (and TLS engine
  * and records where TLS is on) for each connection, and a smaller pool of body buffers, which a
- * connection borrows for a body that does not fit its input buffer, for a WebSocket message in
- * pieces, and for the rest of a whole reply that neither the socket nor its output buffer took.
+ * connection borrows for a POST's body that does not fit its input buffer, for a WebSocket message
+ * in pieces, and for the rest of a whole reply that neither the socket nor its output buffer took.
  */
 #ifndef ZIGCUDA_CONN_H
 #define ZIGCUDA_CONN_H
@@ -37,7 +37,8 @@ struct conn_events {
      * 404, 415, ...): refused as below. CONN_ANSWERED: refused by conn_reply in here (with Allow
      * for a 405). */
     int (*admit)(void *app, conn_id id, const struct http_request *head_only);
-    /* A whole request; it is valid during the call, the reply may come then or later. */
+    /* A whole request; it is valid during the call, the reply may come then or later. A body that
+     * is not a POST's may be missing. */
     void (*request)(void *app, conn_id id, const struct http_request *r);
     void (*ws_text)(void *app, conn_id id, struct str message); /* one whole text message */
     /* Disconnected or dropped with a request open (or the WebSocket open): cancel its work. */

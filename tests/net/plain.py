@@ -176,6 +176,28 @@ def all_body_buffers_in_use():
 
 
 @test
+def bodies_that_nobody_reads():
+    """Only a POST borrows a body buffer: with another method's body none of them can be held."""
+    head = b"GET /health HTTP/1.1\r\nHost: a\r\n"
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n"
+    with Echo(bodies=1) as e:
+        s = e.connect()
+        with s.makefile("rb") as f:
+            s.sendall(chunked + b"3\r\nabc\r\n")
+            time.sleep(0.1)
+            body = b"a" * 30000
+            assert request(e.connect(), POST + b"Content-Length: 30000\r\n\r\n" + body)[1] == body
+            s.sendall(b"3000\r\n" + b"d" * 0x3000 + b"\r\n0\r\n\r\n" + get("/nothing"))
+            assert read_reply(f)[2] == b"ok\n" and read_reply(f)[0] == 404
+        for more in (chunked + b"6000\r\n", chunked + b"1000\r\n" + b"a" * 4096 + b"\r\n4000\r\n",
+                     head + b"Content-Length: 30000\r\n\r\n"):
+            s = e.connect()
+            s.sendall(more)
+            assert everything(s).startswith(b"HTTP/1.1 413")
+        assert e.counts()["bodies_used"] == 0
+
+
+@test
 def times_out():
     with Echo(header_ms=300, body_ms=300, idle_ms=300, write_ms=300) as e:
         silent, head, body, idle = (e.connect() for _ in range(4))

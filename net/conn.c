@@ -611,6 +611,11 @@ static void input_late(struct conns *c, struct slot *s)
         slot_settle(c, s);
         return;
     case SLOT_WS:
+        if (s->body) {
+            c->counts.timeout_body++;
+            slot_ws_late(c, s);
+            return;
+        }
         if (!s->pinged) {
             slot_ws_ping(c, s);
             return;

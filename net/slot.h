@@ -112,6 +112,9 @@ bool slot_hold(struct conns *c, struct slot *s, const struct iovec *v, int n);
 bool slot_ws_input(struct conns *c, struct slot *s);
 void slot_ws_ping(struct conns *c, struct slot *s);
 
+/* A message in pieces took too long. */
+void slot_ws_late(struct conns *c, struct slot *s);
+
 /* Our close frame, and what follows. */
 void slot_ws_end(struct conns *c, struct slot *s, u16 code, struct str reason);
 

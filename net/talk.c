@@ -131,6 +131,12 @@ static void close_for_peer(struct conns *c, struct slot *s, u16 code)
         c->events.gone(c->app, id);
 }
 
+void slot_ws_late(struct conns *c, struct slot *s)
+{
+    close_for_peer(c, s, WS_POLICY);
+    slot_settle(c, s);
+}
+
 /* --- messages ----------------------------------------------------------------------------------
  */
 
@@ -151,11 +157,13 @@ static void collect(struct conns *c, struct slot *s, const struct ws_part *part)
             close_for_peer(c, s, WS_TRY_LATER);
             return;
         }
+        slot_limit(c, s, c->g.body_ms);
     }
     memcpy(s->body + s->body_n, part->bytes.p, part->bytes.n);
     s->body_n += part->bytes.n;
     if (!part->last)
         return;
+    slot_limit(c, s, c->g.idle_ms);
     message(c, s, (struct str){s->body, s->body_n});
     slot_body_give(c, &s->body);
 }
@@ -198,7 +206,8 @@ bool slot_ws_input(struct conns *c, struct slot *s)
     s->in_at += (u32)used;
     if (s->phase == SLOT_WS) {
         s->pinged = false;
-        slot_limit(c, s, c->g.idle_ms);
+        if (!s->body) /* a message in pieces has server.body_time, however they come */
+            slot_limit(c, s, c->g.idle_ms);
     }
     if (r == WS_PART)
         on_part(c, s, &part);

@@ -1,5 +1,7 @@
 """WebSocket (RFC 6455) as a peer sees it."""
+import select
 import struct
+import time
 
 from harness import Echo, read_head, run_all, test, until
 from websocket import BINARY, CLOSE, PING, PONG, Peer, TEXT, UPGRADE, frame
@@ -133,6 +135,27 @@ def no_body_buffer_left():
         q.closed(1013)
         p.send(0, b"b")
         assert p.receive() == (TEXT, b"ab")
+
+
+@test
+def pieces_that_take_too_long():
+    """A message in pieces holds a body buffer: it has server.body_time, whatever else comes."""
+    def more():
+        p.send(PONG)
+        p.send(0, b"b", fin=False)
+        return select.select([p.s], [], [], 0.1)[0]
+
+    with Echo(bodies=1, body_ms=1500) as e:
+        p = Peer(e)
+        p.send(TEXT, b"a", fin=False)
+        time.sleep(0.2)
+        p.send(0, b"b")
+        assert p.receive() == (TEXT, b"ab")
+        p.send(TEXT, b"a", fin=False)
+        until(more)
+        p.closed(1008)
+        c = e.counts()
+        assert c["bodies_used"] == 0 and c["timeout_body"] == 1 and c["app_gone"] == 1, c
 
 
 run_all()

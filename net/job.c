@@ -80,6 +80,20 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, "messages", f);
 }
 
+/* Where the output's text begins: a completion goes on in its prompt, a message is a new text. */
+static bool continues(const struct params *p)
+{
+    return !p->messages || p->continue_final;
+}
+
+static struct decode_stream output_text(const struct api *api, const struct params *p,
+                                        const struct prompt *prompt)
+{
+    const struct tokenizer *t = api->g.tokenizer;
+    return continues(p) ? decode_behind(t, p->skip_special, prompt->ids, prompt->n)
+                        : decode_start(t, p->skip_special);
+}
+
 /* A list of ids as the client gives it. */
 static bool given_ids(struct api *api, const struct json *list, struct prompt *p, struct refusal *f)
 {
@@ -272,6 +286,7 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             c->prompt = i;
             c->index = i * job->best_of + k;
             c->n_prompt = all->at[i].n;
+            c->text = output_text(api, p, &all->at[i]);
             if (!size_choice(api, p, &all->at[i], &c->max_tokens, f) ||
                 !take_store(api, job, c, &all->at[i], f))
                 return false;
@@ -294,6 +309,7 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
                         .ignore_eos = p->ignore_eos,
                         .prompt_logprobs = job->prompt_logprobs,
                         .special_text = !p->skip_special,
+                        .continues = continues(p),
                         .n_stop = p->n_stop,
                         .priority = p->priority};
     u64 seed = p->seeded ? p->sampling.seed : splitmix(api->g.seed ^ job->caller.number);

@@ -42,6 +42,7 @@ struct choice {
     bool begun;      /* the first event has come */
     double logprob_sum;
     u64 slot_ns, first_ns, last_ns; /* when it got its slot, its first and its last token */
+    struct decode_stream text;      /* of the output, before its first token */
     struct decode_stream decode;    /* of the prompt of a stream, for text_offset */
     struct chain echo, tokens;      /* whole replies: text of the prompt; records of the tokens */
 };

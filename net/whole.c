@@ -83,7 +83,7 @@ static bool walk_next(struct walk *w)
     read_record(w);
     w->given = w->i < c->given;
     if (w->i == c->given) /* the text of the output begins anew */
-        w->decode = decode_start(w->api->g.tokenizer, c->job->skip_special);
+        w->decode = c->text;
     bool last = ++w->i == all;
     w->silent = last && c->silent_end;
     if (!w->silent)

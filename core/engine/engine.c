@@ -280,7 +280,9 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
     s->salt = m->rope_long_from && r->n_prompt + max_tokens > m->rope_long_from;
     if (g->tokenizer)
-        s->stream = decode_start(g->tokenizer, !r->special_text);
+        s->stream = r->continues
+                        ? decode_behind(g->tokenizer, !r->special_text, r->prompt, r->n_prompt)
+                        : decode_start(g->tokenizer, !r->special_text);
     copy_stops(s, r, m);
     insert_in_order(g, s);
     if (s->deadline_ns)

@@ -26,6 +26,8 @@ struct request {
     bool prompt_logprobs; /* an event for each prompt token but the first, before the output's;
                              sampling.top_logprobs says how many others. No prefix is reused */
     bool special_text;    /* special tokens in the output are written as text */
+    bool continues;       /* the output goes on in the prompt's text: the blank it may begin with is
+                             one between words. Else it is a text of its own */
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS]; /* copied */
     i32 priority;                        /* higher first; equal ones in order of arrival */

@@ -197,7 +197,8 @@ static enum err submit(struct str text, struct err_text *e)
     if (!ids)
         return arena_full(&b->work, "prompt", e);
     TRY(prompt_ids(text, ids, cap, &n, e));
-    struct request r = {.prompt = ids, .n_prompt = n, .max_tokens = run.max_tokens};
+    struct request r = {
+        .prompt = ids, .n_prompt = n, .max_tokens = run.max_tokens, .continues = run.raw};
     r.sampling = (struct sampling){.temperature = run.temperature,
                                    .top_k = run.top_k,
                                    .top_p = run.top_p,

@@ -79,6 +79,9 @@ struct decode_stream {
 #define DECODE_PIECE_BYTES (3 * LIMIT_TOKEN_BYTES + 16) /* most that one call can write */
 
 struct decode_stream decode_start(const struct tokenizer *t, bool skip_special);
+/* The same for what follows the text of ids[n]: a blank that no text may begin with stays. */
+struct decode_stream decode_behind(const struct tokenizer *t, bool skip_special, const u32 *ids,
+                                   u32 n);
 /* Appends what became certain to out[DECODE_PIECE_BYTES]; returns its bytes. Ids without a token
  * give nothing. */
 u32 decode_push(struct decode_stream *d, u32 id, char *out);

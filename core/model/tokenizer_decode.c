@@ -197,6 +197,19 @@ u32 decode_end(struct decode_stream *d, char *out)
     return flush(d, out);
 }
 
+/* Only the first of the tokens leave a trace: those up to the first one that is text. */
+struct decode_stream decode_behind(const struct tokenizer *t, bool skip_special, const u32 *ids,
+                                   u32 n)
+{
+    struct decode_stream d = decode_start(t, skip_special);
+    char text[DECODE_PIECE_BYTES];
+    for (u32 i = 0; i < n && (!d.started || d.strip_left); i++)
+        decode_push(&d, ids[i], text);
+    d.pending_n = 0;
+    d.run_broken = false;
+    return d;
+}
+
 /* Whether the run of byte tokens that starts at ids[0] is UTF-8 as a whole. */
 static bool run_valid(const struct decode_stream *d, const u32 *ids, size_t n)
 {

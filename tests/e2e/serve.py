@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -242,6 +243,58 @@ def refusals_of_the_transport_have_ids():
         assert len(seen) == len(cases)
         refused = ask("GET", "/nothing", port=s.port)[1]["X-Request-Id"]
         assert refused != ask("GET", "/health", port=s.port)[1]["X-Request-Id"]
+
+
+def folder_of_words():
+    """The model with a tokenizer as in Llama 2: a word has its blank, a text's first one drops."""
+    path = os.path.join(FOLDER.name, "words")
+    shutil.copytree(MODEL_DIR, path)
+    name = os.path.join(path, "tokenizer.json")
+    with open(name) as f:
+        t = json.load(f)
+    size, mark = len(t["model"]["vocab"]), {"pattern": {"String": " "}, "content": "\u2581"}
+    words = "<s> </s> <|im_start|> <|im_end|> <unk>".split()
+    words += [f"<0x{b:02X}>" for b in range(256)]
+    words += ["\u2581", "a", "b", "\u2581a", "\u2581b"]
+    words += [f"word{i}" for i in range(len(words), size)]
+    t["model"].update(vocab={w: i for i, w in enumerate(words)}, unk_token="<unk>",
+                      byte_fallback=True, merges=["\u2581 a", "\u2581 b"])
+    t["normalizer"] = {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", **mark}]}
+    t["pre_tokenizer"] = None
+    back = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+    t["decoder"] = {"type": "Sequence", "decoders": [
+        back, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    with open(name, "w") as f:
+        json.dump(t, f)
+    return path, words.index("\u2581a"), words.index("\u2581b")
+
+
+@check
+def an_answer_goes_on_in_its_prompt():
+    """The blank before its first word is there, but where the answer is a text of its own."""
+    path, a, b = folder_of_words()
+    bias = {"model": "words", "logit_bias": {str(b): 100}, "max_tokens": 2, "temperature": 0}
+    with server.Server(path) as s:
+        def text(way, **more):
+            status, _, r = ask("POST", way, {**bias, **more}, port=s.port)
+            assert status == 200, r
+            whole = r["choices"][0]
+            whole = whole["text"] if "text" in whole else whole["message"]["content"]
+            r = ask("POST", way, {**bias, **more, "stream": True}, port=s.port)[2].decode()
+            chunks = [json.loads(e[6:])["choices"][0] for e in r.split("\n\n")[:-2]]
+            assert whole == "".join(c["text"] if "text" in c else c["delta"].get("content", "")
+                                    for c in chunks)
+            return whole
+        for prompt in ("a", "<|im_end|>a", [a], [0, a]):
+            assert text("/v1/completions", prompt=prompt) == " b b"
+        assert text("/v1/completions", prompt="a", echo=True) == "a b b"
+        assert text("/v1/completions", prompt="a", echo=True, logprobs=0) == "a b b"
+        assert text("/v1/completions", prompt=[0]) == "b b"
+        talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        assert text("/v1/chat/completions", messages=talk) == "b b"
+        assert text("/v1/chat/completions", messages=talk, continue_final_message=True) == " b b"
 
 
 # --- WebSocket ------------------------------------------------------------------------

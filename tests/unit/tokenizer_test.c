@@ -150,11 +150,10 @@ static u32 bytes_id(const struct tokenizer *t, const char *p, size_t n)
     return (u32)tokenizer_id(t, (struct str){content, at});
 }
 
-/* Streams ids; false when a piece is not UTF-8 or the whole is not `want`. */
-static bool streams(const struct tokenizer *t, const u32 *ids, u32 n, struct str want)
+/* Streams ids on from d; false when a piece is not UTF-8 or the whole is not `want`. */
+static bool streams_on(struct decode_stream d, const u32 *ids, u32 n, struct str want)
 {
     static char out[64 * 1024], piece[DECODE_PIECE_BYTES];
-    struct decode_stream d = decode_start(t, false);
     size_t at = 0;
     for (u32 i = 0; i <= n; i++) {
         u32 got = i < n ? decode_push(&d, ids[i], piece) : decode_end(&d, piece);
@@ -164,6 +163,11 @@ static bool streams(const struct tokenizer *t, const u32 *ids, u32 n, struct str
         at += got;
     }
     return str_eq((struct str){out, at}, want);
+}
+
+static bool streams(const struct tokenizer *t, const u32 *ids, u32 n, struct str want)
+{
+    return streams_on(decode_start(t, false), ids, n, want);
 }
 
 static bool decodes(const struct tokenizer *t, const u32 *ids, u32 n, bool skip, const char *want)
@@ -223,6 +227,22 @@ void tokenizer_stream_broken_bytes(void)
     "'content':' '},{'type':'ByteFallback'},{'type':'Fuse'},{'type':'Strip','content':' '," \
     "'start':1,'stop':0}]}"
 
+/* What follows a prompt begins with the blank that is between words, unless that has no text. */
+static void behind_prompts(const struct tokenizer *t, u32 mark, u32 a, u32 byte)
+{
+    static const u32 none = 99;
+    const struct {
+        u32 ids[3], n;
+        const char *want;
+    } prompts[] = {{{0}, 0, "a"},        {{none, none}, 2, "a"},  {{mark}, 1, " a"},
+                   {{mark, a}, 2, " a"}, {{a, mark, a}, 3, " a"}, {{none, byte, a}, 3, " a"},
+                   {{a, byte}, 2, " a"}, {{byte}, 1, "a"}};
+    for (size_t i = 0; i < COUNTOF(prompts); i++) {
+        struct decode_stream d = decode_behind(t, false, prompts[i].ids, prompts[i].n);
+        CHECK(streams_on(d, (u32[]){mark, a}, 2, str_of(prompts[i].want)));
+    }
+}
+
 void tokenizer_fallback_runs(void)
 {
     enum { UNK, MARK, A, E4, BD, A0, FF, PLUS };
@@ -271,6 +291,7 @@ void tokenizer_fallback_runs(void)
         CHECK(decodes(t, cases[i].ids, cases[i].n, false, cases[i].full));
         CHECK(streams(t, cases[i].ids, cases[i].n, str_of(streamed)));
     }
+    behind_prompts(t, MARK, A, E4);
     char out[LIMIT_TOKEN_BYTES];
     CHECK(tokenizer_bytes(t, E4, out) == 1 && (u8)out[0] == 0xe4);
     CHECK(tokenizer_bytes(t, MARK, out) == 1 && out[0] == ' ');

@@ -9,6 +9,8 @@ struct prompt {
     u32 *ids;
     u32 n;
     struct str text;
+    u32 n_before; /* ids that stand before those of the text */
+    bool as_ids;  /* the text is theirs, without special tokens; else they are those of the text */
 };
 
 struct prompts {
@@ -56,6 +58,7 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
         return refuse_err(f, &e, param);
     arena_reset(work, start + p->n * sizeof *p->ids);
     p->text = text;
+    p->n_before = flags & ENCODE_ADD_SPECIAL ? tokenizer_before(api->g.tokenizer) : 0;
     return true;
 }
 
@@ -100,6 +103,7 @@ static bool given_ids(struct api *api, const struct json *list, struct prompt *p
     u64 id;
     if (list->n >= api->g.limits.context)
         return too_long(f, list->n, api->g.limits.context, "prompt");
+    p->as_ids = true;
     p->ids = ARENA_NEW(api->g.work, u32, list->n);
     if (!p->ids)
         return refuse(f, 413, "request_too_large", "prompt",
@@ -273,6 +277,14 @@ static bool take_store(struct api *api, struct job *job, struct choice *c,
     return true;
 }
 
+/* What text_offset of the prompt is counted by. */
+static void begin_echo(const struct api *api, struct choice *c, const struct prompt *prompt)
+{
+    c->n_before = prompt->n_before;
+    c->echo_chars = shape_chars(prompt->text);
+    c->given_text = decode_start(api->g.tokenizer, prompt->as_ids);
+}
+
 static bool make_choices(struct api *api, struct job *job, const struct params *p,
                          const struct prompts *all, struct refusal *f)
 {
@@ -287,6 +299,8 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             c->index = i * job->best_of + k;
             c->n_prompt = all->at[i].n;
             c->text = output_text(api, p, &all->at[i]);
+            if (job->prompt_logprobs)
+                begin_echo(api, c, &all->at[i]);
             if (!size_choice(api, p, &all->at[i], &c->max_tokens, f) ||
                 !take_store(api, job, c, &all->at[i], f))
                 return false;
@@ -387,7 +401,6 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->logprobs = p->logprobs;
     job->top_logprobs = p->sampling.top_logprobs;
     job->prompt_logprobs = p->echo && p->logprobs;
-    job->skip_special = p->skip_special;
     job->ignore_eos = p->ignore_eos;
     job->n_stop = p->sampling.n_stop;
     memcpy(job->stop_ids, p->sampling.stop, job->n_stop * sizeof *job->stop_ids);

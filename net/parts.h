@@ -36,15 +36,16 @@ struct choice {
     u32 n_prompt, cached, outputs, max_tokens;
     u32 given;      /* prompt tokens whose logprobs are in `tokens`, or sent */
     u32 text_bytes; /* of its text so far */
-    u32 chars;      /* of its text so far, for text_offset */
+    u32 chars;      /* of its tokens so far, for text_offset; a stream's */
+    u32 n_before;   /* prompt tokens that stand before the text of the prompt */
+    u32 echo_chars; /* of that text */
     enum finish finish;
     bool silent_end; /* its last token is a stop id, which is no text */
     bool begun;      /* the first event has come */
     double logprob_sum;
-    u64 slot_ns, first_ns, last_ns; /* when it got its slot, its first and its last token */
-    struct decode_stream text;      /* of the output, before its first token */
-    struct decode_stream decode;    /* of the prompt of a stream, for text_offset */
-    struct chain echo, tokens;      /* whole replies: text of the prompt; records of the tokens */
+    u64 slot_ns, first_ns, last_ns;        /* when it got its slot, its first and its last token */
+    struct decode_stream given_text, text; /* of prompt and output; in a stream, as far as it is */
+    struct chain echo, tokens; /* whole replies: text of the prompt; records of the tokens */
 };
 
 struct job {
@@ -53,7 +54,7 @@ struct job {
     struct job *next;       /* in use, in order of arrival; or of the free list */
     u32 n_choices, open;    /* open: have no last event yet */
     u32 n, best_of, n_prompts;
-    bool chat, stream, ws, include_usage, echo, logprobs, skip_special;
+    bool chat, stream, ws, include_usage, echo, logprobs;
     bool failed; /* an error was sent; the rest is silence */
     bool cancelled;
     bool silent;  /* no log line: the refusal has one */
@@ -143,6 +144,8 @@ void shape_token(struct json_out *o, const struct api *api, u32 id);
 void shape_text_tops(struct json_out *o, const struct api *api, const struct step_result *r,
                      u32 tops);
 double shape_logprob(float logprob);
+/* text_offset behind prompt token `i`, when it was `chars` before it. */
+u32 shape_echoed(const struct choice *c, struct decode_stream *d, u32 i, u32 token, u32 chars);
 u32 shape_chars(struct str s);
 
 /* --- net/api -----------------------------------------------------------------------------------

@@ -143,3 +143,16 @@ u32 shape_chars(struct str s)
         n += ((u8)s.p[i] & 0xc0) != 0x80;
     return n;
 }
+
+/* The output begins where the text of the prompt ends, also where a normalizer made the text of its
+ * tokens a different one. */
+u32 shape_echoed(const struct choice *c, struct decode_stream *d, u32 i, u32 token, u32 chars)
+{
+    char text[DECODE_PIECE_BYTES];
+    if (i + 1 == c->n_prompt)
+        return c->echo_chars;
+    if (i < c->n_before)
+        return chars;
+    chars += shape_chars((struct str){text, decode_push(d, token, text)});
+    return MIN(chars, c->echo_chars);
+}

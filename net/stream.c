@@ -178,7 +178,6 @@ void stream_echo(struct api *api, struct choice *c, struct str text)
         text_piece(api, c, piece, NULL, false, FINISH_NONE);
         text.p += n;
         text.n -= n;
-        c->chars += c->job->prompt_logprobs ? 0 : shape_chars(piece); /* else: by tokens, below */
     }
 }
 
@@ -187,13 +186,8 @@ void stream_echo(struct api *api, struct choice *c, struct str text)
  * slow enough for any reader. */
 void stream_prompt_token(struct api *api, struct choice *c, const struct step_result *r)
 {
-    if (c->given++ == 0)
-        c->decode = decode_start(api->g.tokenizer, c->job->skip_special);
-    text_piece(api, c, (struct str){"", 0}, r, c->given == 1, FINISH_NONE);
-    u32 n = decode_push(&c->decode, r->token, api->text); /* is free between two pieces */
-    c->chars += shape_chars((struct str){api->text, n});
-    if (c->given == c->n_prompt)
-        c->chars += shape_chars((struct str){api->text, decode_end(&c->decode, api->text)});
+    text_piece(api, c, (struct str){"", 0}, r, c->given == 0, FINISH_NONE);
+    c->chars = shape_echoed(c, &c->given_text, c->given++, r->token, c->chars);
 }
 
 /* --- a stream -------------------------------------------------------------------------------- */
@@ -221,7 +215,10 @@ void stream_event(struct api *api, struct choice *c, const struct event *event)
     } else if (piece || event->finish != FINISH_NONE) {
         text_piece(api, c, event->text, logprobs ? event->result : NULL, false, event->finish);
     }
-    c->chars += shape_chars(event->text);
+    if (logprobs && !job->chat) { /* by tokens: some of their text may be held back */
+        u32 n = decode_push(&c->text, event->result->token, api->text); /* is free by now */
+        c->chars += shape_chars((struct str){api->text, n});
+    }
     api->written += event->has_token && piece;
 }
 

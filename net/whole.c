@@ -36,7 +36,8 @@ struct walk {
     struct chain_reader reader;
     struct decode_stream decode;
     u32 i, left; /* tokens behind us; bytes of the output's text to come */
-    u32 chars;   /* before this token */
+    u32 chars;   /* before this token, for text_offset */
+    u32 behind;  /* and behind it: text of a stop string counts, as in a stream */
     bool given;  /* this token is one of the prompt */
     bool silent; /* this token is a stop id: its text is only what others left */
     struct step_result r;
@@ -50,11 +51,10 @@ static struct walk *walk_from(const struct api *api, const struct choice *c)
     w.api = api;
     w.c = c;
     w.reader = store_from(&c->tokens);
-    w.decode = decode_start(api->g.tokenizer, c->job->skip_special);
+    w.decode = c->given_text;
     w.i = 0;
     w.left = c->text_bytes;
-    w.chars = 0;
-    w.text = (struct str){0};
+    w.behind = 0;
     return &w;
 }
 
@@ -72,28 +72,31 @@ static void read_record(struct walk *w)
         w->r.n_top--;
 }
 
-/* The next token, with the text it brought; false behind the last. */
+/* The next token, with the text it brought to the output; false behind the last. */
 static bool walk_next(struct walk *w)
 {
     const struct choice *c = w->c;
     u32 n = 0, all = c->given + c->outputs;
-    w->chars += shape_chars(w->text);
     if (w->i == all)
         return false;
     read_record(w);
+    w->chars = w->behind;
     w->given = w->i < c->given;
     if (w->i == c->given) /* the text of the output begins anew */
         w->decode = c->text;
     bool last = ++w->i == all;
     w->silent = last && c->silent_end;
+    if (w->given) {
+        w->behind = shape_echoed(c, &w->decode, w->i - 1, w->r.token, w->chars);
+        return true;
+    }
     if (!w->silent)
         n = decode_push(&w->decode, w->r.token, w->piece);
-    if (last || w->i == c->given)
+    if (last)
         n += decode_end(&w->decode, w->piece + n);
-    if (!w->given) {
-        n = MIN(n, w->left);
-        w->left -= n;
-    }
+    w->behind += shape_chars((struct str){w->piece, n});
+    n = MIN(n, w->left);
+    w->left -= n;
     w->text = (struct str){w->piece, n};
     return true;
 }

@@ -423,6 +423,11 @@ u32 tokenizer_vocab(const struct tokenizer *t)
     return t->bpe.vocab.n;
 }
 
+u32 tokenizer_before(const struct tokenizer *t)
+{
+    return t->before_n;
+}
+
 i64 tokenizer_id(const struct tokenizer *t, struct str content)
 {
     u32 id = vocab_find(&t->bpe.vocab, content);

@@ -55,6 +55,9 @@ struct str tokenizer_content(const struct tokenizer *t, u32 id); /* as in the vo
  * out[LIMIT_TOKEN_BYTES]; 0 for ids without a token. */
 u32 tokenizer_bytes(const struct tokenizer *t, u32 id, char *out);
 
+/* How many tokens ENCODE_ADD_SPECIAL puts before those of the text. */
+u32 tokenizer_before(const struct tokenizer *t);
+
 /* Special tokens as text for templates; empty when the model has none. */
 struct str tokenizer_bos(const struct tokenizer *t);
 struct str tokenizer_eos(const struct tokenizer *t);

@@ -259,6 +259,33 @@ def logprobs_of_the_prompt_streamed():
 
 
 @check
+def offsets_are_those_of_the_text():
+    """Also behind special tokens, which may be text or not, and where text is held back."""
+    marked = "<|im_start|>user\nGr\u00fc\u00dfe!<|im_end|>\n"
+    ids = post("/tokenize", {"prompt": marked})["tokens"]
+    pointed = 0
+    for prompt in ("Hello", marked, ids):
+        for skip in (True, False):
+            wish = dict(seed=4, echo=True, logprobs=0, max_tokens=30, ignore_eos=True,
+                        skip_special_tokens=skip)
+            whole = complete(prompt, **wish).choices[0]
+            lp, text = whole.logprobs, whole.text
+            assert lp.text_offset[-30] == len(text) - len(complete(
+                prompt, **{**wish, "echo": False}).choices[0].text)
+            for token, at in zip(lp.tokens, lp.text_offset):
+                shown = token not in ("<s>", "<|im_start|>", "<|im_end|>") or prompt is marked
+                if shown and token != "<s>" and "\ufffd" not in token + text[at:at + 1]:
+                    assert text.startswith(token, at), (token, at, text)
+                    pointed += 1
+            wish["stop"] = [text[-6:] + "no", text[-3:-1]]
+            lp = complete(prompt, **wish).choices[0].logprobs
+            streamed = [at for c in complete(prompt, stream=True, **wish) for choice in c.choices
+                        if choice.logprobs for at in choice.logprobs.text_offset]
+            assert streamed == lp.text_offset, (streamed, lp.text_offset)
+    assert pointed > 60
+
+
+@check
 def stop_strings():
     text = complete(seed=9, max_tokens=40, ignore_eos=True).choices[0].text
     inside = text[4:6]

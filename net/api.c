@@ -162,7 +162,8 @@ const char *api_extra(struct api *api, const struct caller *c, const char *more)
         struct str o = api->origins[c->origin];
         int k = snprintf(api->extra + n, sizeof api->extra - (size_t)n,
                          "Access-Control-Allow-Origin: %.*s\r\n"
-                         "Access-Control-Expose-Headers: X-Request-Id\r\nVary: Origin\r\n",
+                         "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
+                         "X-Should-Retry\r\nVary: Origin\r\n",
                          (int)o.n, o.p);
         if ((size_t)k >= sizeof api->extra - (size_t)n) /* a browser then refuses the reply */
             api->extra[n] = 0;
@@ -229,12 +230,14 @@ void api_refuse(struct api *api, const struct caller *c, const struct refusal *f
 
 /* --- events of the connections -------------------------------------------------------------- */
 
+/* The client libraries send header fields of their own (X-Stainless-...). The star never stands for
+ * Authorization, and older browsers do not know it. */
 static void preflight(struct api *api, const struct caller *c, const struct route *route)
 {
     char more[256];
     snprintf(more, sizeof more,
              "Allow: %s, OPTIONS\r\nAccess-Control-Allow-Methods: %s\r\n"
-             "Access-Control-Allow-Headers: authorization, content-type\r\n"
+             "Access-Control-Allow-Headers: authorization, content-type, *\r\n"
              "Access-Control-Max-Age: 600\r\n",
              strcmp(route->method, "GET") == 0 ? "GET, HEAD" : route->method, route->method);
     api_reply(api, c, 204, NULL, (struct str){0}, more);

@@ -128,7 +128,10 @@ def loopback_is_guarded():
     _, headers, _ = ask("OPTIONS", "/v1/completions", headers={
         "Origin": "https://app.example", "Access-Control-Request-Method": "POST"})
     assert headers["Access-Control-Allow-Origin"] == "https://app.example"
-    assert "authorization" in headers["Access-Control-Allow-Headers"]
+    allowed = headers["Access-Control-Allow-Headers"].split(", ")
+    assert {"authorization", "content-type", "*"} <= set(allowed), "what clients of browsers send"
+    _, headers, _ = ask("GET", "/version", headers={"Origin": "https://app.example"})
+    assert "Retry-After" in headers["Access-Control-Expose-Headers"]
 
 
 # --- streams ------------------------------------------------------------------------

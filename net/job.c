@@ -215,10 +215,10 @@ static bool size_choice(const struct api *api, const struct params *p, const str
     u32 room = context - prompt->n, usual = api->g.max_tokens ? api->g.max_tokens : room;
     *max_tokens = p->max_tokens ? p->max_tokens : MIN(usual, room);
     if (*max_tokens > room)
-        return refuse(f, 400, "context_length_exceeded", "max_tokens",
-                      "the prompt has %u tokens and max_tokens is %u: together more than the "
-                      "context of %u tokens (model.context)",
-                      prompt->n, *max_tokens, context);
+        return refuse(f, 400, "context_length_exceeded", p->max_field,
+                      "the prompt has %u tokens and %s is %u: together more than the context of %u "
+                      "tokens (model.context)",
+                      prompt->n, p->max_field, *max_tokens, context);
     return true;
 }
 

@@ -461,6 +461,8 @@ static bool unknown(struct reading *r, struct str name)
 static bool read_all(struct reading *r, const struct json *body)
 {
     const struct json *newer = json_get(body, "max_completion_tokens");
+    if (newer && newer->type != JSON_NULL)
+        r->p->max_field = "max_completion_tokens";
     for (const struct json *v = body->child; v; v = v->next) {
         const struct field *field = field_of(v->key);
         if (!field || !(field->kinds & r->kind))
@@ -491,9 +493,8 @@ static bool check_together(struct reading *r)
         return refuse(r->f, 400, "invalid_value", "stream_options",
                       "stream_options needs \"stream\": true");
     if (p->max_tokens && p->sampling.min_tokens > p->max_tokens)
-        return refuse(r->f, 400, "invalid_value", "min_tokens",
-                      "min_tokens is %u and max_tokens is %u", p->sampling.min_tokens,
-                      p->max_tokens);
+        return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is %u",
+                      p->sampling.min_tokens, p->max_field, p->max_tokens);
     if (p->best_of && p->best_of < p->n)
         return refuse(r->f, 400, "invalid_value", "best_of", "best_of is %u, less than n (%u)",
                       p->best_of, p->n);
@@ -531,6 +532,7 @@ bool params_read(struct params *p, u32 kind, const struct json *body, const stru
                       json_type_name(body));
     *p = (struct params){.sampling = params_default_sampling(m),
                          .n = 1,
+                         .max_field = "max_tokens",
                          .skip_special = true,
                          .add_generation_prompt = true,
                          .add_special = kind != PARAMS_CHAT};

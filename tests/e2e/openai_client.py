@@ -376,6 +376,8 @@ def too_long_says_both_numbers():
     assert e.code == "context_length_exceeded"
     refused(lambda: complete([5] * 10, max_tokens=context), openai.BadRequestError, "max_tokens",
             10, context)
+    refused(lambda: chat(max_tokens=None, max_completion_tokens=context), openai.BadRequestError,
+            "max_completion_tokens", "max_completion_tokens is", context)
     e = refused(lambda: chat(messages=[{"role": "user", "content": "word " * context}]),
                 openai.BadRequestError, "messages", context)
 

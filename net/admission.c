@@ -14,6 +14,11 @@ static u32 retry_s(double wait_s)
     return wait_s < 1 ? 1 : wait_s > RETRY_MAX_S ? RETRY_MAX_S : (u32)wait_s + 1;
 }
 
+u32 admission_retry_s(const struct admission *a, u32 waiting, u32 running)
+{
+    return retry_s(admission_wait_s(a, waiting, running));
+}
+
 static bool busy(struct refusal *f, const char *code, double wait_s)
 {
     f->retry_s = retry_s(wait_s);

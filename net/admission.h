@@ -31,6 +31,9 @@ struct admission {
 /* Seconds that a request would wait now, given what waits and runs in the engine. */
 double admission_wait_s(const struct admission *a, u32 waiting, u32 running);
 
+/* The same as Retry-After says it. */
+u32 admission_retry_s(const struct admission *a, u32 waiting, u32 running);
+
 /* A request of `choices` sequences with `tokens` prompt tokens in all and a deadline (0: none). */
 MUST bool admission_enter(const struct admission *a, u32 waiting, u32 running, u32 choices,
                           u64 tokens, u64 deadline_ms, struct refusal *f);

@@ -422,7 +422,7 @@ static bool room_for(struct api *api, const struct job *job, const struct params
     if (job->n_choices > api->n_free_choices) {
         refuse(f, 429, "queue_full", NULL, "no room for %u more sequences (engine.queue)",
                job->n_choices);
-        f->retry_s = 1;
+        f->retry_s = admission_retry_s(&api->admission, s.waiting, s.running);
         return false;
     }
     return admission_enter(&api->admission, s.waiting, s.running, job->n_choices, all->tokens,
@@ -466,8 +466,9 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
         return false;
     struct job *job = take_job(api);
     if (!job) {
+        struct engine_stats s = engine_stats(api->g.engine);
         refuse(f, 429, "queue_full", NULL, "%u requests are in work (engine.queue)", api->n_jobs);
-        f->retry_s = 1;
+        f->retry_s = admission_retry_s(&api->admission, s.waiting, s.running);
         return false;
     }
     job->caller = *caller;

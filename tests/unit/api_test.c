@@ -332,11 +332,20 @@ void api_full_queue_says_when_to_come_back(void)
 {
     fresh();
     world.stuck = true;
+    struct peer *slow = complete(",\"max_tokens\":1");
+    turns(2);
+    world.now_ns += 8000000000;
+    world.stuck = false;
+    turns(3);
+    CHECK(says(slow, "HTTP/1.1 200")); /* a slot is taken for 8 s: behind 7 in 4 slots it is 16 */
+    world.stuck = true;
     struct peer *some = complete(",\"n\":4");
     turns(2);
-    struct peer *more = complete(",\"n\":4"), *over = complete("");
+    struct peer *more = complete(",\"n\":4");
     turns(2);
-    CHECK(says(over, "HTTP/1.1 429") && says(over, "Retry-After: 1\r\n"));
+    struct peer *over = complete("");
+    turns(2);
+    CHECK(says(over, "HTTP/1.1 429") && says(over, "Retry-After: 17\r\n"));
     CHECK(says(over, "\"code\":\"queue_full\"") && says(over, "\"type\":\"rate_limit_error\""));
     world.stuck = false;
     turns(80);

@@ -459,6 +459,9 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
     struct params *p = &api->params;
     if (!params_read(p, chat ? PARAMS_CHAT : PARAMS_COMPLETION, body, api->g.model, api->g.work, f))
         return false;
+    if (p->include_usage && !p->stream && !ws)
+        return refuse(f, 400, "invalid_value", "stream_options",
+                      "stream_options needs \"stream\": true");
     if (p->echo && p->logprobs && !api->g.prompt_logprobs)
         return refuse(f, 400, "unsupported_value", "echo",
                       "echo with logprobs is off here (engine.prompt_logits)");

@@ -489,9 +489,6 @@ static bool check_together(struct reading *r)
     if (r->kind == PARAMS_CHAT && p->sampling.top_logprobs && !p->logprobs)
         return refuse(r->f, 400, "invalid_value", "top_logprobs",
                       "top_logprobs needs \"logprobs\": true");
-    if (p->include_usage && !p->stream)
-        return refuse(r->f, 400, "invalid_value", "stream_options",
-                      "stream_options needs \"stream\": true");
     if (p->max_tokens && p->sampling.min_tokens > p->max_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is %u",
                       p->sampling.min_tokens, p->max_field, p->max_tokens);

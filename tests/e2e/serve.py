@@ -361,6 +361,8 @@ def websocket_streams_in_turn():
                        if c["choices"])
         assert text == whole and chunks[-2]["usage"]["completion_tokens"] > 0
         assert chunks[-1]["id"] == chunks[0]["id"]
+    w.send(talk(stream_options={"include_usage": True}))  # a stream though it does not say so
+    assert w.answer()[-2]["usage"]["completion_tokens"] > 0
     w.send({"nonsense": 1})
     assert w.answer()[-1]["error"]["param"] == "nonsense"
     w.send({"type": "cancel"})  # nothing to cancel: nothing comes

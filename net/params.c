@@ -27,6 +27,9 @@ struct field {
 static bool wrong_type(struct reading *r, const char *name, const char *wanted,
                        const struct json *v)
 {
+    if (v->type == JSON_NUMBER) /* 1.0 is a number, and no whole one here */
+        return refuse(r->f, 400, "invalid_type", name, "%s must be %s, not %.*s", name, wanted,
+                      (int)MIN(v->text.n, (size_t)40), v->text.p);
     return refuse(r->f, 400, "invalid_type", name, "%s must be %s, not %s", name, wanted,
                   json_type_name(v));
 }

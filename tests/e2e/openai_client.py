@@ -354,6 +354,8 @@ def every_wrong_field_is_named():
                          ("priority", 5000), ("chat_template_kwargs", {"messages": []}),
                          ("wrong_field", 1)):
         refused(lambda: chat(**{field: value}), bad, field)
+    refused(lambda: chat(n=1.0), bad, "n", "not 1.0")
+    refused(lambda: chat(stream=1), bad, "stream", "not 1")
     refused(lambda: complete(suffix="x"), bad, "suffix")
     refused(lambda: chat(messages=HELLO, extra_headers={"content-type": "text/plain"}),
             openai.APIStatusError, None)

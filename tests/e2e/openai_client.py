@@ -411,6 +411,16 @@ def document_is_openapi_and_replies_fit():
     reply = post("/v1/chat/completions", asked)
     assert fits(asked, "ChatRequest") and fits(reply, "ChatReply") and not fits(asked, "ChatReply")
     assert not fits({**asked, "n": "two"}, "ChatRequest")
+    for field, value, may in (("seed", 2 ** 63, False), ("seed", -2 ** 63, True),
+                              ("stop", "", False), ("logit_bias", {"x": 1}, False),
+                              ("modalities", ["text"], True), ("modalities", ["audio"], False),
+                              ("stream_options", {"include_usage": None}, True),
+                              ("stream_options", {"more": True}, False),
+                              ("response_format", {}, False),
+                              ("messages", [{**HELLO[0], "name": None, "refusal": None}], True),
+                              ("messages", [{**HELLO[0], "refusal": "no"}], False)):
+        assert fits({**asked, field: value}, "ChatRequest") == may, (field, value)
+        assert ("error" not in post("/v1/chat/completions", {**asked, field: value})) == may, field
     asked = {"model": MODEL, "prompt": ["Hello", "you"], "max_tokens": 4, "logprobs": 2,
              "echo": True}
     reply = post("/v1/completions", asked)

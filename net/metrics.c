@@ -180,7 +180,7 @@ static void connections(struct page *o, const struct conn_counts *c)
         {"connections", "gauge", "Open connections.", c->open},
         {"websockets", "gauge", "Open WebSockets.", c->open_ws},
         {"body_buffers_used", "gauge", "Body buffers lent out.", c->bodies_used},
-        {"connections_total", "counter", "Connections accepted.", c->accepted},
+        {"connections_accepted_total", "counter", "Connections accepted.", c->accepted},
         {"connections_evicted_total", "counter", "Idle peers dropped for room.", c->evicted},
         {"connections_refused_total", "counter", "Refused: no slot.", c->refused},
         {"bad_requests_total", "counter", "Requests that broke HTTP.", c->bad_requests},

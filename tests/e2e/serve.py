@@ -600,6 +600,8 @@ def locked_memory_is_what_was_planned():
 def metrics_are_sound():
     page = ask("GET", "/metrics")[2].decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))
+    families = [re.sub(r"_total$", "", k) if v == "counter" else k for k, v in kinds.items()]
+    assert len(set(families)) == len(families), "OpenMetrics has the family without _total"
     seen = set()
     for line in page.splitlines():
         if line.startswith("#"):
@@ -615,7 +617,7 @@ def metrics_are_sound():
         assert metric(f"zigcuda_{name}_seconds_count") > 0, f"{name} is never measured"
     for name in ("steps_total", "prompt_tokens_total", "output_tokens_total", "prefix_hits_total",
                  "finished_total", "http_requests_total", "cancelled_by_client_total",
-                 "batch_sequences_count", "batch_tokens_count", "connections_total"):
+                 "batch_sequences_count", "batch_tokens_count", "connections_accepted_total"):
         assert metric(f"zigcuda_{name}") > 0, f"{name} is never counted"
     for name in ("requests_running", "requests_waiting", "kv_usage_ratio", "kv_pages",
                  "slow_readers_dropped_total", "clients_gone_total"):

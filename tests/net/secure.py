@@ -48,6 +48,7 @@ make("ca", "prime256v1", ca=True)
 make("ec", "prime256v1", "ca")
 make("ec384", "secp384r1", "ca")
 make("rsa", "rsa2048", "ca")
+make("rsa4096", "rsa4096", "ca")
 make("other", "prime256v1")
 openssl("pkcs8", "-topk8", "-nocrypt", "-in", "rsa.key", "-out", "rsa8.key")
 openssl("pkcs8", "-topk8", "-nocrypt", "-in", "ec.key", "-out", "ec8.key")
@@ -78,7 +79,7 @@ def counts(e, c=None):
 @test
 def keys_of_every_kind():
     for name, key in (("ec", "ec"), ("ec", "ec8"), ("ec384", "ec384"), ("rsa", "rsa"),
-                      ("rsa", "rsa8")):
+                      ("rsa", "rsa8"), ("rsa4096", "rsa4096")):
         with serve(name, key) as e, connect(e) as s, s.makefile("rb") as f:
             assert s.version() == "TLSv1.2" and s.selected_alpn_protocol() == "http/1.1"
             s.sendall(get())

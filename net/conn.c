@@ -331,7 +331,6 @@ static bool admitted(struct conns *c, struct slot *s)
     s->keep_alive = p->keep_alive;
     s->close_after = !p->keep_alive || c->draining;
     p->r.loopback = s->loopback;
-    p->r.read_ns = c->serve_ns;
     bool close_after = s->close_after;
     s->close_after |= body; /* answered in here, a body is not read: no next head behind it */
     if (str_is(p->r.path, "*")) {
@@ -365,6 +364,7 @@ static bool on_head(struct conns *c, struct slot *s)
     if (r == HTTP_MORE)
         return false;
     p->r.request_number = ++c->number;
+    p->r.read_ns = c->serve_ns;
     if (r == HTTP_DONE && p->r.https && !s->w.tls) { /* RFC 9110 section 7.4 */
         r = 421;
         p->why = "what is https: is not given away without TLS";
@@ -599,6 +599,7 @@ static void input_late(struct conns *c, struct slot *s)
         c->counts.timeout_header += !s->served || begun;
         if (begun && !handshaking(s)) {
             s->http.r.request_number = ++c->number;
+            s->http.r.read_ns = clock_now_ns(&c->clock);
             slot_refuse(c, s, 408, "the head of the request took too long");
             slot_settle(c, s);
         } else {

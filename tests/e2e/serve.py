@@ -240,8 +240,10 @@ def refusals_of_the_transport_have_ids():
             assert top.startswith(b"HTTP/1.1 %d " % status) and name, (status, answer)
             assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
             method, _, path = where.partition(" ")
-            line = rf"id={name[1].decode()} method={method} path={path}\S* status={status} "
+            line = rf"id={name[1].decode()} method={method} path={path}\S* status={status} ms=(\S+)"
             until(lambda: re.search(line, s.text()), f"no log line like {line}")
+            ms = float(re.search(line, s.text())[1])
+            assert ms < 5000, f"{where}: {ms} ms"
             seen.add(name[1])
         assert len(seen) == len(cases)
         refused = ask("GET", "/nothing", port=s.port)[1]["X-Request-Id"]

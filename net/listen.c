@@ -208,12 +208,21 @@ void listen_keep(const struct listeners *l, char out[LISTEN_KEPT_BYTES])
     }
 }
 
+/* Accepted sockets inherit these. */
+static void stream_options(int fd)
+{
+    int on = 1, idle = KEEPALIVE_S;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+}
+
 static enum err open_tcp(struct listeners *l, const struct listen_config *g, struct str s,
                          bool plain, struct err_text *e)
 {
     union address a;
     socklen_t n;
-    int on = 1, idle = KEEPALIVE_S;
+    int on = 1;
     if (!parse_tcp(s, &a, &n))
         return err_set(e, ERR_CONFIG,
                        "server.listen: '%.*s' is none of 127.0.0.1:8080, [::1]:8080, "
@@ -228,10 +237,7 @@ static enum err open_tcp(struct listeners *l, const struct listen_config *g, str
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (a.any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    /* accepted sockets inherit these */
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    stream_options(fd);
     if (bind(fd, &a.any, n) != 0) {
         enum err r = err_set_errno(e, ERR_SYSTEM, "server.listen: cannot bind %.*s", STR_ARG(s));
         close(fd);
@@ -304,6 +310,7 @@ static enum err open_inherited(struct listeners *l, const struct listen_config *
                            fd);
         fcntl(fd, F_SETFL, flags | O_NONBLOCK);
         fcntl(fd, F_SETFD, FD_CLOEXEC);
+        stream_options(fd); /* a .socket unit sets none of them by itself */
         TRY(adopt(l, g, fd, false, "", e));
         l->at[l->n - 1].inherited = true;
     }

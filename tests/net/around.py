@@ -125,6 +125,9 @@ def inherited_sockets():
         assert e.port == a.getsockname()[1]
         assert request(e.connect(), get())[0] == 200
         assert request(unix(), get())[0] == 200
+        for level, option in ((socket.IPPROTO_TCP, socket.TCP_NODELAY),
+                              (socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
+            assert a.getsockopt(level, option)  # accepted ones inherit them
         held = e.connect()
         held.sendall(get("/after?1500"))
         time.sleep(0.1)

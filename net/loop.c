@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -321,7 +322,8 @@ enum err loop_start(struct loop *l, struct conns *c, struct err_text *e)
             return err_set_errno(e, ERR_SYSTEM, "cannot watch a listener");
     }
     notify_open(&l->notify);
-    notify_send(&l->notify, "READY=1");
+    /* what loop_keep said of the process before is over */
+    notify_send(&l->notify, getenv(LISTEN_KEPT) ? "STATUS=\nREADY=1" : "READY=1");
     if (l->notify.watchdog_ns)
         l->watchdog_ns = clock_now_ns(&l->clock);
     return ERR_OK;

@@ -168,6 +168,9 @@ def service_manager():
     abstract.settimeout(10)
     with Echo(env={"NOTIFY_SOCKET": "@" + name[1:]}):
         assert abstract.recv(200) == b"READY=1"
+    assert abstract.recv(200) == b"STOPPING=1"
+    with Echo(env={"NOTIFY_SOCKET": "@" + name[1:], "ZIGCUDA_LISTENERS": "1:"}):
+        assert abstract.recv(200) == b"STATUS=\nREADY=1"  # of a process that began again
 
 
 @test

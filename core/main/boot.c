@@ -116,10 +116,16 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
 {
     const struct options *o = &b->options;
     size_t page = cpu_kv_page_bytes(b->model, kv_type(b));
+    char have[16];
     size_t room = o->engine_kv ? o->engine_kv : b->available_bytes / KV_SHARE;
     TRY(choose_kernels(b, e));
     limits->pages = (u32)MIN(room / page, (size_t)limits->pages);
     if (limits->pages == 0)
+    if (limits->pages == 0 && !o->engine_kv)
+        return err_set(e, ERR_MEMORY,
+                       "this box can give %s, and a fitted KV cache takes at most one part in %d; "
+                       "one page of %u tokens needs %zu bytes (engine.kv sets another size)",
+                       bytes_text(b->available_bytes, have), KV_SHARE, LIMIT_PAGE_TOKENS, page);
         return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
                        room, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);

@@ -1,7 +1,11 @@
+#include "core/base/box.h"
 #include "core/base/date.h"
 #include "core/base/json.h"
 #include "core/base/utf8.h"
 #include "tests/unit/unit.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 static bool parses(const char *text, size_t n)
 {
@@ -211,4 +215,41 @@ void date_formats(void)
     char text[DATE_TEXT];
     CHECK(date_format(&d, 'd', true, text) == 1 && text[0] == '1');
     CHECK(date_format(&d, 'Z', false, text) == 0 && date_format(&d, 'Q', false, text) == 0);
+}
+
+/* A service is bound by its own cgroup and by those above it. */
+void box_memory(void)
+{
+    static const char stat[] = "anon 1048576\nfile 9437184\ninactive_file 6291456\n"
+                               "active_file 2097152\nunevictable 0\n";
+    static const char *const files[] = {
+        "/proc/meminfo",
+        "/proc/self/cgroup",
+        "/sys/fs/cgroup/system.slice/zigcuda.service/memory.max",
+        "/sys/fs/cgroup/system.slice/zigcuda.service/memory.current",
+        "/sys/fs/cgroup/system.slice/zigcuda.service/memory.stat",
+        "/sys/fs/cgroup/system.slice/memory.high",
+        "/sys/fs/cgroup/memory.max"};
+    char root[] = P_tmpdir "/unit-box-XXXXXX";
+    CHECK(mkdtemp(root));
+    CHECK(box_available_bytes_of(root) > 0); /* without /proc, too */
+    CHECK(unit_put(root, files[0], "MemTotal:  300000 kB\nMemAvailable:  102400 kB\n"));
+    CHECK(box_available_bytes_of(root) == 100 * MIB);
+    CHECK(unit_put(root, files[1], "1:name=systemd:/\n0::/system.slice/zigcuda.service\n"));
+    CHECK(box_available_bytes_of(root) == 100 * MIB);
+    CHECK(unit_put(root, files[2], "max\n") && unit_put(root, files[3], "10485760\n"));
+    CHECK(box_available_bytes_of(root) == 100 * MIB);
+    CHECK(unit_put(root, files[2], "52428800\n"));
+    CHECK(box_available_bytes_of(root) == 40 * MIB);
+    CHECK(unit_put(root, files[4], stat)); /* 8 MiB of it are pages of files */
+    CHECK(box_available_bytes_of(root) == 48 * MIB);
+    CHECK(unit_put(root, files[5], "20971520\n"));
+    CHECK(box_available_bytes_of(root) == 20 * MIB);
+    CHECK(unit_put(root, files[6], "8388608\n")); /* as a container has it */
+    CHECK(box_available_bytes_of(root) == 8 * MIB);
+    CHECK(unit_put(root, files[2], "1048576\n"));
+    CHECK(box_available_bytes_of(root) == 1); /* used up, which is not the same as not known */
+    for (u32 i = 0; i < COUNTOF(files); i++)
+        unit_drop(root, files[i]);
+    CHECK(access(root, F_OK) != 0);
 }

@@ -110,33 +110,6 @@ void cuda_device_choices(void)
     }
 }
 
-/* Writes a file under `root`, making its folders. */
-static bool put(const char *root, const char *path, const char *text)
-{
-    char full[512];
-    int n = snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; n > 0 && (p = strchr(p, '/')); p++) {
-        *p = 0;
-        mkdir(full, 0755);
-        *p = '/';
-    }
-    int fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-    return fd >= 0 && close(fd) == 0 && good;
-}
-
-/* Takes a file away, and the folders above it that are empty then. */
-static void drop(const char *root, const char *path)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    unlink(full);
-    for (char *p; (p = strrchr(full, '/')) && p >= full + strlen(P_tmpdir "/");) {
-        *p = 0;
-        rmdir(full);
-    }
-}
-
 /* What a user without rights sees of the node; root is let in everywhere. */
 static bool denied_to_others(const char *root)
 {
@@ -161,29 +134,29 @@ void cuda_boxes(void)
     CHECK(!cuda_box_has_gpu(&box) && box.what[0] == 0);
 
     /* An audio function of NVIDIA's and somebody else's display are no GPU. */
-    CHECK(put(root, "/sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n"));
-    CHECK(put(root, "/sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n"));
-    CHECK(put(root, "/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n"));
-    CHECK(put(root, "/sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n"));
+    CHECK(unit_put(root, "/sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n"));
+    CHECK(unit_put(root, "/sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n"));
+    CHECK(unit_put(root, "/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n"));
+    CHECK(unit_put(root, "/sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n"));
     cuda_box_look(root, &box);
     CHECK(!cuda_box_has_gpu(&box));
 
-    CHECK(put(root, "/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"));
-    CHECK(put(root, "/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n"));
+    CHECK(unit_put(root, "/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"));
+    CHECK(unit_put(root, "/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n"));
     cuda_box_look(root, &box);
     CHECK(box.pci && !box.node && strcmp(box.what, "PCI device 0000:01:00.0") == 0);
 
-    drop(root, "/sys/bus/pci/devices/0000:01:00.0/vendor");
-    CHECK(put(root, "/dev/dxg", "")); /* perhaps of another maker's GPU */
+    unit_drop(root, "/sys/bus/pci/devices/0000:01:00.0/vendor");
+    CHECK(unit_put(root, "/dev/dxg", "")); /* perhaps of another maker's GPU */
     cuda_box_look(root, &box);
     CHECK(!cuda_box_has_gpu(&box));
-    CHECK(put(root, "/usr/lib/wsl/lib/libcuda.so.1", ""));
+    CHECK(unit_put(root, "/usr/lib/wsl/lib/libcuda.so.1", ""));
     cuda_box_look(root, &box);
     CHECK(box.node && !box.denied && strcmp(box.what, "/dev/dxg") == 0);
-    drop(root, "/dev/dxg");
-    drop(root, "/usr/lib/wsl/lib/libcuda.so.1");
+    unit_drop(root, "/dev/dxg");
+    unit_drop(root, "/usr/lib/wsl/lib/libcuda.so.1");
 
-    CHECK(put(root, "/dev/nvidiactl", ""));
+    CHECK(unit_put(root, "/dev/nvidiactl", ""));
     cuda_box_look(root, &box);
     CHECK(box.node && !box.denied && strcmp(box.what, "/dev/nvidiactl") == 0);
 
@@ -199,7 +172,7 @@ void cuda_boxes(void)
                                       "/dev/nvidiactl",
                                       "/sys/module/nvidia/version"};
     for (u32 i = 0; i < COUNTOF(all); i++)
-        drop(root, all[i]);
+        unit_drop(root, all[i]);
     CHECK(access(root, F_OK) != 0);
 }
 

@@ -1,6 +1,9 @@
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -38,6 +41,31 @@ struct str unit_guarded(struct str s)
     ASSERT(s.n <= BYTES);
     memmove(end - s.n, s.p, s.n);
     return (struct str){end - s.n, s.n};
+}
+
+bool unit_put(const char *root, const char *path, const char *text)
+{
+    char full[512];
+    int n = snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *p = full + strlen(root) + 1; n > 0 && (p = strchr(p, '/')); p++) {
+        *p = 0;
+        mkdir(full, 0755);
+        *p = '/';
+    }
+    int fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    return fd >= 0 && close(fd) == 0 && good;
+}
+
+void unit_drop(const char *root, const char *path)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    unlink(full);
+    for (char *p; (p = strrchr(full, '/')) && p >= full + strlen(P_tmpdir "/");) {
+        *p = 0;
+        rmdir(full);
+    }
 }
 
 static bool wanted(const char *name, int argc, char **argv)

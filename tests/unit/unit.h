@@ -18,6 +18,12 @@ extern struct arena unit_arena; /* 256 MiB, emptied before each test */
  * next call overwrites it. */
 struct str unit_guarded(struct str s);
 
+/* Writes a file under `root`, making its folders. */
+bool unit_put(const char *root, const char *path, const char *text);
+
+/* Takes a file away, and the folders above it that are empty then. */
+void unit_drop(const char *root, const char *path);
+
 #define CHECK(cond)                                 \
     do {                                            \
         if (!(cond)) {                              \

@@ -46,8 +46,6 @@ static enum err go(int argc, char **argv, struct err_text *e)
         else
             TRY(flag(&o, argc, argv, &i, e));
     options_print(&o, form);
-    if (fflush(stdout) != 0 || ferror(stdout)) /* it is made to be written to a file */
-        return err_set_errno(e, ERR_SYSTEM, "cannot write the output");
     return ERR_OK;
 }
 

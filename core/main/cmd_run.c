@@ -34,8 +34,11 @@ static void write_all(int fd, const char *p, size_t n)
         ssize_t w = write(fd, p, n);
         if (w < 0 && errno == EINTR)
             continue;
-        if (w <= 0) /* the reader has gone: nothing is left to do for it */
+        if (w <= 0) { /* nothing is left to do for a reader who has gone */
+            if (errno != EPIPE)
+                fprintf(stderr, "zigcuda run: cannot write the answer: %s\n", strerror(errno));
             _exit(EXIT_SYSTEM);
+        }
         p += w;
         n -= (size_t)w;
     }

@@ -1,5 +1,7 @@
 #include "core/main/main.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 
 static const struct command {
@@ -27,10 +29,17 @@ static int usage(FILE *to, int code)
     return code;
 }
 
-int main(int argc, char **argv)
+/* The numbers of standard files that are closed would go to sockets and the like, which then got
+ * what is written to stdout and stderr. This takes them without being there to read or write. */
+static void hold_standard_files(void)
 {
-    if (argc < 2)
-        return usage(stderr, EXIT_USAGE);
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/", O_PATH | O_DIRECTORY); /* gets the lowest number: fd */
+}
+
+static int command(int argc, char **argv)
+{
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return usage(stdout, EXIT_OK);
     for (size_t i = 0; i < COUNTOF(commands); i++)
@@ -38,4 +47,16 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "zigcuda: there is no command '%s'; zigcuda --help lists them\n", argv[1]);
     return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_files();
+    if (argc < 2)
+        return usage(stderr, EXIT_USAGE);
+    int code = command(argc, argv);
+    if (code != EXIT_OK || (fflush(stdout) == 0 && !ferror(stdout)))
+        return code;
+    fprintf(stderr, "zigcuda %s: cannot write the output: %s\n", argv[1], strerror(errno));
+    return EXIT_SYSTEM;
 }

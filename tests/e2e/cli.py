@@ -3,6 +3,7 @@
 usage: cli.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
 Prints `ok NAME` or `FAIL NAME: why` a check.
 """
+import contextlib
 import json
 import os
 import re
@@ -140,6 +141,50 @@ def bench_prints_json():
     rows = json.loads(out)["rows"]
     assert [r["test"] for r in rows] == ["pp32", "tg8", "tg8"]
     assert all(r["tokens_per_second"] > 0 for r in rows)
+
+
+def stdout_of(output, *args, want):
+    """`zigcuda args` behind a shell's redirection of its files; its stderr."""
+    command = 'exec "$@" ' + output
+    r = subprocess.run(["sh", "-c", command, "sh", *BINARY, *args], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    assert r.returncode == want, f"{args} {output}: exit {r.returncode}, not {want}: {r.stderr}"
+    return r.stderr.decode()
+
+
+@check
+def output_that_cannot_be_written_is_an_error():
+    for output in (">/dev/full", ">&-"):
+        for args in (["--help"], ["version"], ["config"], ["info"], ["plan", "--model", MODEL],
+                     ["run", "--model", MODEL, "--max-tokens", "4", "Hello"]):
+            assert "cannot write the " in stdout_of(output, *args, want=5), (output, args)
+
+
+def files_of(pid):
+    names = {}
+    for n in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            names[n] = os.readlink(f"/proc/{pid}/fd/{n}")
+    return names
+
+
+@check
+def closed_files_stay_closed():
+    """Nothing else gets the number of stdin, stdout or stderr, to be read or written by mistake."""
+    args = ("run", "--model", MODEL, "--max-tokens", "4")
+    assert "stdin: Bad file descriptor" in stdout_of("<&-", *args, want=5)
+    stdout_of("2>&-", *args, "Hello", want=0)
+    process = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *BINARY, "serve",
+                                "--model", MODEL, "--server.listen=127.0.0.1:0"])
+    try:
+        end = time.monotonic() + 60
+        while "socket:" not in "".join(files_of(process.pid).values()):
+            assert process.poll() is None and time.monotonic() < end, "it does not listen"
+            time.sleep(0.05)
+        assert [files_of(process.pid)[n] for n in "012"] == ["/"] * 3
+    finally:
+        process.kill()
+        process.wait()
 
 
 @check

@@ -52,6 +52,14 @@ static bool name_char(char c)
            c == '_' || c == '.' || c == '@';
 }
 
+bool keys_is_name(struct str name)
+{
+    bool good = name.n > 0 && name.n <= LIMIT_KEY_NAME_BYTES;
+    for (size_t i = 0; good && i < name.n; i++)
+        good = name_char(name.p[i]);
+    return good;
+}
+
 static enum err one_line(struct keys *k, struct str line, const char *path, u32 number,
                          struct err_text *e)
 {
@@ -64,10 +72,7 @@ static enum err one_line(struct keys *k, struct str line, const char *path, u32 
                        "('zigcuda key new NAME' prints such a line)",
                        path, number);
     struct str name = {line.p + 65, line.n - 65};
-    bool good = name.n <= LIMIT_KEY_NAME_BYTES;
-    for (size_t i = 0; good && i < name.n; i++)
-        good = name_char(name.p[i]);
-    if (!good)
+    if (!keys_is_name(name))
         return err_set(e, ERR_CONFIG,
                        "%s: line %u: a name has 1 to %u letters, digits or any of - _ . @", path,
                        number, LIMIT_KEY_NAME_BYTES);

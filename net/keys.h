@@ -27,6 +27,9 @@ MUST enum err keys_read(struct keys *k, struct arena *scratch, const char *path,
                         struct err_text *e);
 MUST enum err keys_parse(struct keys *k, struct str text, const char *path, struct err_text *e);
 
+/* May a key be called so? */
+bool keys_is_name(struct str name);
+
 /* The index of the key, or -1. Time does not depend on what is stored. */
 i32 keys_find(const struct keys *k, struct str key);
 i32 keys_find_hash(const struct keys *k, const u8 hash[32]);

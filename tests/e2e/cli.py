@@ -188,6 +188,21 @@ def closed_files_stay_closed():
 
 
 @check
+def a_key_is_made_whole_or_not_at_all():
+    """stderr is the file of keys: what goes there is the line of a key, or a comment."""
+    out, err = zigcuda("key", "new", "alice")
+    assert re.fullmatch(r"zc-[0-9a-f]{64}\n", out) and re.fullmatch(r"[0-9a-f]{64} alice\n", err)
+    for args in ([], ["new"], ["old", "alice"], ["new", "Alice Smith"], ["new", ""],
+                 ["new", "x" * 64], ["new", "--name"], ["new", "alice", "bob"]):
+        out, err = zigcuda("key", *args, want=2)
+        assert out == "" and re.fullmatch(r"# [^\n]+\n", err), (args, out, err)
+    for output in (">/dev/full", ">&-"):
+        err = stdout_of(output, "key", "new", "alice", want=5)
+        assert re.fullmatch(r"# [^\n]+\n", err), err
+    assert "usage" in zigcuda("key", "new", "--help")[0]
+
+
+@check
 def control_c_is_clean():
     process = subprocess.Popen(
         [*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],

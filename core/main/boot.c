@@ -6,6 +6,7 @@
 #include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -115,17 +116,17 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
 static enum err open_cpu(struct box *b, struct device_limits *limits, struct err_text *e)
 {
     const struct options *o = &b->options;
-    size_t page = cpu_kv_page_bytes(b->model, kv_type(b));
     char have[16];
+    size_t page = cpu_kv_page_bytes(b->model, kv_type(b));
     size_t room = o->engine_kv ? o->engine_kv : b->available_bytes / KV_SHARE;
     TRY(choose_kernels(b, e));
     limits->pages = (u32)MIN(room / page, (size_t)limits->pages);
-    if (limits->pages == 0)
     if (limits->pages == 0 && !o->engine_kv)
         return err_set(e, ERR_MEMORY,
                        "this box can give %s, and a fitted KV cache takes at most one part in %d; "
                        "one page of %u tokens needs %zu bytes (engine.kv sets another size)",
                        bytes_text(b->available_bytes, have), KV_SHARE, LIMIT_PAGE_TOKENS, page);
+    if (limits->pages == 0)
         return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
                        room, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
@@ -262,9 +263,22 @@ void boot_print_plan(const struct box *b)
 /* --- taking it
  * ------------------------------------------------------------------------------------ */
 
+/* Whoever reads SIGINT and SIGTERM once all is loaded has blocked them before, and a load can take
+ * minutes: one that waits does now what it always does (to PID 1 that is nothing). */
+static void end_if_asked(void)
+{
+    sigset_t waiting;
+    if (sigpending(&waiting) != 0 ||
+        (!sigismember(&waiting, SIGINT) && !sigismember(&waiting, SIGTERM)))
+        return;
+    sigprocmask(SIG_UNBLOCK, &waiting, NULL);
+    _exit(EXIT_INTERRUPTED);
+}
+
 static void show_progress(void *arg, size_t done, size_t total)
 {
     struct box *b = arg;
+    end_if_asked();
     u64 ms = (clock_now_ns(&b->clock) - b->start_ns) / 1000000;
     if (ms < 500 || !isatty(STDERR_FILENO))
         return;

@@ -5,6 +5,7 @@
 #include "core/model/chat.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -146,13 +147,26 @@ static void print_end(void)
 
 /* --- input ----------------------------------------------------------------------------------- */
 
-static enum err read_stdin(struct arena *work, size_t max, struct str *out, struct err_text *e)
+/* Whoever types has second thoughts: Ctrl-C ends it here, too. */
+static bool ended_before_input(int signals)
+{
+    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                           {.fd = signals, .events = POLLIN}};
+    while (poll(fds, COUNTOF(fds), -1) < 0 && errno == EINTR)
+        ;
+    return fds[1].revents != 0;
+}
+
+static enum err read_stdin(struct arena *work, size_t max, int signals, struct str *out,
+                           struct err_text *e)
 {
     char *p = arena_alloc(work, max + 1, 1);
     size_t n = 0;
     if (!p)
         return arena_full(work, "prompt from stdin", e);
     for (;;) {
+        if (ended_before_input(signals))
+            return ERR_CANCELLED;
         ssize_t r = read(STDIN_FILENO, p + n, max + 1 - n);
         if (r < 0 && errno == EINTR)
             continue;
@@ -227,12 +241,13 @@ static enum err submit(struct str text, struct err_text *e)
 
 static enum err block_signals(int *fd, struct err_text *e)
 {
-    sigset_t all, ends;
-    sigfillset(&all);
+    sigset_t ends, blocked;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    sigprocmask(SIG_BLOCK, &all, NULL);
+    blocked = ends;
+    sigaddset(&blocked, SIGPIPE); /* write_all sees it */
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
     *fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
     return *fd < 0 ? err_set_errno(e, ERR_SYSTEM, "signalfd") : ERR_OK;
 }
@@ -328,7 +343,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     sampling_defaults();
     struct str text = str_of(prompt);
     if (strcmp(prompt, "-") == 0)
-        TRY(read_stdin(&b->work, b->prompt_bytes, &text, e));
+        TRY(read_stdin(&b->work, b->prompt_bytes, signals, &text, e));
     if (!utf8_valid(text) || (run.system && !utf8_valid(str_of(run.system))))
         return err_set(e, ERR_REQUEST, "the prompt is not valid UTF-8");
     TRY(submit(text, e));

@@ -203,6 +203,35 @@ def a_key_is_made_whole_or_not_at_all():
 
 
 @check
+def control_c_ends_the_wait_for_a_prompt():
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, -1)):
+        process = subprocess.Popen(
+            [*BINARY, "run", "--model", MODEL, "--log.level=debug", "--log.format=text"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not (line := process.stderr.readline()).startswith(b"zigcuda: ready"):
+            assert line, "it does not start"
+        process.stdin.write(b"Tell me")
+        process.stdin.flush()
+        time.sleep(0.2)
+        process.send_signal(number)
+        assert process.wait(20) == code, (number, process.returncode)
+        assert process.stderr.read() == process.stdout.read() == b""
+
+
+@check
+def signals_end_a_load():
+    """One that waits from the start, blocked, is seen while the model is loaded."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        def waits():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+            os.kill(os.getpid(), number)
+        for command in (["run", "Hello"], ["serve", "--server.listen=127.0.0.1:0"]):
+            r = subprocess.run([*BINARY, *command, "--model", MODEL], preexec_fn=waits,
+                               capture_output=True, timeout=60)
+            assert (r.returncode, r.stdout) == (-number, b""), (command, number, r)
+
+
+@check
 def control_c_is_clean():
     process = subprocess.Popen(
         [*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],

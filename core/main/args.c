@@ -14,14 +14,18 @@ static void print_help(const char *usage, const struct arg *table, u32 rows)
                  table[i].value ? table[i].value : "");
         printf("  %-24s %s\n", left, table[i].help);
     }
-    printf("  %-24s any option of the configuration file (zigcuda config lists them)\n",
-           "--section.key VALUE");
+    printf("  %-24s instead of /etc/zigcuda.ini\n"
+           "  %-24s any option of the configuration file (zigcuda config lists them)\n",
+           "--config FILE", "--section.key VALUE");
 }
 
 static enum err range(const struct arg *a, const char *text, struct err_text *e)
 {
-    return err_set(e, ERR_USAGE, "%s: '%s' is not a number from %g to %g", a->name, text, a->min,
-                   a->max);
+    if (a->type == ARG_FLOAT)
+        return err_set(e, ERR_USAGE, "%s: '%s' is not a number from %g to %g", a->name, text,
+                       a->min, a->max);
+    return err_set(e, ERR_USAGE, "%s: '%s' is not a whole number from %.0f to %.0f", a->name, text,
+                   a->min, a->max);
 }
 
 static enum err store(const struct arg *a, const char *text, struct err_text *e)
@@ -68,10 +72,10 @@ static const struct arg *find(const struct arg *table, u32 rows, struct str name
 static enum err unknown(const struct arg *table, u32 rows, struct str name, struct err_text *e)
 {
     const char *near = options_nearest(name);
-    u32 best = 4; /* a worse guess helps nobody */
+    u32 best = 4; /* a worse guess helps nobody, nor one that differs in more than half */
     for (u32 i = 0; i < rows; i++) {
         u32 d = str_distance(name, str_of(table[i].name));
-        if (d < best) {
+        if (d < best && 2 * (size_t)d + 2 <= name.n) {
             best = d;
             near = table[i].name;
         }
@@ -97,8 +101,8 @@ enum err args_parse(int argc, char **argv, const struct arg *table, u32 rows,
             return ERR_OK;
         } else if (!flags || word[0] != '-' || word[1] == 0) {
             if (*n == cap)
-                return err_set(e, ERR_USAGE, "'%s' is one argument too many (quote a prompt)",
-                               word);
+                return err_set(e, ERR_USAGE, "'%s' is one argument too many%s", word,
+                               cap == 1 ? " (quote a prompt)" : "; --help lists the flags");
             positional[(*n)++] = word;
         } else {
             const char *equals = strchr(word, '=');

@@ -259,7 +259,10 @@ static enum err each(const char *list, enum err (*run)(u32, struct err_text *), 
         char *end;
         unsigned long v = strtoul(p, &end, 10);
         if (end == p || v == 0 || v > LIMIT_CONTEXT || (*end && *end != ','))
-            return err_set(e, ERR_USAGE, "'%s' is no list of numbers such as 128,512", list);
+            return err_set(e, ERR_USAGE,
+                           "'%s' is neither a list of numbers from 1 to %u, such as 128,512, nor "
+                           "none",
+                           list, LIMIT_CONTEXT);
         TRY(run((u32)v, e));
         p = *end ? end + 1 : end;
     }
@@ -274,8 +277,17 @@ static enum err decode_rows(u32 depth, struct err_text *e)
 
 static enum err most_of(u32 v, struct err_text *e)
 {
-    (void)e;
+    if (v > LIMIT_SLOTS)
+        return err_set(e, ERR_USAGE, "--batch: %u; at most %u are computed at the same time", v,
+                       LIMIT_SLOTS);
     bench.most = MAX(bench.most, v);
+    return ERR_OK;
+}
+
+/* For lists that are used only when the model is loaded, but are to be right before. */
+static enum err nothing(u32 v, struct err_text *e)
+{
+    (void)v, (void)e;
     return ERR_OK;
 }
 
@@ -612,6 +624,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     b->options.engine_prefix_cache = false;               /* the same prompts come again */
     b->options.engine_prefill_beside = LIMIT_STEP_TOKENS; /* who decodes waits for the others */
     TRY(each(bench.batches, most_of, e));
+    TRY(each(bench.prompts, nothing, e));
+    TRY(each(bench.depths, nothing, e));
     b->options.engine_slots = MIN(MAX(b->options.engine_slots, bench.most), LIMIT_SLOTS);
     TRY(boot_model(b, e));
     b->work_extra_bytes = bench.kl ? (size_t)KL_CHUNK * b->model->vocab * sizeof(float) : 0;

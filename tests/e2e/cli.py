@@ -43,9 +43,11 @@ def lines(*args):
 @check
 def help_lists_every_command():
     out, _ = zigcuda("--help")
-    for name in ("run", "info", "plan", "bench", "kernel", "config", "version"):
+    for name in ("serve", "run", "info", "plan", "bench", "kernel", "key", "config", "version"):
         assert re.search(rf"^\s+{name}\b", out, re.M), name
         assert "usage" in zigcuda(name, "--help")[0], name
+        assert zigcuda(name, "-h") == zigcuda(name, "--help"), name
+    assert zigcuda("-h")[0] == out and zigcuda("--version") == zigcuda("version")
 
 
 @check
@@ -55,6 +57,11 @@ def wrong_use_says_what_to_do():
         (["run", "--model", MODEL, "--seeed", "1", "x"], "--seed"),
         (["run", "--model", MODEL, "--top-p", "7", "x"], "1"),
         (["run", "--model", MODEL, "--max-tokens"], "value"),
+        (["run", "--model", MODEL, "--max-tokens", "1.5", "x"], "whole number from 1 to 1048576"),
+        (["run", "--mod", MODEL, "x"], "--mod; --help"),
+        (["bench", "--model", MODEL, "--batch", "257"], "--batch"),
+        (["bench", "--model", MODEL, "--depth", "1,x"], "'1,x'"),
+        (["bench", "--model", MODEL, "--prompt", "0"], "'0'"),
         (["run", "--model", MODEL, "one", "two"], "two"),
         (["run", "hello"], "--model"),
     ):

@@ -229,11 +229,6 @@ static void timer_arm(struct loop *l, u64 at_ns)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-size_t loop_bytes(void)
-{
-    return sizeof(struct loop) + 64;
-}
-
 static enum err check_descriptors(const struct loop_config *g, struct err_text *e)
 {
     struct rlimit r;

@@ -36,7 +36,6 @@ enum loop_state { LOOP_RUN, LOOP_DRAIN, LOOP_END };
 struct loop;
 
 void loop_block_signals(void);
-size_t loop_bytes(void);
 
 /* Binds all listeners: from here on peers can connect, and wait. The clock counts as
  * CLOCK_MONOTONIC does: the timer goes by that. ERR_CONFIG, ERR_SYSTEM. */

@@ -82,6 +82,20 @@ static enum err start_again(char **argv, struct err_text *e)
     return restart_exec(argv, LISTEN_KEPT, listeners, e);
 }
 
+static enum err start(struct err_text *e)
+{
+    TRY(boot_load(&box, on_event, NULL, e));
+    TRY(serve_open(&serve, &box, e));
+    boot_seal(&box);
+    TRY(first_token(e));
+    (void)engine_report(box.engine, &(struct device_report){0}); /* the slow one */
+    loop_on_reload(serve.loop, reload, NULL);
+    if (!serve.loop_config.spin && /* who spins looks all the time */
+        !loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))
+        return err_set(e, ERR_SYSTEM, "the device's descriptor cannot be watched");
+    return loop_start(serve.loop, serve.conns, e);
+}
+
 static enum err go(int argc, char **argv, struct err_text *e)
 {
     bool helped;
@@ -96,16 +110,12 @@ static enum err go(int argc, char **argv, struct err_text *e)
     restart_begin();
     TRY(boot_model(&box, e));
     TRY(serve_plan(&serve, &box, e));
-    TRY(boot_load(&box, on_event, NULL, e));
-    TRY(serve_open(&serve, &box, e));
-    boot_seal(&box);
-    TRY(first_token(e));
-    (void)engine_report(box.engine, &(struct device_report){0}); /* the slow one */
-    loop_on_reload(serve.loop, reload, NULL);
-    if (!serve.loop_config.spin && /* who spins looks all the time */
-        !loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))
-        return err_set(e, ERR_SYSTEM, "the device's descriptor cannot be watched");
-    TRY(loop_start(serve.loop, serve.conns, e));
+    TRY(serve_listen(&serve, &box, e));
+    enum err r = start(e);
+    if (r != ERR_OK) {
+        loop_close(serve.loop);
+        return r;
+    }
     if (run())
         return start_again(argv - 1, e);
     loop_close(serve.loop);

@@ -133,12 +133,10 @@ static void plan_net(struct serve *s, struct plan *p)
     const struct conns_config *c = &s->conns_config;
     plan_add(p, PLACE_HOST, conns_bytes(c), "connections", "server.connections",
              "%u, %u bodies of %zu KiB", c->connections, c->bodies, c->body_bytes / KIB);
-    plan_add(p, PLACE_HOST, loop_bytes(), "loop", "", "listeners, signals, timers");
 }
 
 static enum err open_net(struct serve *s, struct box *b, struct err_text *e)
 {
-    TRY(loop_open(&b->host, &s->loop_config, &b->clock, &s->loop, e));
     struct sockets sockets = loop_sockets(s->loop);
     s->conns =
         conns_open(&b->host, &s->conns_config, &sockets, &b->clock, &api_conn_events, s->api);
@@ -166,6 +164,11 @@ enum err serve_plan(struct serve *s, struct box *b, struct err_text *e)
     plan_net(s, &b->plan);
     api_plan(&s->api_config, &b->plan);
     return ERR_OK;
+}
+
+enum err serve_listen(struct serve *s, struct box *b, struct err_text *e)
+{
+    return loop_open(&b->boot, &s->loop_config, &b->clock, &s->loop, e);
 }
 
 enum err serve_open(struct serve *s, struct box *b, struct err_text *e)

@@ -25,7 +25,11 @@ struct serve {
 /* boot_plan, and the server's own rows; reads certificates and keys, which are checked here. */
 MUST enum err serve_plan(struct serve *s, struct box *b, struct err_text *e);
 
-/* After boot_load: the API, the listeners, the connections. */
+/* Before boot_load, which may take minutes and much memory: the listeners, or what is wrong with
+ * them. Who connects meanwhile waits. An error later on is to close the loop. */
+MUST enum err serve_listen(struct serve *s, struct box *b, struct err_text *e);
+
+/* After boot_load: the API and the connections. */
 MUST enum err serve_open(struct serve *s, struct box *b, struct err_text *e);
 
 #endif

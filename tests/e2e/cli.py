@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -173,6 +174,16 @@ def files_of(pid):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             names[n] = os.readlink(f"/proc/{pid}/fd/{n}")
     return names
+
+
+@check
+def a_port_in_use_is_found_before_the_load():
+    with socket.create_server(("127.0.0.1", 0)) as s, tempfile.TemporaryDirectory() as folder:
+        path, address = f"{folder}/socket", f"127.0.0.1:{s.getsockname()[1]}"
+        _, err = zigcuda("serve", "--model", MODEL, "--log.level=debug", "--server.listen",
+                         f"unix:{path},{address}", want=5)
+        assert f"cannot bind {address}: Address in use" in err and "name=engine" not in err, err
+        assert not os.path.exists(path)
 
 
 @check

@@ -164,6 +164,8 @@ static enum err read_stdin(struct arena *work, size_t max, int signals, struct s
     size_t n = 0;
     if (!p)
         return arena_full(work, "prompt from stdin", e);
+    if (isatty(STDIN_FILENO) && !run.quiet)
+        fprintf(stderr, "type the prompt; Ctrl-D on a line of its own ends it\n");
     for (;;) {
         if (ended_before_input(signals))
             return ERR_CANCELLED;

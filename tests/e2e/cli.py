@@ -6,6 +6,7 @@ Prints `ok NAME` or `FAIL NAME: why` a check.
 import contextlib
 import json
 import os
+import pty
 import re
 import shlex
 import shutil
@@ -234,6 +235,21 @@ def control_c_ends_the_wait_for_a_prompt():
         process.send_signal(number)
         assert process.wait(20) == code, (number, process.returncode)
         assert process.stderr.read() == process.stdout.read() == b""
+
+
+@check
+def a_terminal_is_told_what_is_waited_for():
+    for more, words in ([], b"Ctrl-D"), (["--quiet"], b""):
+        typed, stdin = pty.openpty()
+        try:
+            os.write(typed, b"Hello there\n\4")
+            r = subprocess.run([*BINARY, "run", "--model", MODEL, "--max-tokens", "4", *more],
+                               stdin=stdin, capture_output=True, timeout=60)
+        finally:
+            os.close(typed)
+            os.close(stdin)
+        assert r.returncode == 0 and r.stdout and words in r.stderr, r
+        assert words or not r.stderr, r
 
 
 @check

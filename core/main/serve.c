@@ -1,5 +1,6 @@
 #include "core/main/serve.h"
 
+#include "core/base/utf8.h"
 #include "version.h"
 
 #include <sched.h>
@@ -92,7 +93,13 @@ static void name_fingerprint(struct serve *s, const struct box *b)
 static enum err configure_api(struct serve *s, struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
+    const char *name = o->model_name[0] ? o->model_name : b->model->name.p;
     u64 seed;
+    if (!utf8_valid(str_of(name))) /* Prometheus takes no page with other bytes in it */
+        return err_set(e, ERR_CONFIG,
+                       "the model's name '%s' is not valid UTF-8: set model.name, or rename its "
+                       "folder",
+                       name);
     if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
         return err_set(e, ERR_SYSTEM, "the kernel gives no random bytes");
     name_fingerprint(s, b);
@@ -111,7 +118,7 @@ static enum err configure_api(struct serve *s, struct box *b, struct err_text *e
                                         .prompt_logprobs = o->engine_prompt_logits != 0,
                                         .queue_tokens = o->server_queue_tokens,
                                         .heartbeat_ms = o->server_heartbeat,
-                                        .name = o->model_name[0] ? o->model_name : b->model->name.p,
+                                        .name = name,
                                         .version = ZIGCUDA_VERSION,
                                         .fingerprint = s->fingerprint,
                                         .kernels = s->kernels,

@@ -29,7 +29,7 @@ def check(function):
 
 def zigcuda(*args, stdin=None, want=0):
     r = subprocess.run([*BINARY, *args], input=stdin, capture_output=True, timeout=120)
-    out, err = r.stdout.decode(), r.stderr.decode()
+    out, err = r.stdout.decode(), r.stderr.decode(errors="replace")
     assert r.returncode == want, f"{args}: exit {r.returncode}, not {want}: {err[-300:]}"
     return out, err
 
@@ -73,6 +73,13 @@ def wrong_use_says_what_to_do():
     assert "/no/such/folder" in err, err
     _, err = zigcuda("run", "--model", MODEL, "--device.kind=cuda", "x", want=6)
     assert "cuda" in err, err
+
+
+@check
+def a_name_is_text():
+    for name in (b"caf\xe9", b"\xc0\x80"):
+        _, err = zigcuda("serve", "--model", MODEL, b"--model.name=" + name, want=3)
+        assert "model.name" in err and "UTF-8" in err, err
 
 
 @check

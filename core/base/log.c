@@ -4,6 +4,7 @@
 #include "core/base/date.h"
 #include "core/base/json.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -163,15 +164,21 @@ size_t log_line(char *out, size_t cap, enum log_format format, enum log_level le
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static void write_event(enum log_level level, const char *event, struct str pairs)
+/* False when nobody reads what was written before, such as the other end of a full pipe: whoever
+ * logs does not wait for that. */
+static bool write_event(enum log_level level, const char *event, struct str pairs)
 {
-    char line[1024];
+    char line[1024]; /* a pipe that can be written to has room for more (PIPE_BUF) */
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
     struct timespec t;
+    if (poll(&fd, 1, 0) == 0)
+        return false;
     clock_gettime(CLOCK_REALTIME, &t);
     u64 ns = (u64)t.tv_sec * 1000000000 + (u64)t.tv_nsec;
     size_t n = log_line(line, sizeof line - 1, config.format, level, ns, event, pairs);
     line[n++] = '\n';
     (void)!write(STDERR_FILENO, line, n); /* a log nobody can read is no reason to stop */
+    return true;
 }
 
 /* False when this second's lines are used up. */
@@ -186,8 +193,8 @@ static bool has_room(void)
             char pairs[32];
             int n =
                 snprintf(pairs, sizeof pairs, "lines=%llu", (unsigned long long)config.suppressed);
-            config.suppressed = 0;
-            write_event(LOG_WARN, "suppressed", (struct str){pairs, (size_t)n});
+            if (write_event(LOG_WARN, "suppressed", (struct str){pairs, (size_t)n}))
+                config.suppressed = 0;
         }
     }
     return config.rate == 0 || config.lines++ < config.rate;
@@ -206,7 +213,8 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(pairs, sizeof pairs, fmt, args);
     va_end(args);
-    write_event(level, event, (struct str){pairs, MIN((size_t)MAX(n, 0), sizeof pairs - 1)});
+    struct str all = {pairs, MIN((size_t)MAX(n, 0), sizeof pairs - 1)};
+    config.suppressed += !write_event(level, event, all);
 }
 
 void log_phase(const char *name)

@@ -637,6 +637,36 @@ def metrics_are_sound():
 
 
 @check
+def a_log_that_nobody_reads_holds_up_nobody():
+    process = subprocess.Popen([*server.BINARY, "serve", "--model", MODEL_DIR, "--log.level=debug",
+                                "--log.rate=0", "--server.listen=127.0.0.1:0"],
+                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    log = b""
+    try:
+        while b"event=ready model" not in log:
+            log += process.stderr.readline()
+        port = int(re.search(rb"address=127.0.0.1:(\d+) ", log)[1])
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        for _ in range(1000):  # more lines than a pipe of 64 KiB holds
+            c.request("GET", "/health")
+            c.getresponse().read()
+        lines, deadline = [], time.monotonic() + 30
+        while not any(b"event=suppressed" in line for line in lines):
+            assert time.monotonic() < deadline, lines[-3:]
+            time.sleep(0.2)
+            c.request("GET", "/health")
+            c.getresponse().read()
+            os.set_blocking(process.stderr.fileno(), False)
+            lines += process.stderr.readlines()
+        lost = sum(int(n) for n in re.findall(rb"suppressed lines=(\d+)", b"".join(lines)))
+        logged = sum(b" path=/health " in line for line in lines)  # a few are read in halves
+        assert lost > 100 and lost + logged >= 990, (lost, logged)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@check
 def the_end_answers_what_was_asked():
     with server.Server(MODEL_DIR) as s:
         c, late = (socket.create_connection(("127.0.0.1", s.port), timeout=20) for _ in range(2))

@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -40,6 +41,20 @@ enum err boot_begin(struct box *b, struct err_text *e)
     return ERR_OK;
 }
 
+/* The two first mistakes: a name at a hub, and one of the files. */
+static enum err check_folder(const char *dir, struct err_text *e)
+{
+    struct stat st;
+    if (stat(dir, &st) != 0)
+        return err_set_errno(e, ERR_MODEL, "no model folder %s (nothing is downloaded)", dir);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, ERR_MODEL,
+                       "%s is no folder: it takes one with config.json, model.safetensors and "
+                       "tokenizer.json, as Hugging Face tools write it",
+                       dir);
+    return ERR_OK;
+}
+
 enum err boot_model(struct box *b, struct err_text *e)
 {
     log_configure((enum log_level)b->options.log_level, (enum log_format)b->options.log_format,
@@ -51,6 +66,7 @@ enum err boot_model(struct box *b, struct err_text *e)
     if (!dir[0])
         return err_set(e, ERR_USAGE,
                        "no model: give --model DIR, or model.dir in the configuration file");
+    TRY(check_folder(dir, e));
     TRY(model_open(&b->boot, &b->scratch, dir, &b->model, e));
     arena_reset(&b->scratch, 0);
     TRY(tokenizer_load(&b->boot, &b->scratch, dir, &b->tokenizer, e));

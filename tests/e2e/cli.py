@@ -70,7 +70,9 @@ def wrong_use_says_what_to_do():
         _, err = zigcuda(*args, want=2)
         assert words in err, (args, err)
     _, err = zigcuda("run", "--model", "/no/such/folder", "x", want=4)
-    assert "/no/such/folder" in err, err
+    assert "no model folder /no/such/folder" in err, err
+    _, err = zigcuda("info", "--model", f"{MODEL}/model.safetensors", want=4)
+    assert "model.safetensors is no folder" in err, err
     _, err = zigcuda("run", "--model", MODEL, "--device.kind=cuda", "x", want=6)
     assert "cuda" in err, err
 

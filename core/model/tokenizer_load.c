@@ -104,7 +104,7 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
     const struct json *vocab = json_get(model, "vocab");
     if (!vocab || vocab->type != JSON_OBJECT || vocab->n == 0)
         return REFUSE(l, "model.vocab must be an object with pieces and ids");
-    if (vocab->n + (u64)added->n > LIMIT_VOCAB)
+    if (vocab->n + (u64)added->n + l->named_n > LIMIT_VOCAB)
         return REFUSE(l,
                       "model.vocab has %u pieces; the limit is %u (LIMIT_VOCAB in "
                       "config/limits.h)",
@@ -118,7 +118,9 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
         const struct json *content = json_get(a, "content");
         text_bytes += content ? content->text.n : 0;
     }
-    if (!vocab_open(&b->vocab, l->keep, vocab->n + added->n, text_bytes))
+    for (u32 i = 0; i < l->named_n; i++)
+        text_bytes += l->named[i].content.n;
+    if (!vocab_open(&b->vocab, l->keep, vocab->n + added->n + l->named_n, text_bytes))
         return full(l, l->keep);
     for (u32 i = 0; i < vocab->n; i++) /* keys differ: the JSON parser saw to it */
         ASSERT(vocab_add(&b->vocab, strings[i]) == i);
@@ -214,18 +216,15 @@ static enum err model_merges(struct loader *l, const struct json *model)
 
 /* The id is the vocabulary's, or the next free one. The library only warns when the file says
  * another; a model was trained with the file's, so that is refused here. */
-static enum err added_id(struct loader *l, const struct json *v, const char *where, struct added *a)
+static enum err added_id(struct loader *l, u64 id, const char *where, struct added *a)
 {
     struct vocab *vocab = &l->t->bpe.vocab;
-    u64 id;
-    if (!json_u64(json_get(v, "id"), &id))
-        return REFUSE(l, "%s.id must be a number of 0 or more", where);
     a->id = vocab_find(vocab, a->content);
     if (a->id == BPE_NONE)
         a->id = vocab_add(vocab, a->content);
     else if (a->id >= l->t->bpe.model_n)
         return REFUSE(l, "%s: \"%.*s\" stands there twice", where, STR_ARG(a->content));
-    if (a->id != id)
+    if (id != NO_ID && a->id != id)
         return REFUSE(l, "%s.id of \"%.*s\" is %llu; %s it must be %u", where, STR_ARG(a->content),
                       (unsigned long long)id,
                       a->id < l->t->bpe.model_n ? "by model.vocab" : "to go on without a gap",
@@ -234,7 +233,7 @@ static enum err added_id(struct loader *l, const struct json *v, const char *whe
 }
 
 /* What is looked for: the content as the normalizers would write it. */
-static enum err added_pattern(struct loader *l, const char *where, struct added *a)
+static enum err added_pattern(struct loader *l, struct added *a)
 {
     a->content = vocab_str(&l->t->bpe.vocab, a->id);
     a->pattern = a->content;
@@ -247,33 +246,49 @@ static enum err added_pattern(struct loader *l, const char *where, struct added 
         return full(l, l->scratch);
     struct str s = tokenizer_normalize(l->t, a->content, work, &used);
     if (s.n == 0 || s.n > LIMIT_TOKEN_BYTES)
-        return REFUSE(l, "%s: \"%.*s\" has %zu bytes when it is normalized; 1 to %d are possible",
-                      where, STR_ARG(a->content), s.n, LIMIT_TOKEN_BYTES);
+        return REFUSE(l,
+                      "added_tokens: \"%.*s\" has %zu bytes when it is normalized; 1 to %d are "
+                      "possible",
+                      STR_ARG(a->content), s.n, LIMIT_TOKEN_BYTES);
     if (!str_eq(s, a->content))
         TRY(load_keep(l, s, &a->pattern));
     arena_reset(l->scratch, mark);
     return ERR_OK;
 }
 
-static enum err added_token(struct loader *l, const struct json *v, u32 index, struct added *a)
+static enum err added_length(struct loader *l, const char *where, struct str content)
 {
-    char where[32];
-    snprintf(where, sizeof where, "added_tokens[%u]", index);
-    TRY(load_str(l, v, where, "content", &a->content));
-    if (a->content.n == 0)
-        return ERR_OK; /* the library passes over it too */
-    if (a->content.n > LIMIT_TOKEN_BYTES)
-        return REFUSE(l,
-                      "%s.content has %zu bytes; the limit is %d (LIMIT_TOKEN_BYTES in "
-                      "config/limits.h)",
-                      where, a->content.n, LIMIT_TOKEN_BYTES);
+    if (content.n <= LIMIT_TOKEN_BYTES)
+        return ERR_OK;
+    return REFUSE(l,
+                  "%s.content has %zu bytes; the limit is %d (LIMIT_TOKEN_BYTES in "
+                  "config/limits.h)",
+                  where, content.n, LIMIT_TOKEN_BYTES);
+}
+
+static enum err added_flags(struct loader *l, const struct json *v, const char *where,
+                            struct added *a)
+{
     TRY(load_bool(l, v, where, "special", false, &a->special));
     TRY(load_bool(l, v, where, "single_word", false, &a->single_word));
     TRY(load_bool(l, v, where, "lstrip", false, &a->lstrip));
     TRY(load_bool(l, v, where, "rstrip", false, &a->rstrip));
-    TRY(load_bool(l, v, where, "normalized", !a->special, &a->normalized));
-    TRY(added_id(l, v, where, a));
-    return added_pattern(l, where, a);
+    return load_bool(l, v, where, "normalized", !a->special, &a->normalized);
+}
+
+static enum err added_token(struct loader *l, const struct json *v, u32 index, struct added *a)
+{
+    char where[32];
+    u64 id;
+    snprintf(where, sizeof where, "added_tokens[%u]", index);
+    TRY(load_str(l, v, where, "content", &a->content));
+    if (a->content.n == 0)
+        return ERR_OK; /* the library passes over it too */
+    TRY(added_length(l, where, a->content));
+    TRY(added_flags(l, v, where, a));
+    if (!json_u64(json_get(v, "id"), &id) || id == NO_ID)
+        return REFUSE(l, "%s.id must be a number of 0 or more", where);
+    return added_id(l, id, where, a);
 }
 
 static int by_id(const void *p, const void *q)
@@ -311,15 +326,71 @@ static enum err added_set(struct loader *l, bool normalized, struct added_set *s
     return ERR_OK;
 }
 
+/* Where a token with this id stands, or belongs, in t->added. */
+static u32 added_place(const struct tokenizer *t, u32 id)
+{
+    u32 lo = 0, hi = t->added_n;
+    while (lo < hi) {
+        u32 mid = lo + (hi - lo) / 2;
+        if (t->added[mid].id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* transformers adds what tokenizer_config.json names once more: the flags of added_tokens_decoder
+ * win over tokenizer.json's, but what is special stays so. */
+static enum err named_token(struct loader *l, const struct named *n)
+{
+    struct tokenizer *t = l->t;
+    struct added a = {.content = n->content, .special = true};
+    u32 id = vocab_find(&t->bpe.vocab, n->content);
+    if (id == BPE_NONE && n->known)
+        return ERR_OK; /* config_token refuses it */
+    TRY(added_length(l, "added_tokens_decoder", a.content));
+    if (n->v->type == JSON_OBJECT)
+        TRY(added_flags(l, n->v, "added_tokens_decoder", &a));
+    a.special |= n->role;
+    if (id == BPE_NONE || !t->is_added[id]) {
+        TRY(added_id(l, id == BPE_NONE ? n->id : NO_ID, "added_tokens_decoder", &a));
+        u32 at = added_place(t, a.id);
+        memmove(t->added + at + 1, t->added + at, (t->added_n - at) * sizeof *t->added);
+        t->added[at] = a;
+        t->added_n++;
+        t->is_added[a.id] = 1;
+        return ERR_OK;
+    }
+    struct added *old = &t->added[added_place(t, id)];
+    a.id = id;
+    a.special = old->special || (a.special && (n->role || n->id != NO_ID));
+    if (n->id == NO_ID) /* flags from its place in the list, or none */
+        old->special = a.special;
+    else
+        *old = a;
+    return ERR_OK;
+}
+
+static enum err named_tokens(struct loader *l)
+{
+    const char *path = l->path;
+    l->path = l->config_path;
+    for (u32 i = 0; i < l->named_n; i++)
+        TRY(named_token(l, &l->named[i]));
+    l->path = path;
+    return ERR_OK;
+}
+
 static enum err added_tokens(struct loader *l, const struct json *list)
 {
     struct tokenizer *t = l->t;
-    if (list->n > LIMIT_ADDED_TOKENS)
+    if (MAX(list->n, l->named_n) > LIMIT_ADDED_TOKENS)
         return REFUSE(l,
                       "added_tokens has %u entries; the limit is %d (LIMIT_ADDED_TOKENS in "
                       "config/limits.h)",
-                      list->n, LIMIT_ADDED_TOKENS);
-    t->added = ARENA_NEW(l->keep, struct added, list->n);
+                      MAX(list->n, l->named_n), LIMIT_ADDED_TOKENS);
+    t->added = ARENA_NEW(l->keep, struct added, list->n + l->named_n);
     t->is_added = ARENA_NEW(l->keep, u8, t->bpe.vocab.n_max);
     if (!t->added || !t->is_added)
         return full(l, l->keep);
@@ -334,6 +405,9 @@ static enum err added_tokens(struct loader *l, const struct json *list)
             return REFUSE(l, "added_tokens: \"%.*s\" stands there twice",
                           STR_ARG(t->added[i].content));
     }
+    TRY(named_tokens(l));
+    for (u32 i = 0; i < t->added_n; i++)
+        TRY(added_pattern(l, &t->added[i]));
     for (u32 i = 0; i < t->added_n; i++) {
         u32 id = vocab_find(&t->bpe.vocab, t->added[i].pattern);
         t->added[i].skipped = id != BPE_NONE && tokenizer_is_special(t, id);
@@ -361,13 +435,74 @@ static enum err config_token(struct loader *l, const struct json *config, const 
     return ERR_OK;
 }
 
-static enum err config_file(struct loader *l, struct str text)
+/* Appends a name: a string, or an object with "content" and flags. Anything else is no name. */
+static void add_name(struct loader *l, const struct json *v, u64 id, bool role, bool known)
+{
+    const struct json *content = v && v->type == JSON_OBJECT ? json_get(v, "content") : v;
+    if (content && content->type == JSON_STRING && content->text.n)
+        l->named[l->named_n++] = (struct named){v, content->text, id, role, known};
+}
+
+static int by_name_id(const void *p, const void *q)
+{
+    const struct named *a = p, *b = q;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+/* What transformers (4 and 5) adds to tokenizer.json: added_tokens_decoder by id, the special
+ * tokens, and further ones. */
+static enum err config_names(struct loader *l)
+{
+    static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    static const char *const more[] = {"additional_special_tokens", "extra_special_tokens"};
+    const struct json *decoder = json_get(l->config, "added_tokens_decoder");
+    size_t n = COUNTOF(roles) + (decoder ? decoder->n : 0);
+    if (decoder && decoder->type != JSON_OBJECT && decoder->type != JSON_NULL)
+        return REFUSE(l, "added_tokens_decoder must be an object, not %s", json_type_name(decoder));
+    for (u32 i = 0; i < COUNTOF(more); i++) {
+        const struct json *list = json_get(l->config, more[i]);
+        n += list ? list->n : 0;
+    }
+    l->named = ARENA_NEW(l->scratch, struct named, n);
+    if (!l->named)
+        return full(l, l->scratch);
+    for (const struct json *v = decoder ? decoder->child : NULL; v; v = v->next) {
+        struct json key = {.type = JSON_NUMBER, .text = v->key};
+        u64 id;
+        if (v->key.n == 0 || !json_u64(&key, &id) || id == NO_ID)
+            return REFUSE(l, "added_tokens_decoder: \"%.*s\" is no token id", STR_ARG(v->key));
+        if (v->type == JSON_OBJECT)
+            add_name(l, v, id, false, false);
+    }
+    qsort(l->named, l->named_n, sizeof *l->named, by_name_id);
+    for (u32 i = 0; i < COUNTOF(roles); i++)
+        add_name(l, json_get(l->config, roles[i]), NO_ID, true, i < 3);
+    for (u32 i = 0; i < COUNTOF(more); i++) {
+        const struct json *list = json_get(l->config, more[i]);
+        for (const struct json *v = list ? list->child : NULL; v; v = v->next)
+            add_name(l, v, NO_ID, false, false);
+    }
+    return ERR_OK;
+}
+
+static enum err config_read(struct loader *l, struct str text)
+{
+    const char *path = l->path;
+    l->path = l->config_path;
+    TRY(json_parse(l->scratch, text, l->path, ERR_MODEL, &l->config, l->e));
+    if (l->config->type != JSON_OBJECT)
+        return REFUSE(l, "must be an object, not %s", json_type_name(l->config));
+    TRY(config_names(l));
+    l->path = path;
+    return ERR_OK;
+}
+
+static enum err config_apply(struct loader *l)
 {
     struct tokenizer *t = l->t;
-    const struct json *config;
-    TRY(json_parse(l->scratch, text, l->path, ERR_MODEL, &config, l->e));
-    if (config->type != JSON_OBJECT)
-        return REFUSE(l, "must be an object, not %s", json_type_name(config));
+    const struct json *config = l->config;
+    l->path = l->config_path;
     TRY(config_token(l, config, "bos_token", &t->bos));
     TRY(config_token(l, config, "eos_token", &t->eos));
     TRY(config_token(l, config, "unk_token", &t->unk));
@@ -414,7 +549,8 @@ enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str t
                          const char *name, struct str config, const char *config_name,
                          struct tokenizer **out, struct err_text *e)
 {
-    struct loader l = {.keep = keep, .scratch = scratch, .path = name, .e = e};
+    struct loader l = {
+        .keep = keep, .scratch = scratch, .path = name, .config_path = config_name, .e = e};
     const struct json *root;
     TRY(json_parse(scratch, text, name, ERR_MODEL, &root, e));
     if (root->type != JSON_OBJECT)
@@ -423,10 +559,11 @@ enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str t
     if (!l.t)
         return full(&l, keep);
     l.t->bos = l.t->eos = l.t->unk = l.t->pad = (struct str){"", 0};
-    TRY(parts(&l, root));
-    l.path = config_name;
     if (config.p)
-        TRY(config_file(&l, config));
+        TRY(config_read(&l, config));
+    TRY(parts(&l, root));
+    if (config.p)
+        TRY(config_apply(&l));
     *out = l.t;
     return ERR_OK;
 }

@@ -10,9 +10,23 @@
 
 #include <stdio.h>
 
+/* A token that tokenizer_config.json names: in added_tokens_decoder, or as a special one. */
+struct named {
+    const struct json *v; /* its flags, or a string */
+    struct str content;
+    u64 id;     /* of added_tokens_decoder; NO_ID for the others */
+    bool role;  /* bos_token and the like: special whatever its flags say */
+    bool known; /* never a new token: without it the model cannot begin or end */
+};
+#define NO_ID UINT64_MAX
+
 struct loader {
     struct arena *keep, *scratch;
-    const char *path; /* of the file that is read now */
+    const char *path;          /* of the file that is read now */
+    const struct json *config; /* tokenizer_config.json, or NULL */
+    const char *config_path;
+    struct named *named; /* in scratch, in the order in which transformers adds them */
+    u32 named_n;
     struct tokenizer *t;
     struct err_text *e;
 };

@@ -339,6 +339,50 @@ void tokenizer_encode_small(void)
     CHECK(decodes(t, (u32[]){1, 7, 2, 12}, 4, true, "abc a"));
 }
 
+/* What tokenizer_config.json says of tokens beyond tokenizer.json, as transformers takes it. */
+void tokenizer_config_tokens(void)
+{
+    struct parts p = {
+        .vocab = SMALL_VOCAB,
+        .merges = "'b c','a b',['ab','c'],['a','bc']",
+        .added = "{'id':1,'content':'<s>','special':true,'normalized':false},"
+                 "{'id':10,'content':'<x>','special':false,'normalized':false}",
+        .options = ",'unk_token':'<unk>','fuse_unk':true",
+        .config = "{'eos_token':'<x>','pad_token':'[PAD]','unk_token':'<unk>',"
+                  "'additional_special_tokens':['<y>','<x>'],'added_tokens_decoder':{"
+                  "'12':{'content':'<z>','special':false,'normalized':false},"
+                  "'11':{'content':'[PAD]','special':false,'normalized':false},"
+                  "'1':{'content':'<s>','special':false,'normalized':false,'rstrip':true},"
+                  "'99':{'content':'<x>','special':false,'normalized':false,'lstrip':true}}}",
+    };
+    arenas();
+    struct tokenizer *t = make(&p);
+    CHECK(t && tokenizer_vocab(t) == 14);
+    CHECK(encodes(t, "<s> b", 0, "1 3")); /* the flags of tokenizer_config.json win */
+    CHECK(encodes(t, "b <x> b", 0, "3 10 8 3"));
+    CHECK(encodes(t, "<z>[PAD]<y>", 0, "12 11 13"));
+    CHECK(tokenizer_is_special(t, 1) && tokenizer_is_special(t, 10)); /* once, and by its role */
+    CHECK(tokenizer_is_special(t, 11) && !tokenizer_is_special(t, 12));
+    CHECK(tokenizer_is_special(t, 13) && tokenizer_is_special(t, 0)); /* <unk>: was only a piece */
+    CHECK(encodes(t, "b<unk>b", 0, "3 0 3") && str_is(tokenizer_pad(t), "[PAD]"));
+
+    arenas_empty();
+    p.config = "{'pad_token':'[PAD]','mask_token':{'content':'<m>','lstrip':true},"
+               "'extra_special_tokens':{'image_token':'<y>'}}";
+    t = make(&p);
+    CHECK(t && encodes(t, "[PAD]b <m><y>", 0, "11 3 12 13") && tokenizer_is_special(t, 13));
+    static const char *const configs[] = {
+        "{'added_tokens_decoder':[]}", "{'added_tokens_decoder':{'x':{'content':'<y>'}}}",
+        "{'added_tokens_decoder':{'12':{'content':'<y>'}}}", /* 11 would be next */
+        "{'added_tokens_decoder':{'11':{'content':'<y>','rstrip':1}}}"};
+    for (size_t i = 0; i < COUNTOF(configs); i++) {
+        static char text[1 << 14];
+        arenas_empty();
+        CHECK(!parse(text, json_of(&p, text, sizeof text), configs[i]));
+        CHECK(problem.code == ERR_MODEL && strstr(problem.text, "dir/config.json: added_tokens_d"));
+    }
+}
+
 void tokenizer_encode_refuses(void)
 {
     static const char *const bad[] = {"\xff", "a\xc0\x80", "\xed\xa0\x80", "ab\xe4\xbd",

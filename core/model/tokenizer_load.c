@@ -498,19 +498,33 @@ static enum err config_read(struct loader *l, struct str text)
     return ERR_OK;
 }
 
+/* The classes of transformers that put bos and eos around a text as add_bos_token and
+ * add_eos_token say. The others leave that to the post-processor, whatever these keys hold. */
+static bool frames_itself(const struct loader *l)
+{
+    static const char *const classes[] = {"Llama", "CodeLlama", "Gemma", "Cohere"};
+    const struct json *class = json_get(l->config, "tokenizer_class");
+    if (!class || class->type != JSON_STRING)
+        return true;
+    for (size_t i = 0; i < COUNTOF(classes); i++)
+        if (str_starts(class->text, str_of(classes[i])))
+            return true;
+    return false;
+}
+
 static enum err config_apply(struct loader *l)
 {
     struct tokenizer *t = l->t;
-    const struct json *config = l->config;
+    const struct json *config = l->config, *add_bos = json_get(config, "add_bos_token");
     l->path = l->config_path;
     TRY(config_token(l, config, "bos_token", &t->bos));
     TRY(config_token(l, config, "eos_token", &t->eos));
     TRY(config_token(l, config, "unk_token", &t->unk));
     TRY(config_token(l, config, "pad_token", &t->pad));
-    if (!json_get(config, "add_bos_token") && !json_get(config, "add_eos_token"))
+    if ((!add_bos && !json_get(config, "add_eos_token")) || !frames_itself(l))
         return ERR_OK;
     bool bos, eos;
-    TRY(load_bool(l, config, "tokenizer_config", "add_bos_token", false, &bos));
+    TRY(load_bool(l, config, "tokenizer_config", "add_bos_token", !add_bos, &bos));
     TRY(load_bool(l, config, "tokenizer_config", "add_eos_token", false, &eos));
     t->before_n = bos && t->bos.n;
     t->behind_n = eos && t->eos.n;

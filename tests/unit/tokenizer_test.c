@@ -383,6 +383,39 @@ void tokenizer_config_tokens(void)
     }
 }
 
+/* Which classes put bos and eos around a text by themselves. */
+void tokenizer_config_frames(void)
+{
+    static const struct {
+        const char *config, *ids;
+    } cases[] = {
+        {"{'bos_token':'<s>'}", "1 3 4"},
+        {"{'bos_token':'<s>','add_bos_token':false}", "3"},
+        {"{'bos_token':'<s>','add_bos_token':true,'tokenizer_class':'LlamaTokenizerFast'}", "1 3"},
+        {"{'bos_token':'<s>','add_bos_token':null,'tokenizer_class':'GemmaTokenizer'}", "3"},
+        {"{'bos_token':'<s>','add_eos_token':false,'tokenizer_class':'LlamaTokenizer'}", "1 3"},
+        {"{'eos_token':'a','add_eos_token':true,'tokenizer_class':'LlamaTokenizer'}", "3 2"},
+        {"{'bos_token':'<s>','add_bos_token':false,'tokenizer_class':'PreTrainedTokenizerFast'}",
+         "1 3 4"},
+        {"{'bos_token':'<s>','eos_token':'a','add_eos_token':true,'tokenizer_class':"
+         "'PreTrainedTokenizer'}",
+         "1 3 4"},
+    };
+    arenas();
+    for (size_t i = 0; i < COUNTOF(cases); i++) {
+        arenas_empty();
+        struct tokenizer *t = make(&(struct parts){
+            .vocab = SMALL_VOCAB,
+            .added = "{'id':1,'content':'<s>','special':true,'normalized':false}",
+            .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'B'}},"
+                    "{'Sequence':{'id':'A'}},{'SpecialToken':{'id':'E'}}],'special_tokens':{"
+                    "'B':{'id':'B','ids':[1]},'E':{'id':'E','ids':[4]}}}",
+            .config = cases[i].config,
+        });
+        CHECK(t && encodes(t, "b", ENCODE_ADD_SPECIAL, cases[i].ids));
+    }
+}
+
 void tokenizer_encode_refuses(void)
 {
     static const char *const bad[] = {"\xff", "a\xc0\x80", "\xed\xa0\x80", "ab\xe4\xbd",

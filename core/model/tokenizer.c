@@ -352,7 +352,8 @@ static void cut(struct encoder *x, const struct added_set *set, struct str s, bo
         }
         if (done < from)
             piece(x, (struct str){s.p + done, from - done}, first && done == 0);
-        emit(x, a->id);
+        if (from < to) /* an lstrip that finds all of it swallowed leaves nothing */
+            emit(x, a->id);
         done = to;
     }
     if (done < s.n)

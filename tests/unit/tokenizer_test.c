@@ -311,7 +311,8 @@ void tokenizer_encode_small(void)
         .added = "{'id':1,'content':'<s>','special':true,'normalized':false},"
                  "{'id':10,'content':'aa','special':false,'normalized':false,'single_word':true},"
                  "{'id':11,'content':'<x>','special':false,'normalized':false,'lstrip':true,"
-                 "'rstrip':true},{'id':12,'content':'<x>y','special':true,'normalized':false}",
+                 "'rstrip':true},{'id':12,'content':'<x>y','special':true,'normalized':false},"
+                 "{'id':13,'content':'\\t','normalized':false,'lstrip':true,'rstrip':true}",
         .options = ",'unk_token':'<unk>','fuse_unk':true",
         .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'B','type_id':0}},"
                 "{'Sequence':{'id':'A','type_id':0}}],'special_tokens':{'B':{'id':'B','ids':[1,2],"
@@ -332,10 +333,11 @@ void tokenizer_encode_small(void)
                   0, "10 8 3 8 2 2 2 8 0 2 2"));
     CHECK(encodes(t, "a \n <x>  b<x>y", 0, "2 11 3 12")); /* the longest */
     CHECK(tokenizer_id(t, STR("<x>y")) == 12 && tokenizer_id(t, STR("zz")) == -1);
-    CHECK(tokenizer_vocab(t) == 13 && tokenizer_is_special(t, 12) && !tokenizer_is_special(t, 11));
-    CHECK(str_is(tokenizer_content(t, 7), "abc") && tokenizer_content(t, 13).n == 0);
+    CHECK(tokenizer_vocab(t) == 14 && tokenizer_is_special(t, 12) && !tokenizer_is_special(t, 11));
+    CHECK(str_is(tokenizer_content(t, 7), "abc") && tokenizer_content(t, 14).n == 0);
     CHECK(str_is(tokenizer_bos(t), "<s>") && str_is(tokenizer_unk(t), "<unk>"));
     CHECK(tokenizer_eos(t).n == 0 && tokenizer_pad(t).n == 0);
+    CHECK(encodes(t, "b\t\tb", 0, "3 13 3")); /* the second is within what the first swallows */
     CHECK(decodes(t, (u32[]){1, 7, 2, 12}, 4, true, "abc a"));
 }
 

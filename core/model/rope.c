@@ -149,8 +149,13 @@ static struct str type_of(const struct fields *k, const struct rope_setting *s, 
 {
     *key = fields_get(k, "rope_type") ? "rope_type" : "type";
     struct str type = fields_str(k, *key, "default");
-    if (!s->phi3)
+    if (!s->phi3) {
+        if (fields_get(k, "type") && !str_eq(fields_str(k, "type", ""), type))
+            fields_refuse(k, "type",
+                          "rope_type says otherwise, and versions of transformers "
+                          "differ in which of them they follow");
         return type;
+    }
     if (str_is(type, "su") || str_is(type, "yarn") || str_is(type, "longrope"))
         return STR("longrope");
     if (!str_is(type, "default"))

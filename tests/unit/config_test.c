@@ -261,6 +261,8 @@ void config_refusals(void)
         {"llama", "\"rope_scaling\":[1]", "rope_scaling is an array: an object"},
         {"llama", "\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}",
          "rope_scaling.rope_type is \"dynamic\": default, linear"},
+        {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2}",
+         "rope_scaling.type is \"linear\": rope_type says otherwise"},
         {"llama", "\"rope_scaling\":{\"type\":\"mrope\"}", "rope_scaling.type is \"mrope\""},
         {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", "rope_scaling.factor is missing"},
         {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", "factor is 0"},

@@ -413,6 +413,20 @@ static void read_bos(const struct fields *k, struct model *m)
                       m->vocab - 1, m->vocab);
 }
 
+/* A checkpoint of another class than ...ForCausalLM: with a head of another kind, or none. */
+static bool is_headless(const struct fields *k)
+{
+    static const char causal[] = "ForCausalLM";
+    const struct json *list = fields_get(k, "architectures");
+    if (!list || list->type != JSON_ARRAY || list->n == 0)
+        return false;
+    for (const struct json *v = list->child; v; v = v->next)
+        for (size_t i = 0; v->type == JSON_STRING && i < v->text.n; i++)
+            if (str_starts((struct str){v->text.p + i, v->text.n - i}, STR(causal)))
+                return false;
+    return true;
+}
+
 /* --- files ------------------------------------------------------------------------------------ */
 
 static enum err read_config(struct arena *keep, const struct fields *k, struct model *m,
@@ -438,6 +452,7 @@ static enum err read_config(struct arena *keep, const struct fields *k, struct m
     TRY(read_rope(keep, k, f, m));
     TRY(read_eos(k, m));
     read_bos(k, m);
+    c->headless = is_headless(k);
     struct fields quant = fields_in(k, "quantization_config");
     if (quant.object)
         quant_read(&quant, &c->quant);

@@ -16,6 +16,7 @@ struct config {
     bool qkv_bias, o_bias, mlp_bias;
     bool fused;      /* qkv_proj and gate_up_proj */
     bool post_norms; /* gemma 2 and 3: norms behind attention and MLP too */
+    bool headless;   /* architectures names a classifier, a reward model or a bare model only */
     struct quant quant;
 };
 

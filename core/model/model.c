@@ -285,6 +285,20 @@ static float round_bf16(float x)
     return ldexpf(rintf(ldexpf(fraction, 8)), exponent - 8);
 }
 
+/* A head of its own beside tie_word_embeddings: transformers 4 lets the embedding win, 5 the head,
+ * so it has to be a copy. */
+static enum err check_tied(struct opening *o, const struct weight *embed)
+{
+    const struct tensor *head = tensors_take(&o->tensors, "lm_head.weight");
+    if (!head || (head->type == embed->type && head->bytes == weight_data_bytes(embed) &&
+                  memcmp(head->data, embed->data, head->bytes) == 0))
+        return ERR_OK;
+    return err_set(o->e, ERR_MODEL,
+                   "%s/config.json: tie_word_embeddings is true, but lm_head.weight is no copy of "
+                   "model.embed_tokens.weight; say false to use it, or remove the tensor",
+                   o->dir);
+}
+
 /* The embedding is always plain: rows are looked up, not multiplied. The head shares it when the
  * config ties them and when the file has no head. */
 static enum err bind_ends(struct opening *o, struct binder *b)
@@ -299,12 +313,19 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     else if (m->embed_scale != 1 && m->embed.type == DTYPE_F16)
         m->embed_scale = round_f16(m->embed_scale);
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
-    m->tied |= !module_stored(o, "lm_head");
+    bool stored = module_stored(o, "lm_head");
+    if (!m->tied && !stored && o->config.headless)
+        return err_set(o->e, ERR_MODEL,
+                       "%s/config.json: architectures names no ...ForCausalLM, and the weights "
+                       "have no lm_head: this model does not predict tokens",
+                       o->dir);
+    if (m->tied)
+        TRY(check_tied(o, &m->embed));
+    m->tied |= !stored;
     if (!m->tied)
         return bind_linear(b, "lm_head", m->vocab, m->hidden, false, &m->head);
     m->head = m->embed;
     m->head.name = "lm_head";
-    tensors_take(&o->tensors, "lm_head.weight"); /* a copy of the embedding: not read */
     return ERR_OK;
 }
 

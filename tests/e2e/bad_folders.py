@@ -111,6 +111,11 @@ def cut(tensors, name):
     tensors[name] = (dtype, [shape[0] - 1] + shape[1:], data[:-len(data) // shape[0]])
 
 
+def tied_copy(folder):
+    folder.config(tie_word_embeddings=True)
+    folder.tensors(lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"]}))
+
+
 def quant(**changes):
     def change(folder):
         with open(folder.file("config.json")) as f:
@@ -158,6 +163,15 @@ CHANGES = [
      lambda f: f.tensors(lambda t: cut(t, LAYER + "self_attn.k_proj.weight")), MODEL,
      "k_proj.weight"),
     ("no head", "llama-f32", drop("lm_head.weight"), OK, ""),
+    ("no head, a classifier", "llama-f32",
+     lambda f: (drop("lm_head.weight")(f),
+                f.config(architectures=["LlamaForSequenceClassification"])),
+     MODEL, "architectures names no ...ForCausalLM"),
+    ("no head, tied", "llama-f32",
+     lambda f: (drop("lm_head.weight")(f), f.config(tie_word_embeddings=True)), OK, ""),
+    ("a head beside tied embeddings", "llama-f32", lambda f: f.config(tie_word_embeddings=True),
+     MODEL, "lm_head.weight is no copy"),
+    ("a copy beside tied embeddings", "llama-f32", tied_copy, OK, ""),
     ("unaligned", "llama-f32", unaligned, OK, ""),
     ("unaligned gptq", "llama-gptq4-act", unaligned, OK, ""),
     ("quantize_config.json", "llama-gptq4", separate_quant_config, OK, ""),

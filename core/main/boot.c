@@ -71,11 +71,11 @@ enum err boot_model(struct box *b, struct err_text *e)
     arena_reset(&b->scratch, 0);
     TRY(tokenizer_load(&b->boot, &b->scratch, dir, &b->tokenizer, e));
     arena_reset(&b->scratch, 0);
-    if (tokenizer_vocab(b->tokenizer) > b->model->vocab)
+    if (tokenizer_pieces(b->tokenizer) > b->model->vocab)
         return err_set(e, ERR_MODEL,
                        "%s/tokenizer.json has token ids up to %u, but vocab_size in config.json is "
                        "%u",
-                       dir, tokenizer_vocab(b->tokenizer) - 1, b->model->vocab);
+                       dir, tokenizer_pieces(b->tokenizer) - 1, b->model->vocab);
     return template_load(&b->boot, &b->scratch, dir, &b->template, e);
 }
 

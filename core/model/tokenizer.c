@@ -429,6 +429,16 @@ u32 tokenizer_before(const struct tokenizer *t)
     return t->before_n;
 }
 
+u32 tokenizer_pieces(const struct tokenizer *t)
+{
+    u32 n = t->bpe.model_n;
+    for (u32 i = 0; i < t->before_n; i++)
+        n = MAX(n, t->before[i] + 1);
+    for (u32 i = 0; i < t->behind_n; i++)
+        n = MAX(n, t->behind[i] + 1);
+    return n;
+}
+
 i64 tokenizer_id(const struct tokenizer *t, struct str content)
 {
     u32 id = vocab_find(&t->bpe.vocab, content);

@@ -37,6 +37,10 @@ MUST enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct 
 
 u32 tokenizer_vocab(const struct tokenizer *t); /* 1 + highest id */
 
+/* 1 + the highest id that any text may have. Added tokens beyond (a pad token, mostly) take their
+ * own text to be named. */
+u32 tokenizer_pieces(const struct tokenizer *t);
+
 /* Bytes of work memory with which any text of at most text_bytes can be encoded. */
 size_t tokenizer_work_bytes(const struct tokenizer *t, size_t text_bytes);
 

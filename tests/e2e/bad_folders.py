@@ -116,6 +116,21 @@ def tied_copy(folder):
     folder.tensors(lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"]}))
 
 
+def tokenizer(change):
+    """change(tokenizer.json, tokenizer_config.json)"""
+    def run(folder):
+        names = folder.file("tokenizer.json"), folder.file("tokenizer_config.json")
+        files = []
+        for name in names:
+            with open(name, encoding="utf-8") as f:
+                files.append(json.load(f))
+        change(*files)
+        for name, parts in zip(names, files):
+            with open(name, "w", encoding="utf-8") as f:
+                json.dump(parts, f)
+    return run
+
+
 def quant(**changes):
     def change(folder):
         with open(folder.file("config.json")) as f:
@@ -181,6 +196,13 @@ CHANGES = [
      "zero points"),
     ("other rope type", "llama-f32",
      lambda f: f.config(rope_parameters={"rope_type": "dynamic", "factor": 2.0}), MODEL, "dynamic"),
+    ("a pad token beyond the vocabulary", "llama-f32",
+     tokenizer(lambda t, c: c.update(pad_token="[PAD]")), OK, ""),
+    ("a bos token beyond the vocabulary", "llama-f32",
+     tokenizer(lambda t, c: (
+         t["added_tokens"].append({"id": 288, "content": "[BOS]", "special": True}),
+         c.update(bos_token="[BOS]", add_bos_token=True, tokenizer_class="LlamaTokenizer"))),
+     MODEL, "token ids up to 288, but vocab_size"),
     ("shards", "llama-f32", lambda f: f.shard(), OK, ""),
     ("shard in a folder", "llama-f32", lambda f: f.shard(("sub/a.safetensors", "b.safetensors")),
      MODEL, "sub/a.safetensors"),

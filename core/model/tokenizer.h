@@ -23,16 +23,23 @@ enum {
     ENCODE_NO_SPECIAL_TEXT = 2 /* special tokens spelled out in the text are plain text */
 };
 
-/* dir/tokenizer.json and, when there, dir/tokenizer_config.json: its bos/eos/unk/pad tokens; and
- * where it has add_bos_token or add_eos_token they replace the post-processor, as in transformers
- * 5 (a missing one of the two counts as false). truncation and padding of tokenizer.json are
+/* dir/tokenizer.json and, when there, dir/tokenizer_config.json: the tokens that it adds, its
+ * bos/eos/unk/pad tokens; and where its tokenizer_class reads add_bos_token and add_eos_token these
+ * replace the post-processor, as in transformers (one that is missing: bos true, eos false). Where
+ * it has no added_tokens_decoder, which older versions did not write, dir/special_tokens_map.json
+ * has the last word on bos_token and the like. truncation and padding of tokenizer.json are
  * ignored, as transformers does on every call. Refusals are ERR_MODEL and name file and key. */
 MUST enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
                              struct tokenizer **out, struct err_text *e);
 
-/* The same from texts in memory; the names are for messages. config.p NULL: there is none. */
-MUST enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str text,
-                              const char *name, struct str config, const char *config_name,
+/* The same from texts in memory; the names are for messages. text.p NULL: there is no such file. */
+enum tokenizer_file { TOKENIZER_JSON, TOKENIZER_CONFIG, TOKENIZER_MAP, TOKENIZER_FILES };
+struct tokenizer_source {
+    const char *name;
+    struct str text;
+};
+MUST enum err tokenizer_parse(struct arena *keep, struct arena *scratch,
+                              const struct tokenizer_source from[TOKENIZER_FILES],
                               struct tokenizer **out, struct err_text *e);
 
 u32 tokenizer_vocab(const struct tokenizer *t); /* 1 + highest id */

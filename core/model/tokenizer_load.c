@@ -375,7 +375,7 @@ static enum err named_token(struct loader *l, const struct named *n)
 static enum err named_tokens(struct loader *l)
 {
     const char *path = l->path;
-    l->path = l->config_path;
+    l->path = l->from[TOKENIZER_CONFIG].name;
     for (u32 i = 0; i < l->named_n; i++)
         TRY(named_token(l, &l->named[i]));
     l->path = path;
@@ -418,11 +418,18 @@ static enum err added_tokens(struct loader *l, const struct json *list)
 
 /* --- tokenizer_config.json ------------------------------------------------------------------ */
 
-/* "bos_token": a string, or an object with "content", or null. */
-static enum err config_token(struct loader *l, const struct json *config, const char *key,
-                             struct str *out)
+/* What is said of "bos_token" and the like, in the file that has the last word. */
+static const struct json *role_of(const struct loader *l, const char *key)
 {
-    const struct json *v = json_get(config, key);
+    const struct json *v = l->map ? json_get(l->map, key) : NULL;
+    return v ? v : json_get(l->config, key);
+}
+
+/* "bos_token": a string, or an object with "content", or null. */
+static enum err config_token(struct loader *l, const char *key, struct str *out)
+{
+    const struct json *v = role_of(l, key);
+    l->path = l->from[l->map && json_get(l->map, key) ? TOKENIZER_MAP : TOKENIZER_CONFIG].name;
     if (v && v->type == JSON_OBJECT)
         v = json_get(v, "content");
     *out = (struct str){"", 0};
@@ -455,15 +462,15 @@ static enum err config_names(struct loader *l)
 {
     static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-    static const char *const more[] = {"additional_special_tokens", "extra_special_tokens"};
     const struct json *decoder = json_get(l->config, "added_tokens_decoder");
+    const struct json *more[] = {json_get(l->config, "additional_special_tokens"),
+                                 json_get(l->config, "extra_special_tokens"),
+                                 l->map ? json_get(l->map, "additional_special_tokens") : NULL};
     size_t n = COUNTOF(roles) + (decoder ? decoder->n : 0);
     if (decoder && decoder->type != JSON_OBJECT && decoder->type != JSON_NULL)
         return REFUSE(l, "added_tokens_decoder must be an object, not %s", json_type_name(decoder));
-    for (u32 i = 0; i < COUNTOF(more); i++) {
-        const struct json *list = json_get(l->config, more[i]);
-        n += list ? list->n : 0;
-    }
+    for (u32 i = 0; i < COUNTOF(more); i++)
+        n += more[i] ? more[i]->n : 0;
     l->named = ARENA_NEW(l->scratch, struct named, n);
     if (!l->named)
         return full(l, l->scratch);
@@ -477,25 +484,35 @@ static enum err config_names(struct loader *l)
     }
     qsort(l->named, l->named_n, sizeof *l->named, by_name_id);
     for (u32 i = 0; i < COUNTOF(roles); i++)
-        add_name(l, json_get(l->config, roles[i]), NO_ID, true, i < 3);
-    for (u32 i = 0; i < COUNTOF(more); i++) {
-        const struct json *list = json_get(l->config, more[i]);
-        for (const struct json *v = list ? list->child : NULL; v; v = v->next)
+        add_name(l, role_of(l, roles[i]), NO_ID, true, i < 3);
+    for (u32 i = 0; i < COUNTOF(more); i++)
+        for (const struct json *v = more[i] ? more[i]->child : NULL; v; v = v->next)
             add_name(l, v, NO_ID, false, false);
-    }
     return ERR_OK;
 }
 
-static enum err config_read(struct loader *l, struct str text)
+/* An object; *out stays as it is where there is no such file. */
+static enum err read_object(struct loader *l, enum tokenizer_file file, const struct json **out)
 {
-    const char *path = l->path;
-    l->path = l->config_path;
-    TRY(json_parse(l->scratch, text, l->path, ERR_MODEL, &l->config, l->e));
-    if (l->config->type != JSON_OBJECT)
-        return REFUSE(l, "must be an object, not %s", json_type_name(l->config));
-    TRY(config_names(l));
-    l->path = path;
+    const struct tokenizer_source *from = &l->from[file];
+    if (!from->text.p)
+        return ERR_OK;
+    l->path = from->name;
+    TRY(json_parse(l->scratch, from->text, from->name, ERR_MODEL, out, l->e));
+    if ((*out)->type != JSON_OBJECT)
+        return REFUSE(l, "must be an object, not %s", json_type_name(*out));
     return ERR_OK;
+}
+
+static enum err config_read(struct loader *l)
+{
+    static const struct json none = {.type = JSON_OBJECT};
+    l->config = &none;
+    TRY(read_object(l, TOKENIZER_CONFIG, &l->config));
+    if (!json_get(l->config, "added_tokens_decoder"))
+        TRY(read_object(l, TOKENIZER_MAP, &l->map));
+    l->path = l->from[TOKENIZER_CONFIG].name;
+    return config_names(l);
 }
 
 /* The classes of transformers that put bos and eos around a text as add_bos_token and
@@ -516,11 +533,11 @@ static enum err config_apply(struct loader *l)
 {
     struct tokenizer *t = l->t;
     const struct json *config = l->config, *add_bos = json_get(config, "add_bos_token");
-    l->path = l->config_path;
-    TRY(config_token(l, config, "bos_token", &t->bos));
-    TRY(config_token(l, config, "eos_token", &t->eos));
-    TRY(config_token(l, config, "unk_token", &t->unk));
-    TRY(config_token(l, config, "pad_token", &t->pad));
+    TRY(config_token(l, "bos_token", &t->bos));
+    TRY(config_token(l, "eos_token", &t->eos));
+    TRY(config_token(l, "unk_token", &t->unk));
+    TRY(config_token(l, "pad_token", &t->pad));
+    l->path = l->from[TOKENIZER_CONFIG].name;
     if ((!add_bos && !json_get(config, "add_eos_token")) || !frames_itself(l))
         return ERR_OK;
     bool bos, eos;
@@ -559,25 +576,21 @@ static enum err parts(struct loader *l, const struct json *root)
     return load_post_processor(l, json_get(root, "post_processor"), 0);
 }
 
-enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str text,
-                         const char *name, struct str config, const char *config_name,
+enum err tokenizer_parse(struct arena *keep, struct arena *scratch,
+                         const struct tokenizer_source from[TOKENIZER_FILES],
                          struct tokenizer **out, struct err_text *e)
 {
-    struct loader l = {
-        .keep = keep, .scratch = scratch, .path = name, .config_path = config_name, .e = e};
-    const struct json *root;
-    TRY(json_parse(scratch, text, name, ERR_MODEL, &root, e));
-    if (root->type != JSON_OBJECT)
-        return REFUSE(&l, "must be an object, not %s", json_type_name(root));
+    struct loader l = {.keep = keep, .scratch = scratch, .from = from, .e = e};
+    const struct json *root = NULL;
+    TRY(read_object(&l, TOKENIZER_JSON, &root));
     l.t = ARENA_NEW(keep, struct tokenizer, 1);
     if (!l.t)
         return full(&l, keep);
     l.t->bos = l.t->eos = l.t->unk = l.t->pad = (struct str){"", 0};
-    if (config.p)
-        TRY(config_read(&l, config));
+    TRY(config_read(&l));
+    l.path = from[TOKENIZER_JSON].name;
     TRY(parts(&l, root));
-    if (config.p)
-        TRY(config_apply(&l));
+    TRY(config_apply(&l));
     *out = l.t;
     return ERR_OK;
 }
@@ -585,15 +598,23 @@ enum err tokenizer_parse(struct arena *keep, struct arena *scratch, struct str t
 enum err tokenizer_load(struct arena *keep, struct arena *scratch, const char *dir,
                         struct tokenizer **out, struct err_text *e)
 {
-    char name[LIMIT_PATH_BYTES], config_name[LIMIT_PATH_BYTES];
+    static const char *const names[TOKENIZER_FILES] = {
+        [TOKENIZER_JSON] = "tokenizer.json",
+        [TOKENIZER_CONFIG] = "tokenizer_config.json",
+        [TOKENIZER_MAP] = "special_tokens_map.json",
+    };
+    char path[TOKENIZER_FILES][LIMIT_PATH_BYTES];
     size_t mark = scratch->used_bytes;
-    struct str text, config = {0};
-    TRY(file_path(name, dir, STR("tokenizer.json"), e));
-    TRY(file_path(config_name, dir, STR("tokenizer_config.json"), e));
-    TRY(file_read(scratch, name, LIMIT_TOKENIZER_FILE_BYTES, ERR_MODEL, &text, e));
-    if (file_exists(config_name))
-        TRY(file_read(scratch, config_name, LIMIT_CONFIG_FILE_BYTES, ERR_MODEL, &config, e));
-    TRY(tokenizer_parse(keep, scratch, text, name, config, config_name, out, e));
+    struct tokenizer_source from[TOKENIZER_FILES];
+    for (u32 i = 0; i < TOKENIZER_FILES; i++) {
+        const size_t most =
+            i == TOKENIZER_JSON ? LIMIT_TOKENIZER_FILE_BYTES : LIMIT_CONFIG_FILE_BYTES;
+        TRY(file_path(path[i], dir, str_of(names[i]), e));
+        from[i] = (struct tokenizer_source){.name = path[i]};
+        if (i == TOKENIZER_JSON || file_exists(path[i]))
+            TRY(file_read(scratch, path[i], most, ERR_MODEL, &from[i].text, e));
+    }
+    TRY(tokenizer_parse(keep, scratch, from, out, e));
     arena_reset(scratch, mark);
     return ERR_OK;
 }

@@ -1,6 +1,7 @@
 /* Reading tokenizer.json, in two files: tokenizer_load.c (vocabulary, merges, added tokens,
- * tokenizer_config.json) and tokenizer_steps.c (normalizer, pre-tokenizer, decoder and
- * post-processor). Each function fills its part of l->t or refuses with file and key.
+ * tokenizer_config.json and special_tokens_map.json) and tokenizer_steps.c (normalizer,
+ * pre-tokenizer, decoder and post-processor). Each function fills its part of l->t or refuses with
+ * file and key.
  */
 #ifndef ZIGCUDA_TOKENIZER_LOAD_H
 #define ZIGCUDA_TOKENIZER_LOAD_H
@@ -10,7 +11,8 @@
 
 #include <stdio.h>
 
-/* A token that tokenizer_config.json names: in added_tokens_decoder, or as a special one. */
+/* A token that tokenizer_config.json or special_tokens_map.json names: in added_tokens_decoder, or
+ * as a special one. */
 struct named {
     const struct json *v; /* its flags, or a string */
     struct str content;
@@ -22,10 +24,11 @@ struct named {
 
 struct loader {
     struct arena *keep, *scratch;
+    const struct tokenizer_source *from;
     const char *path;          /* of the file that is read now */
-    const struct json *config; /* tokenizer_config.json, or NULL */
-    const char *config_path;
-    struct named *named; /* in scratch, in the order in which transformers adds them */
+    const struct json *config; /* tokenizer_config.json, or an empty object */
+    const struct json *map;    /* special_tokens_map.json where that counts, or NULL */
+    struct named *named;       /* in scratch, in the order in which transformers adds them */
     u32 named_n;
     struct tokenizer *t;
     struct err_text *e;

@@ -87,13 +87,15 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
     static struct arena keep, scratch, always;
     static struct tokenizer *own;
+    struct tokenizer_source from[TOKENIZER_FILES] = {0};
     struct err_text e = {0};
     struct tokenizer *t;
+    if (!own)
+        from[TOKENIZER_JSON] = (struct tokenizer_source){"own", own_tokenizer()};
     if (!own && (arena_open(&keep, "keep", (size_t)256 << 20, false, &e) != ERR_OK ||
                  arena_open(&always, "own", (size_t)64 << 20, false, &e) != ERR_OK ||
                  arena_open(&scratch, "scratch", (size_t)256 << 20, false, &e) != ERR_OK ||
-                 tokenizer_parse(&always, &scratch, own_tokenizer(), "own", (struct str){0}, "",
-                                 &own, &e) != ERR_OK)) {
+                 tokenizer_parse(&always, &scratch, from, &own, &e) != ERR_OK)) {
         fprintf(stderr, "%s\n", e.text);
         abort();
     }
@@ -103,8 +105,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     if (head == 0) {
         encode(own, text, true);
     } else {
-        enum err code = tokenizer_parse(&keep, &scratch, (struct str){copy, head}, "fuzz",
-                                        (struct str){0}, "", &t, &e);
+        from[TOKENIZER_JSON] = (struct tokenizer_source){"fuzz", {copy, head}};
+        enum err code = tokenizer_parse(&keep, &scratch, from, &t, &e);
         ASSERT(code == ERR_OK || e.text[0]);
         if (code == ERR_OK)
             encode(t, text, false);

@@ -137,8 +137,8 @@ static struct tokenizer *letters(void)
     for (int i = 0; i < VOCAB; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%c\":%d", i ? "," : "", 'a' + i, i);
     n += snprintf(text + n, sizeof text - (size_t)n, "}}}");
-    if (tokenizer_parse(&unit_arena, &scratch, (struct str){text, (size_t)n}, "letters",
-                        (struct str){0}, "", &t, &e) != ERR_OK)
+    const struct tokenizer_source from[TOKENIZER_FILES] = {{"letters", {text, (size_t)n}}};
+    if (tokenizer_parse(&unit_arena, &scratch, from, &t, &e) != ERR_OK)
         unit_failed(__FILE__, __LINE__, e.text);
     return t;
 }

@@ -6,7 +6,7 @@
 
 /* A tokenizer.json is written here with ' for ". Parts that a test does not give are null. */
 struct parts {
-    const char *vocab, *merges, *added, *normalizer, *pre, *post, *decoder, *options, *config;
+    const char *vocab, *merges, *added, *normalizer, *pre, *post, *decoder, *options, *config, *map;
 };
 
 static struct arena keep, scratch;
@@ -45,28 +45,41 @@ static size_t json_of(const struct parts *p, char *out, size_t cap)
     return (size_t)n;
 }
 
-/* Parses n bytes of text and a config written with ' for ". */
-static struct tokenizer *parse(const char *text, size_t n, const char *config)
+/* A copy without a byte behind it, of text with ' for "; of NULL nothing. */
+static struct str quoted(const char *text)
+{
+    size_t n = text ? strlen(text) : 0;
+    char *copy = text ? arena_alloc(&unit_arena, n, 1) : NULL;
+    for (size_t i = 0; i < n; i++)
+        copy[i] = text[i] == '\'' ? '"' : text[i];
+    return (struct str){copy, n};
+}
+
+/* Parses n bytes of text, and tokenizer_config.json and special_tokens_map.json with ' for ". */
+static struct tokenizer *parse_all(const char *text, size_t n, const char *config, const char *map)
 {
     struct tokenizer *t = NULL;
-    size_t mark = unit_arena.used_bytes, config_n = config ? strlen(config) : 0;
+    size_t mark = unit_arena.used_bytes;
     char *copy = arena_alloc(&unit_arena, n, 1);
-    char *config_copy = config ? arena_alloc(&unit_arena, config_n, 1) : NULL;
     memcpy(copy, text, n);
-    for (size_t i = 0; i < config_n; i++)
-        config_copy[i] = config[i] == '\'' ? '"' : config[i];
+    const struct tokenizer_source from[TOKENIZER_FILES] = {{"dir/tokenizer.json", {copy, n}},
+                                                           {"dir/config.json", quoted(config)},
+                                                           {"dir/map.json", quoted(map)}};
     problem = (struct err_text){0};
-    enum err r =
-        tokenizer_parse(&keep, &scratch, (struct str){copy, n}, "dir/tokenizer.json",
-                        (struct str){config_copy, config_n}, "dir/config.json", &t, &problem);
+    enum err r = tokenizer_parse(&keep, &scratch, from, &t, &problem);
     arena_reset(&unit_arena, mark);
     return r == ERR_OK ? t : NULL;
+}
+
+static struct tokenizer *parse(const char *text, size_t n, const char *config)
+{
+    return parse_all(text, n, config, NULL);
 }
 
 static struct tokenizer *make(const struct parts *p)
 {
     static char text[1 << 20];
-    struct tokenizer *t = parse(text, json_of(p, text, sizeof text), p->config);
+    struct tokenizer *t = parse_all(text, json_of(p, text, sizeof text), p->config, p->map);
     if (!t)
         printf("    %s\n", problem.text);
     return t;
@@ -383,6 +396,35 @@ void tokenizer_config_tokens(void)
         CHECK(!parse(text, json_of(&p, text, sizeof text), configs[i]));
         CHECK(problem.code == ERR_MODEL && strstr(problem.text, "dir/config.json: added_tokens_d"));
     }
+}
+
+/* Where tokenizer_config.json has no added_tokens_decoder, special_tokens_map.json wins. */
+void tokenizer_special_tokens_map(void)
+{
+    static char text[1 << 14];
+    struct parts p = {
+        .vocab = SMALL_VOCAB,
+        .added = "{'id':1,'content':'<s>','special':false,'normalized':false}",
+        .config = "{'bos_token':'a','add_bos_token':true,'additional_special_tokens':['<x>']}",
+        .map = "{'bos_token':{'content':'<s>'},'pad_token':'[PAD]',"
+               "'additional_special_tokens':['<y>']}",
+    };
+    arenas();
+    struct tokenizer *t = make(&p);
+    CHECK(t && str_is(tokenizer_bos(t), "<s>") && str_is(tokenizer_pad(t), "[PAD]"));
+    CHECK(encodes(t, "b<x><y>", ENCODE_ADD_SPECIAL, "1 3 11 12") && tokenizer_is_special(t, 1));
+    arenas_empty();
+    p.config = NULL;
+    CHECK((t = make(&p)) && str_is(tokenizer_bos(t), "<s>"));
+    arenas_empty();
+    p.config = "{'bos_token':'a','added_tokens_decoder':{}}";
+    CHECK((t = make(&p)) && str_is(tokenizer_bos(t), "a") && tokenizer_pad(t).n == 0);
+    size_t n = json_of(&p, text, sizeof text);
+    arenas_empty();
+    CHECK(!parse_all(text, n, "{}", "[]") && strstr(problem.text, "dir/map.json: must be an obj"));
+    arenas_empty();
+    CHECK(!parse_all(text, n, "{}", "{'eos_token':'zz'}"));
+    CHECK(strstr(problem.text, "dir/map.json: eos_token \"zz\" is no token"));
 }
 
 /* Which classes put bos and eos around a text by themselves. */

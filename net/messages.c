@@ -155,7 +155,9 @@ static bool member(struct reading *r, const struct json *v, bool assistant, bool
 {
     if (str_is(v->key, "role") || str_is(v->key, "content"))
         return true; /* done */
-    if (v->type == JSON_NULL)
+    /* Answers of OpenAI's that a client sends back have "refusal": null, "annotations": []. */
+    if (v->type == JSON_NULL ||
+        (str_is(v->key, "annotations") && v->type == JSON_ARRAY && v->n == 0))
         return true;
     if (str_is(v->key, "tool_calls") && assistant)
         return tool_calls(r, v, to);

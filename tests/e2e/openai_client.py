@@ -418,6 +418,8 @@ def document_is_openapi_and_replies_fit():
                               ("stream_options", {"more": True}, False),
                               ("response_format", {}, False),
                               ("messages", [{**HELLO[0], "name": None, "refusal": None}], True),
+                              ("messages", [{**HELLO[0], "annotations": []}], True),
+                              ("messages", [{**HELLO[0], "annotations": [{}]}], False),
                               ("messages", [{**HELLO[0], "refusal": "no"}], False)):
         assert fits({**asked, field: value}, "ChatRequest") == may, (field, value)
         assert ("error" not in post("/v1/chat/completions", {**asked, field: value})) == may, field

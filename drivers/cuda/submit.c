@@ -544,7 +544,7 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct steps
 static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
     const u32 tokens = step->n_tokens;
-    if (tokens < MID_LAYERS_TOKENS || tokens > PREFILL_TOKENS)
+    if (tokens < MID_LAYERS_TOKENS || tokens > MID_TOKENS)
         return MID_NONE;
     if (s->mid_does == MID_LAYERS && step->n_rows == tokens)
         return MID_LAYERS;

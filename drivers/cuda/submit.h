@@ -65,7 +65,7 @@ struct steps {
     struct steps_kernel step, decode;             /* decode: for steps of few tokens */
     struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel group;                    /* attention of long rows; as prefill */
-    struct steps_kernel mid[MID_KERNELS];         /* for more, up to PREFILL_TOKENS; as prefill */
+    struct steps_kernel mid[MID_KERNELS];         /* for more, up to MID_TOKENS; as prefill */
     struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
                                                      tokens; function NULL: there is none */
     bool spin;    /* nobody sleeps on the event: it is not written */

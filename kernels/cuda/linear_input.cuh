@@ -380,7 +380,7 @@ template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
-    constexpr bool few = tile > 8 && tile <= PREFILL_TOKENS; /* `mid_..`: no more than a tile */
+    constexpr bool few = tile > 8 && tile <= PREFILL_TOKENS; /* `mid_..` */
     if (few || linear_rows(&in, s) <= 2 * gpu_blocks())
         linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
     else

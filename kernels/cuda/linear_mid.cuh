@@ -1,12 +1,13 @@
-/* Linears of up to 64 tokens on Hopper, INT4 in groups of 128: products of four warps at a time
- * (wgmma), as linear_broad.cuh has them, on tiles of few tokens. The sums are those of step.h, in
- * the same order, and so are the bits.
+/* Linears of up to MID_TOKENS tokens on Hopper, INT4 in groups of 128: products of four warps at a
+ * time (wgmma), as linear_broad.cuh has them, on tiles of few tokens. The sums are those of step.h,
+ * in the same order, and so are the bits.
  *
- * A tile is some `units` of 16 outputs, 16 at most, by all tokens; an item is some slices of a
- * tile, and a block has items in turns. Both are chosen (mid_plan_of) so that all blocks have
- * about equal bytes of weights. Where an item has not all slices, its sums go to op->partial, slice
- * by slice; when a block has done all that others wait for, it adds up its share of those tiles.
- * Warp w computes the units w and w + 8 of a tile.
+ * A tile is some `units` of 16 outputs, 16 at most, by all tokens, or by 64 of them; an item is
+ * some slices of a tile, and a block has items in turns. Both are chosen (mid_plan_of) so that all
+ * blocks have about equal bytes of weights. Tiles of the same outputs have neighbouring items, so
+ * that blocks want the same weights at the same time and memory is read once. Where an item has not
+ * all slices, its sums go to op->partial, slice by slice; when a block has done all that others
+ * wait for, it adds up its share of those tiles. Warp w computes the units w and w + 8 of a tile.
  *
  * Everything comes through a ring of stages, which three warps of their own, behind those that all
  * operations have (kernel `mid_..`), fill from linear to linear as they find them in the list of
@@ -54,6 +55,7 @@ enum {
 struct mid_plan {
     u32 units;  /* of a tile, at most */
     u32 shares; /* items of a tile: 1, 2, 4, 8 */
+    u32 wide;   /* tiles of the same outputs */
     u32 items;
 };
 
@@ -81,6 +83,7 @@ static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
 template <u32 TOKENS> struct mid_shape {
     static constexpr u32 kind = MATRIX_INT4, m = 2, n = TOKENS / 8, apart = GPU_WARPS;
     static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
+    static constexpr bool wide = TOKENS == 64; /* there may be more than a tile of tokens */
     static constexpr bool ahead =
         TOKENS <= 32; /* a group's weights are made ahead of its products */
     static constexpr bool bytes = TOKENS <= MID_BYTES_TOKENS;
@@ -124,10 +127,16 @@ enum {                     /* what takes as long as a byte of weights, which com
        MID_GATHER_COST = 10240, /* of a sharing of tiles */
 };
 
-/* What takes a block longest, in bytes of weights; ~0: cannot be. */
-template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u32 shares)
+/* Tiles of the same outputs. */
+template <class shape> GPU u32 mid_wide(u32 rows)
 {
-    u32 tiles = mid_tiles(op, units), rounds = CEIL_DIV(tiles * shares, gpu_blocks());
+    return shape::wide ? gpu_scalar(CEIL_DIV(rows, shape::tokens)) : 1;
+}
+
+/* What takes a block longest, in bytes of weights; ~0: cannot be. */
+template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u32 shares, u32 wide)
+{
+    u32 tiles = mid_tiles(op, units) * wide, rounds = CEIL_DIV(tiles * shares, gpu_blocks());
     u32 slices = MATRIX_SLICES / shares, spans = op->part[0].slice / MID_SPAN * slices;
     if (shares > 1 && (tiles > LINEAR_COUNTERS ||
                        (size_t)tiles * MATRIX_SLICES * shape::floats > LINEAR_PARTIALS))
@@ -140,12 +149,13 @@ template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u
 }
 
 /* By a whole warp: its lanes try all ways. */
-template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *op)
+template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *op, u32 rows)
 {
+    const u32 wide = mid_wide<shape>(rows);
     u32 best = ~0u;
 #pragma unroll 1
     for (u32 i = gpu_lane(); i < 4 * MID_UNITS; i += 32) {
-        u32 cost = mid_cost<shape>(op, i % MID_UNITS + 1, 1u << i / MID_UNITS);
+        u32 cost = mid_cost<shape>(op, i % MID_UNITS + 1, 1u << i / MID_UNITS, wide);
         best = MIN(best, MIN(cost / 32, 0x3ffffffu) * 64 + i);
     }
     for (u32 mask = 16; mask; mask /= 2) {
@@ -153,22 +163,25 @@ template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *o
         best = MIN(best, other);
     }
     best = gpu_scalar(best) % 64;
-    struct mid_plan plan = {best % MID_UNITS + 1, 1u << best / MID_UNITS, 0};
-    plan.items = gpu_scalar(mid_tiles(op, plan.units) * plan.shares);
+    struct mid_plan plan = {best % MID_UNITS + 1, 1u << best / MID_UNITS, wide, 0};
+    plan.items = gpu_scalar(mid_tiles(op, plan.units) * plan.shares) * wide;
     return plan;
 }
 
 struct mid_item {
     u32 part, tile; /* tile: of all parts */
     u32 unit, end;  /* of the part */
+    u32 token;      /* the first */
     u32 slice, slice_end;
 };
 
+template <class shape>
 GPU struct mid_item mid_item_of(const struct op_linear *op, const struct mid_plan *plan, u32 i)
 {
-    u32 slices = MATRIX_SLICES / plan->shares;
-    struct mid_item it = {0, i / plan->shares, 0, 0, i % plan->shares * slices, 0};
-    u32 at = it.tile;
+    const u32 slices = MATRIX_SLICES / plan->shares, wide = shape::wide ? plan->wide : 1;
+    const u32 column = i % wide, share = i / wide % plan->shares;
+    u32 at = i / wide / plan->shares;
+    struct mid_item it = {0, at * wide + column, 0, 0, column * shape::tokens, share * slices, 0};
     for (;; it.part++) {
         u32 tiles = CEIL_DIV(mid_units_of(&op->part[it.part]), plan->units);
         if (at < tiles)
@@ -274,8 +287,9 @@ template <class shape>
 GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it)
 {
     const struct matrix *m = &op->part[it->part];
-    const u8 *from = (const u8 *)op->in.prepared +
-                     (size_t)(tile_slice_at(m, it->slice) / MID_SPAN) * shape::span_bytes;
+    const u32 span =
+        it->token / shape::tokens * (m->k / MID_SPAN) + tile_slice_at(m, it->slice) / MID_SPAN;
+    const u8 *from = (const u8 *)op->in.prepared + (size_t)span * shape::span_bytes;
     struct mid_lane lane = {from,
                             gpu_lane() ? 0u : shape::span_bytes,
                             shape::inputs_at,
@@ -362,14 +376,14 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
             mid_fetch_norm(&op->in);
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
-        const struct mid_plan plan = mid_plan_of<shape>(op);
+        const struct mid_plan plan = mid_plan_of<shape>(op, linear_rows(&op->in, p->step));
         if (inputs)
             mid_tell(&ring, &plan);
         if (inputs && gpu_block() >= plan.items)
             mid_told(&ring);
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
-            const struct mid_item it = mid_item_of(op, &plan, item);
+            const struct mid_item it = mid_item_of<shape>(op, &plan, item);
             const struct mid_lane lane = inputs
                                              ? mid_aim_inputs<shape>(op, &it)
                                              : mid_aim_weights<shape>(op, &it, server == MID_SIDES);
@@ -708,7 +722,7 @@ GPU void mid_load_old(struct tile_old<struct mid_small> *old, const struct op_li
 template <class shape>
 GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32 item, u32 rows)
 {
-    const struct mid_item it = mid_item_of(op, plan, item);
+    const struct mid_item it = mid_item_of<shape>(op, plan, item);
     u32 *arrived = &op->arrived[it.tile];
     if (gpu_thread() == 0) {
         while (gpu_load_acquire(arrived) < MATRIX_SLICES)
@@ -716,12 +730,13 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
         gpu_count_around(arrived, MATRIX_SLICES + plan->shares - 1); /* 0 when all have seen it */
     }
     gpu_sync();
+    const u32 share = it.slice * plan->shares / MATRIX_SLICES;
 #pragma unroll 1
-    for (u32 i = item % plan->shares + gpu_warp() * plan->shares; i < MID_UNITS * shape::n;
+    for (u32 i = share + gpu_warp() * plan->shares; i < MID_UNITS * shape::n;
          i += GPU_WARPS * plan->shares) {
         const u32 unit = i % MID_UNITS, octet = i / MID_UNITS;
         const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
-        const u32 token = gpu_lane() % 4 * 2 + octet * 8;
+        const u32 token = it.token + gpu_lane() % 4 * 2 + octet * 8;
         float4 p[MATRIX_SLICES];
         struct tile_sums<mid_small> sum;
         struct tile_old<mid_small> old;
@@ -749,17 +764,17 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 {
     const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
     const bool whole = plan->shares == 1;
-    if (gpu_thread() < shape::tokens)
+    if (gpu_thread() < rows)
         mid_maxima()[gpu_thread()] = 0;
     gpu_sync();
 #pragma unroll 1
     for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
-        const struct mid_item it = mid_item_of(op, plan, item);
+        const struct mid_item it = mid_item_of<shape>(op, plan, item);
         struct tile_sums<shape> total;
         mid_slices<shape>(op, &it, whole, ring, &total);
         if (whole) {
-            tile_store<shape>(op, it.part, it.unit + gpu_warp(), gpu_lane() % 4 * 2, rows, &total,
-                              it.end, mid_maxima());
+            tile_store<shape>(op, it.part, it.unit + gpu_warp(), it.token + gpu_lane() % 4 * 2,
+                              rows, &total, it.end, mid_maxima());
             continue;
         }
         gpu_sync();

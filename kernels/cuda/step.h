@@ -5,7 +5,7 @@
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
  * addresses, and all blocks meet after each (in `one_token` they wait for rows instead). (Steps of
  * few tokens take two launches: `decode`, and `step` to sample; so do on Hopper those of one by
- * `one_token`, and those of up to PREFILL_TOKENS by `mid_..`. Those of more take several there,
+ * `one_token`, and those of up to MID_TOKENS by `mid_..`. Those of more take several there,
  * and others that `mid_..` cannot do alone: the kernels `prefill_..`, or it, for what is between
  * attention and attention.) What changes from step to step stands in struct gpu_step and the arrays
  * behind it, which the host sends ahead. The same kernel runs any stretch of the list, so that one
@@ -47,8 +47,9 @@ enum {
         8, /* parts of the packed inputs, summed apart: one a warp when tokens are few */
     MATRIX_K_UNIT = 128, /* packed inputs are padded to a multiple of this */
     FEW_TOKENS = 8,      /* up to so many, each block prepares a linear's input for itself */
-    PREFILL_TOKENS = 64, /* steps of more: by the kernels `prefill_..`, where there are any; steps
-                            of up to so many that `decode` does not take: by `mid_..` */
+    MID_TOKENS = 128,    /* steps of up to so many that `decode` does not take: by `mid_..`, where
+                            there are these and they can do it */
+    PREFILL_TOKENS = 64, /* others of more: by the kernels `prefill_..`, where there are any */
     PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_..` */
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
     MID_SHARED_BYTES = 144 << 10,        /* and `mid_..` */
@@ -187,8 +188,9 @@ struct op_linear {
     float softcap;    /* 0: none; logits */
 };
 
-/* One of `mid_..` for each tile of tokens: 16, 32, 64. In one kernel for all the compiler works out
- * at its beginning what any of them may want, has no registers for it, and steps take 2 % longer.
+/* One of `mid_..` for each tile of tokens: 16, 32, 64, and two of these. In one kernel for all the
+ * compiler works out at its beginning what any of them may want, has no registers for it, and steps
+ * take 2 % longer.
  */
 enum { MID_KERNELS = 3 };
 static inline u32 mid_kernel(u32 tokens)

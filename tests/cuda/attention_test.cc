@@ -319,7 +319,7 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     gpu_put(op->row_max, row_max.data(), tokens * 4);
     bool one = d->kernel && strcmp(d->kernel, "one_token") == 0 && tokens == 1;
     bool group = d->kernel && strcmp(d->kernel, "prefill_attention") == 0;
-    bool mid = d->kernel && !one && !group && tokens == step.n_rows && tokens <= PREFILL_TOKENS;
+    bool mid = d->kernel && !one && !group && tokens == step.n_rows && tokens <= MID_TOKENS;
     bool decode = !mid && !group && !one && tokens <= FEW_TOKENS && d->few_shared_bytes;
     struct gpu_run run = d->run;
     run.shared_bytes = decode ? d->few_shared_bytes : run.shared_bytes;

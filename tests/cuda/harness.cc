@@ -190,7 +190,7 @@ const char *gpu_prefill_of(u32 kind, u32 tokens, u32 shared_bytes)
 
 const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
 {
-    bool fits = tokens > FEW_TOKENS && tokens <= PREFILL_TOKENS && linear_is_mid(op) &&
+    bool fits = tokens > FEW_TOKENS && tokens <= MID_TOKENS && linear_is_mid(op) &&
                 shared_bytes >= MID_SHARED_BYTES;
     static const char *const names[MID_KERNELS] = {"mid_16", "mid_32", "mid_64"};
     const char *name = names[mid_kernel(tokens)];

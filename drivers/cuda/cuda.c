@@ -92,7 +92,7 @@ static enum err load_image(const struct cuda_info *info, struct cuda_module **ou
 static enum err load_kernels(struct cuda_device *c, const struct model *model, struct err_text *e)
 {
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
-    static const char *const mid[MID_KERNELS] = {"mid_16", "mid_32", "mid_64"};
+    static const char *const mid[MID_KERNELS] = MID_NAMES;
     struct cuda_module *module;
     struct cuda_function *own;
     if (!c->info.cooperative)

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 enum {
-    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`: where it does
-     * all layers, and where others do attention. */
-    MID_LAYERS_TOKENS = 4,
-    MID_LINEARS_TOKENS = 5,
+    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`; of INT4 where
+     * it does all layers; and else. */
+    MID_INT4_TOKENS = 4,
+    MID_LEAST_TOKENS = 5,
     TICK_MS = 20,      /* how often a running step is asked about errors */
     SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
 };
@@ -80,17 +80,23 @@ static enum err open_wake(struct steps *s, struct err_text *e)
 }
 
 /* What `mid_..` can do of the model. */
-static enum mid_way mid_does(const struct steps *s)
+static enum mid_way mid_does(struct steps *s)
 {
     const struct list *l = s->list;
-    u32 linears = 0, mid = 0;
+    u32 linears = 0, mid[MATRIX_HALF + 1] = {0}, all = 0;
     for (u32 i = l->step.first; i < l->step.head; i++) {
         linears += l->ops[i].kind == OP_LINEAR;
-        mid += l->ops[i].kind == OP_LINEAR && linear_is_mid(&l->ops[i].linear);
+        for (u32 kind = 0; kind <= MATRIX_HALF && l->ops[i].kind == OP_LINEAR; kind++)
+            mid[kind] += linear_is_mid(&l->ops[i].linear, kind);
     }
-    if (!s->mid[0].function || !mid)
+    for (u32 kind = 0; kind <= MATRIX_HALF; kind++) {
+        all += mid[kind];
+        s->mid_kind = mid[kind] ? kind : s->mid_kind;
+    }
+    if (!s->mid[0].function || !all)
         return MID_NONE;
-    return mid == linears && l->model->head_dim <= MID_HEAD_DIM ? MID_LAYERS : MID_LINEARS;
+    const bool layers = mid[s->mid_kind] == linears && l->model->head_dim <= MID_HEAD_DIM;
+    return layers ? MID_LAYERS : MID_LINEARS;
 }
 
 /* Can `one_token` do all of it? Then it takes less time than `decode`. */
@@ -472,18 +478,41 @@ static enum err launch_some(struct steps *s, const struct steps_kernel *k, u64 c
     return ERR_OK;
 }
 
-/* Bits of the kernels of a table that an operation needs, each for some of its matrices; or for
- * what it prepares inputs for. `mid`: the table is `mid_..` and `step`; else the kernels
- * `prefill_..`, one a kind of matrix. */
-static u32 kernels_of(const struct op *op, bool mid)
+/* The kernels that layers are computed by: one a kind of matrix, `mid_..` or `prefill_..`, and
+ * `step` for what the former cannot do. */
+struct table {
+    bool mid;
+    struct steps_kernel of[MATRIX_HALF + 2];
+};
+
+/* Bits of those of a table that an operation needs, each for some of its matrices; or for what it
+ * prepares inputs for. */
+static u32 kernels_of(const struct op *op, const struct table *table)
 {
     u32 bits = 0;
     op += op->kind == OP_PREPARE; /* its linear is next */
-    if (op->kind == OP_LINEAR && mid)
-        return linear_is_mid(&op->linear) ? 1 : 2;
-    for (u32 i = 0; op->kind == OP_LINEAR && i < op->linear.parts; i++)
+    if (op->kind != OP_LINEAR)
+        return 0;
+    for (u32 i = 0; i < op->linear.parts; i++)
         bits |= 1u << op->linear.part[i].kind;
+    if (table->mid && !linear_is_mid(&op->linear, op->linear.part[0].kind))
+        return 1u << (MATRIX_HALF + 1);
     return bits;
+}
+
+static struct table mid_table(const struct steps *s, u32 tokens)
+{
+    struct table t = {true, {[MATRIX_HALF + 1] = s->step}};
+    for (u32 kind = 0; kind <= MATRIX_HALF; kind++)
+        t.of[kind] = s->mid[mid_kernel(kind, tokens)];
+    return t;
+}
+
+static struct table prefill_table(const struct steps *s)
+{
+    struct table t = {false, {[MATRIX_HALF + 1] = s->step}};
+    memcpy(t.of, s->prefill, sizeof s->prefill);
+    return t;
 }
 
 static bool is_attention(const struct op *op)
@@ -516,16 +545,15 @@ static bool is_grouped(const struct steps *s, const struct step *step)
 
 /* The layers [first, last) of a step: attention by itself; what is between by the kernel of its
  * matrices, or where an operation needs several by each of these in turn. */
-static enum err launch_layers(struct steps *s, u64 card_step, const struct steps_kernel *mid,
+static enum err launch_layers(struct steps *s, u64 card_step, const struct table *table,
                               bool grouped, u32 first, u32 last, struct err_text *e)
 {
-    const struct steps_kernel *table = mid ? (struct steps_kernel[]){*mid, s->step} : s->prefill;
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
-        u32 bits = kernels_of(&ops[i], mid), more;
+        u32 bits = kernels_of(&ops[i], table), more;
         bool attention = is_attention(&ops[i]);
         for (end = i + 1; end < last && is_attention(&ops[end]) == attention; end++) {
-            more = bits | kernels_of(&ops[end], mid);
+            more = bits | kernels_of(&ops[end], table);
             if (more & (more - 1)) /* more than one */
                 break;
             bits = more;
@@ -536,7 +564,7 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct steps
             TRY(launch_some(s, &s->step, card_step, 0, i, end, e));
         for (u32 k = 0; bits >> k; k++)
             if (bits >> k & 1)
-                TRY(launch_some(s, &table[k], card_step, 0, i, end, e));
+                TRY(launch_some(s, &table->of[k], card_step, 0, i, end, e));
     }
     return ERR_OK;
 }
@@ -544,11 +572,11 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct steps
 static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
     const u32 tokens = step->n_tokens;
-    if (tokens < MID_LAYERS_TOKENS || tokens > MID_TOKENS)
+    const bool layers = s->mid_does == MID_LAYERS && step->n_rows == tokens;
+    const u32 least = layers && s->mid_kind == MATRIX_INT4 ? MID_INT4_TOKENS : MID_LEAST_TOKENS;
+    if (tokens < least || tokens > MID_TOKENS)
         return MID_NONE;
-    if (s->mid_does == MID_LAYERS && step->n_rows == tokens)
-        return MID_LAYERS;
-    return s->mid_does && tokens >= MID_LINEARS_TOKENS ? MID_LINEARS : MID_NONE;
+    return layers ? MID_LAYERS : s->mid_does ? MID_LINEARS : MID_NONE;
 }
 
 /* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all
@@ -568,11 +596,11 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     const struct list_stretch *ops = one ? &s->list->one : ring ? &s->list->decode : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
     if (!ring && !head_only && (mid || prefill)) {
-        const struct steps_kernel *by_mid = &s->mid[mid_kernel(tokens)];
+        const struct table table = mid ? mid_table(s, tokens) : prefill_table(s);
         const struct list_stretch *whole = &s->list->mid;
-        TRY(mid == MID_LAYERS ? launch_some(s, by_mid, card_step, 0, whole->first, whole->head, e)
-                              : launch_layers(s, card_step, mid ? by_mid : NULL,
-                                              is_grouped(s, step), first, ops->head, e));
+        TRY(mid == MID_LAYERS
+                ? launch_some(s, &table.of[s->mid_kind], card_step, 0, whole->first, whole->head, e)
+                : launch_layers(s, card_step, &table, is_grouped(s, step), first, ops->head, e));
         first = ops->head;
     }
     u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */

@@ -73,7 +73,8 @@ struct steps {
     struct clock clock;
     struct profile *profile; /* NULL, or where each operation is timed alone */
 
-    enum mid_way mid_does; /* at most */
+    enum mid_way mid_does; /* at most, */
+    u32 mid_kind;          /* MID_LAYERS: of all matrices */
     bool one_does;
     struct steps_entry entries[STEPS_DEPTH];
     struct steps_slot *slots;

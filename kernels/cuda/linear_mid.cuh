@@ -1,6 +1,6 @@
-/* Linears of up to MID_TOKENS tokens on Hopper, INT4 in groups of 128: products of four warps at a
- * time (wgmma), as linear_broad.cuh has them, on tiles of few tokens. The sums are those of step.h,
- * in the same order, and so are the bits.
+/* Linears of up to MID_TOKENS tokens on Hopper, of INT4 or INT8 in groups of 128 or of halves: on
+ * tiles of few tokens, through stages in shared memory (linear_mid_stage.cuh). The sums are those
+ * of step.h, in the same order, and so are the bits.
  *
  * A tile is some `units` of 16 outputs, 16 at most, by all tokens, or by 64 of them; an item is
  * some slices of a tile, and a block has items in turns. Both are chosen (mid_plan_of) so that all
@@ -16,40 +16,16 @@
  * No weights are sent for before, since what the blocks meet by, and the rows that they prepare,
  * would stand behind them in the memory's queues. Two barriers a stage: `full`, where all copies
  * have come; `empty`, where every thread has done with it.
- *
- * A stage, of up to 256 inputs of a slice, is
- *   weights [16 units][spans of 128 inputs][2 chunks][512]
- *   inputs: spans, as struct input has them
- *   sides [16 units]: scales as in memory [64], zeros as in memory [32]
- *
- * A scheduler of the H200 does products or other instructions, hardly both: 128 inputs of a unit
- * take the time of their products (16 clocks each of 32 columns and four warps, 13 of 16, 32 of 64)
- * and a quarter of the number of a warp's instructions. So instructions are what is saved: up to
- * MID_BYTES_TOKENS tokens, weights are made into bytes, by two instructions a word instead of nine,
- * and inputs are two columns of bytes each; for more tokens to put both together would take more
- * instructions than it saves.
  */
 #ifndef ZIGCUDA_LINEAR_MID_CUH
 #define ZIGCUDA_LINEAR_MID_CUH
 
 #include "kernels/cuda/grid.cuh"
-#include "kernels/cuda/linear_tile.cuh"
+#include "kernels/cuda/linear_mid_stage.cuh"
 
 #ifdef GPU_GROUPS
 
-enum {
-    MID_STAGES = 6,        /* at most */
-    MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations; mid_maxima */
-    MID_UNITS = 2 * GPU_WARPS,
-    MID_BYTES_TOKENS = 16, /* up to so many, products are of bytes */
-    MID_SPAN = 128,
-    MID_SPANS = 2,                    /* of a stage */
-    MID_WEIGHTS_BYTES = MID_SPAN * 8, /* of a span and a unit: weights, scales, zeros */
-    MID_SCALES_BYTES = 32,
-    MID_ZEROS_BYTES = 16,
-    MID_UNIT_BYTES = MID_SPANS * MID_WEIGHTS_BYTES,
-    MID_SIDE_BYTES = MID_SPANS * (MID_SCALES_BYTES + MID_ZEROS_BYTES),
-};
+enum { MID_STAGES = 6 }; /* at most */
 
 /* How a linear is cut: items, of which this block has `first`, first + blocks, .. */
 struct mid_plan {
@@ -79,27 +55,6 @@ struct mid_head {
     struct mid_walk walk;
 };
 static_assert(sizeof(struct mid_head) <= sizeof(struct op), "its place");
-
-template <u32 TOKENS> struct mid_shape {
-    static constexpr u32 kind = MATRIX_INT4, m = 2, n = TOKENS / 8, apart = GPU_WARPS;
-    static constexpr u32 tokens = TOKENS, floats = 16 * MID_UNITS * TOKENS;
-    static constexpr bool wide = TOKENS == 64; /* there may be more than a tile of tokens */
-    static constexpr bool ahead =
-        TOKENS <= 32; /* a group's weights are made ahead of its products */
-    static constexpr bool bytes = TOKENS <= MID_BYTES_TOKENS;
-    static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS;          /* of products */
-    static constexpr u32 steps = bytes ? 4 : 8;                          /* of a group */
-    static constexpr u32 span_bytes = linear_group_bytes(TOKENS, bytes); /* of inputs */
-    static constexpr u32 inputs_at = MID_UNITS * MID_UNIT_BYTES;
-    static constexpr u32 sides_at = inputs_at + MID_SPANS * span_bytes;
-    static constexpr u32 stage_bytes = sides_at + MID_UNITS * MID_SIDE_BYTES;
-    static constexpr u32 stages_at = MID_WORK_BYTES;
-};
-
-template <class shape> GPU u8 *mid_stage_at(u32 stage)
-{
-    return gpu_shared() + shape::stages_at + stage * shape::stage_bytes;
-}
 
 /* A ring of at least two. */
 template <class shape> GPU u32 mid_stages(const struct gpu_run *run)
@@ -141,8 +96,9 @@ template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u
     if (shares > 1 && (tiles > LINEAR_COUNTERS ||
                        (size_t)tiles * MATRIX_SLICES * shape::floats > LINEAR_PARTIALS))
         return ~0u;
-    u32 all = rounds * spans *
-              (units * (MID_WEIGHTS_BYTES + MID_SCALES_BYTES) + shape::span_bytes / MID_INPUT_COST);
+    u32 all =
+        rounds * spans *
+        (units * (shape::weights_bytes + shape::scales_bytes) + shape::span_bytes / MID_INPUT_COST);
     if (shares > 1)
         all += rounds * slices * units * 16 * shape::tokens * 4 + MID_GATHER_COST;
     return all;
@@ -154,8 +110,8 @@ template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *o
     const u32 wide = mid_wide<shape>(rows);
     u32 best = ~0u;
 #pragma unroll 1
-    for (u32 i = gpu_lane(); i < 4 * MID_UNITS; i += 32) {
-        u32 cost = mid_cost<shape>(op, i % MID_UNITS + 1, 1u << i / MID_UNITS, wide);
+    for (u32 i = gpu_lane(); i < 4 * shape::units; i += 32) {
+        u32 cost = mid_cost<shape>(op, i % shape::units + 1, 1u << i / shape::units, wide);
         best = MIN(best, MIN(cost / 32, 0x3ffffffu) * 64 + i);
     }
     for (u32 mask = 16; mask; mask /= 2) {
@@ -163,7 +119,7 @@ template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *o
         best = MIN(best, other);
     }
     best = gpu_scalar(best) % 64;
-    struct mid_plan plan = {best % MID_UNITS + 1, 1u << best / MID_UNITS, wide, 0};
+    struct mid_plan plan = {best % shape::units + 1, 1u << best / shape::units, wide, 0};
     plan.items = gpu_scalar(mid_tiles(op, plan.units) * plan.shares) * wide;
     return plan;
 }
@@ -267,19 +223,19 @@ GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid
                                     bool sides)
 {
     const struct matrix *m = &op->part[it->part];
-    const u32 unit = gpu_lane() % MID_UNITS, units = it->end - it->unit;
-    const bool second = gpu_lane() >= MID_UNITS, mine = unit < units;
+    const u32 unit = gpu_lane() % shape::units, units = it->end - it->unit;
+    const bool second = gpu_lane() >= shape::units, mine = unit < units;
     const size_t at =
         (size_t)(it->unit + unit) * (m->k / MID_SPAN) + tile_slice_at(m, it->slice) / MID_SPAN;
     const u8 *from = !sides ? m->data : second ? m->zeros : (const u8 *)m->scales;
-    const u32 bytes = !sides   ? (second ? 0u : (u32)MID_WEIGHTS_BYTES)
-                      : second ? (m->zeros ? (u32)MID_ZEROS_BYTES : 0u)
-                               : (u32)MID_SCALES_BYTES;
-    struct mid_lane lane = {from + at * bytes,   mine ? bytes : 0, unit * MID_UNIT_BYTES,
+    const u32 bytes = !sides   ? (second ? 0u : shape::weights_bytes)
+                      : second ? (m->zeros ? shape::zeros_bytes : 0u)
+                               : shape::scales_bytes;
+    struct mid_lane lane = {from + at * bytes,   mine ? bytes : 0, unit * shape::unit_bytes,
                             m->slice / MID_SPAN, m->k / MID_SPAN,  gpu_stay_short()};
     if (sides)
-        lane.to =
-            shape::sides_at + unit * MID_SIDE_BYTES + (second ? MID_SPANS * MID_SCALES_BYTES : 0u);
+        lane.to = shape::sides_at + unit * shape::side_bytes +
+                  (second ? shape::spans * shape::scales_bytes : 0u);
     return lane;
 }
 
@@ -312,7 +268,7 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
                  now;
              left; left -= now) {
             u64 *full = &head->full[ring->at];
-            now = MIN(left, (u32)MID_SPANS);
+            now = MIN(left, shape::spans);
             gpu_barrier_wait(&head->empty[ring->at], ring->parity);
             gpu_barrier_expect(full, now * lane.bytes);
             if (lane.bytes)
@@ -397,226 +353,7 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
     }
 }
 
-/* --- sums ---------------------------------------------------------------------------------- */
-
-/* What of a matrix the loops depend on. */
-struct mid_how {
-    bool half;  /* scales are f16; else bf16 */
-    bool zeros; /* there are */
-};
-
-/* A group of a unit as it comes: 128 inputs of 16 outputs. */
-struct mid_group {
-    uint4 v[2];
-    u32 scales, zeros;
-};
-
-/* What is made of it: fragments of its weights, its scales; with bytes, zeros too, and of rows g +
- * 8 all are 16 times too large but the scales, which are as much too small. */
-template <class shape> struct mid_made {
-    u32 a[shape::steps][4];
-    struct weight_scales scales;
-    i32 zero[2];
-};
-
-/* Where this lane finds its part of a stage. */
-struct mid_place {
-    const u8 *data, *scales, *zeros;
-    const i32 *sums; /* of inputs, of tokens 2 t */
-    u32 inputs;      /* for gpu_group_mma */
-};
-
-template <class shape> GPU struct mid_place mid_place_of(u32 number)
-{
-    const u8 *stage = mid_stage_at<shape>(number);
-    const u8 *side = stage + shape::sides_at + gpu_warp() * MID_SIDE_BYTES;
-    struct mid_place at;
-    at.data = stage + gpu_warp() * MID_UNIT_BYTES + gpu_lane() * 16;
-    at.scales = side + gpu_lane() / 4 * 4;
-    at.zeros = side + gpu_lane() / 4 * 2 + MID_SPANS * MID_SCALES_BYTES;
-    at.sums = (const i32 *)(stage + shape::inputs_at + shape::tokens * 256) + gpu_lane() % 4 * 2;
-    at.inputs = gpu_scalar(gpu_group_tiles<shape::columns * 16>(stage + shape::inputs_at));
-    return at;
-}
-
-/* turn: which of this warp's units. */
-GPU struct mid_group mid_load(const struct mid_place *at, u32 span, u32 turn, struct mid_how how)
-{
-    const u8 *data = at->data + turn * (GPU_WARPS * MID_UNIT_BYTES) + span * MID_WEIGHTS_BYTES;
-    const u32 side = turn * (GPU_WARPS * MID_SIDE_BYTES);
-    struct mid_group g = {{*(const uint4 *)data, *(const uint4 *)(data + WEIGHT_CHUNK_BYTES)},
-                          *(const u32 *)(at->scales + side + span * MID_SCALES_BYTES),
-                          weight_no_zeros<MATRIX_INT4>()};
-    if (how.zeros)
-        g.zeros = *(const u16 *)(at->zeros + side + span * MID_ZEROS_BYTES);
-    return g;
-}
-
-/* Nibbles are bytes: those of rows g as they are, those of rows g + 8 16 times as large. Inputs are
- * in the order that this makes (struct input). */
-template <class shape>
-GPU void mid_make_bytes(struct mid_made<shape> *made, const struct mid_group *g)
-{
-    const u32 word[8] = {g->v[0].x, g->v[0].y, g->v[0].z, g->v[0].w,
-                         g->v[1].x, g->v[1].y, g->v[1].z, g->v[1].w};
-#pragma unroll
-    for (u32 t = 0; t < 8; t++) {
-        made->a[t / 2][t % 2 * 2] = word[t] & 0x0f0f0f0f;
-        made->a[t / 2][t % 2 * 2 + 1] = word[t] & 0xf0f0f0f0;
-    }
-    made->zero[0] = (i32)(g->zeros & 0xff);
-    made->zero[1] = (i32)(g->zeros >> 8) * 16;
-    made->scales.low *= 0x1p-24f; /* of integers */
-    made->scales.high *= 0x1p-28f;
-}
-
-template <class shape>
-GPU void mid_make(struct mid_made<shape> *made, const struct mid_group *g, struct mid_how how)
-{
-    made->scales = weight_scales_of(g->scales, 0, how.half ? DTYPE_F16 : DTYPE_BF16);
-    if constexpr (shape::bytes) {
-        mid_make_bytes(made, g);
-    } else {
-        const struct weight_zero zero = weight_zero_of<MATRIX_INT4>(g->zeros);
-#pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            const u32 word[4] = {g->v[i].x, g->v[i].y, g->v[i].z, g->v[i].w};
-#pragma unroll
-            for (u32 t = 0; t < 4; t++)
-                weight_fragment<MATRIX_INT4>(made->a[i * 4 + t], word, t, &zero);
-        }
-    }
-}
-
-template <class shape, bool add> GPU void mid_mma(float *sum, const u32 a[4], u32 inputs)
-{
-    gpu_group_mma<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
-}
-template <class shape, bool add> GPU void mid_mma(i32 *sum, const u32 a[4], u32 inputs)
-{
-    gpu_group_mma_bytes<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
-}
-
-/* Sends for the products of a group with its inputs. */
-template <class shape, class sums>
-GPU void mid_begin(sums sum, struct mid_made<shape> *made, u32 inputs)
-{
-    gpu_group_begin<shape::steps>(made->a);
-#pragma unroll
-    for (u32 t = 0; t < shape::steps; t++) {
-        u32 b = gpu_group_tiles_at(inputs, t * 2 * shape::columns * 16);
-        if (t)
-            mid_mma<shape, true>(sum, made->a[t], b);
-        else
-            mid_mma<shape, false>(sum, made->a[t], b);
-    }
-    gpu_group_commit();
-}
-
-/* p += sum, scaled. */
-template <class shape>
-GPU void mid_add(float p[shape::n][4], const float *sum, const struct mid_made<shape> *made,
-                 const i32 *)
-{
-#pragma unroll
-    for (u32 j = 0; j < shape::n; j++)
-        weight_add(p[j], sum + j * 4, &made->scales);
-}
-
-/* The same of sums of high and low bytes, from which those with zeros are taken. */
-template <class shape>
-GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<shape> *made,
-                 const i32 *inputs)
-{
-#pragma unroll
-    for (u32 j = 0; j < shape::n; j++) {
-        const i32 of[2] = {inputs[j * 8], inputs[j * 8 + 1]};
-        float v[4];
-#pragma unroll
-        for (u32 e = 0; e < 4; e++) { /* where there is no token, of whatever stood there */
-            u32 high = (u32)sum[j * 8 + e], low = (u32)sum[j * 8 + 4 + e];
-            v[e] = (float)(i32)(high * 256 + low - (u32)made->zero[e / 2] * (u32)of[e % 2]);
-        }
-        weight_add(p[j], v, &made->scales);
-    }
-}
-
-/* Of a sum: float, or with bytes an integer. */
-template <bool bytes> struct mid_sum {
-    typedef float type;
-};
-template <> struct mid_sum<true> {
-    typedef i32 type;
-};
-
-/* A stage of some spans, where these four warps have so many units each: one group's products run
- * while the sums of the one before are scaled and the next is made. Straight on: where there are
- * branches, the compiler lets products wait for one another. */
-template <class shape, u32 units, u32 spans>
-GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p)
-{
-    constexpr u32 all = spans * units;
-    const struct mid_place at = mid_place_of<shape>(number);
-    struct mid_made<shape> made[2];
-    struct mid_group g = mid_load(&at, 0, 0, how);
-    typename mid_sum<shape::bytes>::type sum[2][shape::columns / 2];
-    mid_make(&made[0], &g, how);
-#pragma unroll
-    for (u32 i = 0; i <= all; i++) {
-        const u32 done = i - 1;
-        if (i + 1 < all)
-            g = mid_load(&at, (i + 1) / units, (i + 1) % units, how);
-        if (i < all)
-            mid_begin(&sum[i % 2][0], &made[i % 2],
-                      gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
-        if (i) {
-            if (i < all)
-                gpu_group_wait<1, shape::columns>(sum[done % 2]);
-            else
-                gpu_group_wait<0, shape::columns>(sum[done % 2]);
-            mid_add<shape>(p->v[done % units], sum[done % 2], &made[done % 2],
-                           at.sums + done / units * (shape::span_bytes / 4));
-        }
-        if (i + 1 < all)
-            mid_make(&made[(i + 1) % 2], &g, how);
-    }
-}
-
-/* The same where there are registers for one group only: its products run while the next is loaded.
- */
-template <class shape, u32 units>
-GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
-{
-    const struct mid_place at = mid_place_of<shape>(number);
-    struct mid_made<shape> made;
-    struct mid_group g = mid_load(&at, 0, 0, how);
-    typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
-    mid_make(&made, &g, how);
-#pragma unroll
-    for (u32 i = 0; i < MID_SPANS * units; i++) {
-        const bool last = i + 1 == MID_SPANS * units;
-        if (i / units >= spans)
-            break;
-        if (!last)
-            g = mid_load(&at, (i + 1) / units, (i + 1) % units, how);
-        mid_begin(&sum[0], &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
-        gpu_group_wait<0, shape::columns>(sum);
-        mid_add<shape>(p->v[i % units], sum, &made, at.sums + i / units * (shape::span_bytes / 4));
-        if (!last)
-            mid_make(&made, &g, how);
-    }
-}
-
-template <class shape, u32 units>
-GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
-{
-    if constexpr (!shape::ahead)
-        mid_multiply_alone<shape, units>(number, spans, how, p);
-    else if (spans == MID_SPANS)
-        mid_multiply<shape, units, MID_SPANS>(number, how, p);
-    else
-        mid_multiply<shape, units, 1>(number, how, p);
-}
+/* --- slices and outputs -------------------------------------------------------------------- */
 
 /* This warp's and lane's place in op->partial for a slice of a tile: sums of unit `unit` and 8
  * tokens. */
@@ -624,7 +361,7 @@ template <class shape>
 GPU float4 *mid_partial(const struct op_linear *op, u32 tile, u32 slice, u32 octet, u32 unit)
 {
     return (float4 *)(op->partial + ((size_t)tile * MATRIX_SLICES + slice) * shape::floats) +
-           (octet * MID_UNITS + unit) * 32 + gpu_lane();
+           (octet * shape::units + unit) * 32 + gpu_lane();
 }
 
 /* Sums of a slice for those that share the tile. */
@@ -633,7 +370,7 @@ GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 sl
                    const struct tile_sums<shape> *p)
 {
 #pragma unroll
-    for (u32 i = 0; i < 2; i++)
+    for (u32 i = 0; i < shape::m; i++)
         if (it->unit + gpu_warp() + i * GPU_WARPS < it->end)
 #pragma unroll
             for (u32 j = 0; j < shape::n; j++) {
@@ -656,7 +393,8 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
     const u32 first = gpu_scalar(it->slice), slice_end = gpu_scalar(it->slice_end);
     const struct mid_how how = {gpu_scalar(m->scale_type) == DTYPE_F16,
                                 gpu_scalar(m->zeros != NULL) != 0};
-    const bool both = it->unit + gpu_scalar(gpu_warp()) / 4 * 4 + GPU_WARPS < it->end;
+    const bool both =
+        shape::m == 2 && it->unit + gpu_scalar(gpu_warp()) / 4 * 4 + GPU_WARPS < it->end;
     struct tile_sums<shape> p;
     tile_clear<shape>(total);
 #pragma unroll 1
@@ -666,10 +404,10 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
         tile_clear<shape>(&p);
 #pragma unroll 1
         while (left) {
-            const u32 spans = MIN(left, (u32)MID_SPANS), number = ring->at;
+            const u32 spans = MIN(left, shape::spans), number = ring->at;
             gpu_barrier_wait(&ring->head->full[number], ring->parity);
             if (both)
-                mid_stage<shape, 2>(number, spans, how, &p);
+                mid_stage<shape, shape::m>(number, spans, how, &p);
             else
                 mid_stage<shape, 1>(number, spans, how, &p);
             gpu_barrier_leave(&ring->head->empty[number]);
@@ -701,20 +439,20 @@ GPU void mid_put_maxima(const struct op_linear *op, u32 rows)
 }
 
 /* 16 outputs by 8 tokens a warp. */
-struct mid_small {
-    static constexpr u32 kind = MATRIX_INT4, m = 1, n = 1, apart = 1;
+template <u32 KIND> struct mid_small {
+    static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
 };
 
 /* What these have of y, if they are added to it: asked for together with the sums of slices. */
-GPU void mid_load_old(struct tile_old<struct mid_small> *old, const struct op_linear *op, u32 part,
-                      u32 unit, u32 token, u32 rows)
+template <class small>
+GPU void mid_load_old(struct tile_old<small> *old, const struct op_linear *op, u32 part, u32 unit,
+                      u32 token, u32 rows)
 {
     const u32 row = unit * 16 + gpu_lane() / 4;
     *old = {};
     if (op->output == OUTPUT_ADD)
-        tile_load_old<struct mid_small>(
-            old, op->y + (size_t)token * op->y_stride + op->at[part] + row, op->y_stride,
-            op->part[part].n, row, rows - MIN(token, rows), 0);
+        tile_load_old<small>(old, op->y + (size_t)token * op->y_stride + op->at[part] + row,
+                             op->y_stride, op->part[part].n, row, rows - MIN(token, rows), 0);
 }
 
 /* This block's share of a tile of which it has had an item, when all slices are there: adds up, in
@@ -722,6 +460,7 @@ GPU void mid_load_old(struct tile_old<struct mid_small> *old, const struct op_li
 template <class shape>
 GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32 item, u32 rows)
 {
+    using small = struct mid_small<shape::kind>;
     const struct mid_item it = mid_item_of<shape>(op, plan, item);
     u32 *arrived = &op->arrived[it.tile];
     if (gpu_thread() == 0) {
@@ -732,28 +471,28 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
     gpu_sync();
     const u32 share = it.slice * plan->shares / MATRIX_SLICES;
 #pragma unroll 1
-    for (u32 i = share + gpu_warp() * plan->shares; i < MID_UNITS * shape::n;
+    for (u32 i = share + gpu_warp() * plan->shares; i < shape::units * shape::n;
          i += GPU_WARPS * plan->shares) {
-        const u32 unit = i % MID_UNITS, octet = i / MID_UNITS;
+        const u32 unit = i % shape::units, octet = i / shape::units;
         const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
         const u32 token = it.token + gpu_lane() % 4 * 2 + octet * 8;
         float4 p[MATRIX_SLICES];
-        struct tile_sums<mid_small> sum;
-        struct tile_old<mid_small> old;
+        struct tile_sums<small> sum;
+        struct tile_old<small> old;
         if (it.unit + unit >= it.end)
             continue;
         mid_load_old(&old, op, it.part, it.unit + unit, token, rows);
 #pragma unroll
         for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
             p[slice] = from[slice * (shape::floats / 4)];
-        tile_clear<mid_small>(&sum);
+        tile_clear<small>(&sum);
 #pragma unroll
         for (u32 slice = 0; slice < MATRIX_SLICES; slice++) {
             float *v = sum.v[0][0];
             v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
         }
-        tile_store<mid_small>(op, it.part, it.unit + unit, token, rows, &sum, it.end, mid_maxima(),
-                              &old);
+        tile_store<small>(op, it.part, it.unit + unit, token, rows, &sum, it.end, mid_maxima(),
+                          &old);
     }
 }
 

@@ -360,17 +360,27 @@ template <class shape> GPU void mid_all(const struct gpu_run *p)
 
 GPU_KERNEL_OF(PREFILL_THREADS, mid_16, struct gpu_run, 1)
 {
-    mid_all<struct mid_shape<16>>(&p);
+    mid_all<struct mid_shape<MATRIX_INT4, 16>>(&p);
 }
 
 GPU_KERNEL_OF(PREFILL_THREADS, mid_32, struct gpu_run, 1)
 {
-    mid_all<struct mid_shape<32>>(&p);
+    mid_all<struct mid_shape<MATRIX_INT4, 32>>(&p);
 }
 
 GPU_KERNEL_OF(PREFILL_THREADS, mid_64, struct gpu_run, 1)
 {
-    mid_all<struct mid_shape<64>>(&p);
+    mid_all<struct mid_shape<MATRIX_INT4, 64>>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, mid_int8, struct gpu_run, 1)
+{
+    mid_all<struct mid_shape<MATRIX_INT8, 64>>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, mid_half, struct gpu_run, 1)
+{
+    mid_all<struct mid_shape<MATRIX_HALF, 64>>(&p);
 }
 
 /* An operation that is no linear. False as run_op. */

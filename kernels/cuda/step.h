@@ -188,36 +188,42 @@ struct op_linear {
     float softcap;    /* 0: none; logits */
 };
 
-/* One of `mid_..` for each tile of tokens: 16, 32, 64, and two of these. In one kernel for all the
- * compiler works out at its beginning what any of them may want, has no registers for it, and steps
- * take 2 % longer.
+/* The kernels `mid_..`: of INT4 one for each tile of tokens, 16, 32, 64 and two of these, since in
+ * one for all the compiler works out at its beginning what any of them may want, has no registers
+ * for it, and steps take 2 % longer; of INT8 and of halves one, whose time is that of their bytes.
  */
-enum { MID_KERNELS = 3 };
-static inline u32 mid_kernel(u32 tokens)
+enum { MID_16, MID_32, MID_64, MID_INT8, MID_HALF, MID_KERNELS };
+#define MID_NAMES                                            \
+    {                                                        \
+        "mid_16", "mid_32", "mid_64", "mid_int8", "mid_half" \
+    }
+static inline u32 mid_kernel(u32 kind, u32 tokens)
 {
-    return tokens <= 16 ? 0 : tokens <= 32 ? 1 : 2;
+    return kind == MATRIX_INT8   ? MID_INT8
+           : kind == MATRIX_HALF ? MID_HALF
+           : tokens <= 16        ? MID_16
+           : tokens <= 32        ? MID_32
+                                 : MID_64;
 }
 
-/* Can the kernels `mid_..` compute it? */
-static inline bool linear_is_mid(const struct op_linear *op)
+/* Can those for matrices of this kind compute it? */
+static inline bool linear_is_mid(const struct op_linear *op, u32 kind)
 {
     for (u32 i = 0; i < op->parts; i++)
-        if (op->part[i].kind != MATRIX_INT4 || op->part[i].group != 128)
+        if (op->part[i].kind != kind || (kind != MATRIX_HALF && op->part[i].group != 128))
             return false;
     return true;
 }
 
-/* Can the kernel `one_token`? Its matrices are halves or what `mid_..` can, and its input is in
- * order and fits a block's registers. */
+/* Can the kernel `one_token`? Its matrices are halves or INT4 that `mid_..` can do, and its input
+ * is in order and fits a block's registers. */
 static inline bool linear_is_one(const struct op_linear *op)
 {
     const struct input *in = &op->in;
     const u32 most = in->kind == INPUT_NORM ? NEAR_NORM_FEATURES : NEAR_ROW_FEATURES;
     const size_t places = (size_t)in->x | (size_t)in->norm | in->stride * 4 | in->features * 4;
-    bool halves = true;
-    for (u32 i = 0; i < op->parts; i++)
-        halves &= op->part[i].kind == MATRIX_HALF;
-    return (halves || linear_is_mid(op)) && !in->order && places % 16 == 0 && in->k <= most;
+    return (linear_is_mid(op, MATRIX_HALF) || linear_is_mid(op, MATRIX_INT4)) && !in->order &&
+           places % 16 == 0 && in->k <= most;
 }
 
 struct op_add_norm {

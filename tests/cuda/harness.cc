@@ -190,10 +190,11 @@ const char *gpu_prefill_of(u32 kind, u32 tokens, u32 shared_bytes)
 
 const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
 {
-    bool fits = tokens > FEW_TOKENS && tokens <= MID_TOKENS && linear_is_mid(op) &&
+    const u32 kind = op->part[0].kind;
+    bool fits = tokens > FEW_TOKENS && tokens <= MID_TOKENS && linear_is_mid(op, kind) &&
                 shared_bytes >= MID_SHARED_BYTES;
-    static const char *const names[MID_KERNELS] = {"mid_16", "mid_32", "mid_64"};
-    const char *name = names[mid_kernel(tokens)];
+    static const char *const names[MID_KERNELS] = MID_NAMES;
+    const char *name = names[mid_kernel(kind, tokens)];
     return fits && has_kernel(name) ? name : NULL;
 }
 

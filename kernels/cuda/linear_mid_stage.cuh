@@ -1,0 +1,314 @@
+/* A stage of a linear of few tokens on Hopper (linear_mid.cuh): what it holds, and its products,
+ * four warps at a time (wgmma), as linear_broad.cuh has them.
+ *
+ * A stage, of one or two spans of 128 inputs of a slice, is
+ *   weights [units][spans][chunks][512], as in memory
+ *   inputs: spans, as struct input has them
+ *   sides [units]: scales as in memory [spans][32], zeros as in memory [spans][16]
+ *
+ * A scheduler of the H200 does products or other instructions, hardly both: 128 inputs of a unit
+ * take the time of their products (16 clocks each of 32 columns and four warps, 13 of 16, 32 of 64)
+ * and a quarter of the number of a warp's instructions. So instructions are what is saved: INT4 of
+ * up to MID_BYTES_TOKENS tokens is made into bytes, by two instructions a word instead of nine,
+ * and inputs are two columns of bytes each; for more tokens to put both together would take more
+ * instructions than it saves.
+ */
+#ifndef ZIGCUDA_LINEAR_MID_STAGE_CUH
+#define ZIGCUDA_LINEAR_MID_STAGE_CUH
+
+#include "kernels/cuda/linear_tile.cuh"
+
+#ifdef GPU_GROUPS
+
+enum {
+    MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations; mid_maxima */
+    MID_BYTES_TOKENS = 16, /* up to so many, products of INT4 are of bytes */
+    MID_SPAN = 128,
+};
+
+template <u32 KIND, u32 TOKENS> struct mid_shape {
+    static constexpr u32 kind = KIND, tokens = TOKENS;
+    static constexpr bool plain = KIND == MATRIX_HALF; /* no scales, no zeros */
+    static constexpr u32 m = plain ? 1 : 2, n = TOKENS / 8, apart = GPU_WARPS;
+    static constexpr u32 units = m * GPU_WARPS, floats = 16 * units * TOKENS;
+    static constexpr bool wide = TOKENS == 64; /* there may be more than a tile of tokens */
+    static constexpr bool ahead = /* a group's weights are made ahead of its products */
+        KIND == MATRIX_INT4 && TOKENS <= 32;
+    static constexpr bool bytes = KIND == MATRIX_INT4 && TOKENS <= MID_BYTES_TOKENS;
+    static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */
+    static constexpr u32 steps = bytes ? 4 : 8;                 /* of a group */
+    static constexpr u32 spans = KIND == MATRIX_INT4 ? 2 : 1;   /* of a stage */
+    /* of a span: of a unit, */
+    static constexpr u32 chunks = 2 << KIND, weights_bytes = chunks * WEIGHT_CHUNK_BYTES;
+    static constexpr u32 scales_bytes = plain ? 0 : 32, zeros_bytes = plain ? 0 : 16;
+    static constexpr u32 span_bytes = linear_group_bytes(TOKENS, bytes); /* of inputs */
+    static constexpr u32 unit_bytes = spans * weights_bytes;
+    static constexpr u32 side_bytes = spans * (scales_bytes + zeros_bytes);
+    static constexpr u32 inputs_at = units * unit_bytes;
+    static constexpr u32 sides_at = inputs_at + spans * span_bytes;
+    static constexpr u32 stage_bytes = sides_at + units * side_bytes;
+    static constexpr u32 stages_at = MID_WORK_BYTES;
+};
+
+template <class shape> GPU u8 *mid_stage_at(u32 stage)
+{
+    return gpu_shared() + shape::stages_at + stage * shape::stage_bytes;
+}
+
+/* What of a matrix the loops depend on. */
+struct mid_how {
+    bool half;  /* scales are f16; else bf16 */
+    bool zeros; /* there are */
+};
+
+/* A group of a unit as it comes: 128 inputs of 16 outputs. */
+template <class shape> struct mid_group {
+    uint4 v[shape::chunks];
+    u32 scales, zeros;
+};
+
+/* What is made of it: fragments of its weights, its scales; with bytes, zeros too, and of rows g +
+ * 8 all are 16 times too large but the scales, which are as much too small. */
+template <class shape> struct mid_made {
+    u32 a[shape::steps][4];
+    struct weight_scales scales;
+    i32 zero[2];
+};
+
+/* Where this lane finds its part of a stage. */
+struct mid_place {
+    const u8 *data, *scales, *zeros;
+    const i32 *sums; /* of inputs, of tokens 2 t */
+    u32 inputs;      /* for gpu_group_mma */
+};
+
+template <class shape> GPU struct mid_place mid_place_of(u32 number)
+{
+    const u8 *stage = mid_stage_at<shape>(number);
+    const u8 *side = stage + shape::sides_at + gpu_warp() * shape::side_bytes;
+    struct mid_place at;
+    at.data = stage + gpu_warp() * shape::unit_bytes + gpu_lane() * 16;
+    at.scales = side + gpu_lane() / 4 * 4;
+    at.zeros = side + gpu_lane() / 4 * 2 + shape::spans * shape::scales_bytes;
+    at.sums = (const i32 *)(stage + shape::inputs_at + shape::tokens * 256) + gpu_lane() % 4 * 2;
+    at.inputs = gpu_scalar(gpu_group_tiles<shape::columns * 16>(stage + shape::inputs_at));
+    return at;
+}
+
+/* turn: which of this warp's units. */
+template <class shape>
+GPU struct mid_group<shape> mid_load(const struct mid_place *at, u32 span, u32 turn,
+                                     struct mid_how how) {
+    const u8 *data =
+        at->data + turn * (GPU_WARPS * shape::unit_bytes) + span * shape::weights_bytes;
+    const u32 side = turn * (GPU_WARPS * shape::side_bytes);
+    struct mid_group<shape> g;
+#pragma unroll
+    for (u32 i = 0; i < shape::chunks; i++)
+        g.v[i] = *(const uint4 *)(data + i * WEIGHT_CHUNK_BYTES);
+    g.scales = *(const u32 *)(at->scales + side + span * shape::scales_bytes);
+    g.zeros = weight_no_zeros<shape::kind>();
+    if (how.zeros)
+        g.zeros = *(const u16 *)(at->zeros + side + span * shape::zeros_bytes);
+    return g;
+}
+
+/* Nibbles are bytes: those of rows g as they are, those of rows g + 8 16 times as large. Inputs are
+ * in the order that this makes (struct input). */
+template <class shape>
+GPU void mid_make_bytes(struct mid_made<shape> *made, const struct mid_group<shape> *g)
+{
+    const u32 word[8] = {g->v[0].x, g->v[0].y, g->v[0].z, g->v[0].w,
+                         g->v[1].x, g->v[1].y, g->v[1].z, g->v[1].w};
+#pragma unroll
+    for (u32 t = 0; t < 8; t++) {
+        made->a[t / 2][t % 2 * 2] = word[t] & 0x0f0f0f0f;
+        made->a[t / 2][t % 2 * 2 + 1] = word[t] & 0xf0f0f0f0;
+    }
+    made->zero[0] = (i32)(g->zeros & 0xff);
+    made->zero[1] = (i32)(g->zeros >> 8) * 16;
+    made->scales.low *= 0x1p-24f; /* of integers */
+    made->scales.high *= 0x1p-28f;
+}
+
+template <class shape>
+GPU void mid_make(struct mid_made<shape> *made, const struct mid_group<shape> *g,
+                  struct mid_how how)
+{
+    made->scales = weight_scales_of(g->scales, 0, how.half ? DTYPE_F16 : DTYPE_BF16);
+    if constexpr (shape::bytes) {
+        mid_make_bytes(made, g);
+    } else {
+        const struct weight_zero zero = weight_zero_of<shape::kind>(g->zeros);
+        constexpr u32 tiles = 8 / shape::chunks; /* of 16 inputs, in a chunk */
+#pragma unroll
+        for (u32 i = 0; i < shape::chunks; i++) {
+            const u32 word[4] = {g->v[i].x, g->v[i].y, g->v[i].z, g->v[i].w};
+#pragma unroll
+            for (u32 t = 0; t < tiles; t++)
+                weight_fragment<shape::kind>(made->a[i * tiles + t], word, t, &zero);
+        }
+    }
+}
+
+template <class shape, bool add> GPU void mid_mma(float *sum, const u32 a[4], u32 inputs)
+{
+    gpu_group_mma<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
+}
+template <class shape, bool add> GPU void mid_mma(i32 *sum, const u32 a[4], u32 inputs)
+{
+    gpu_group_mma_bytes<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
+}
+
+/* Sends for the products of a group with its inputs. */
+template <class shape, class sums>
+GPU void mid_begin(sums sum, struct mid_made<shape> *made, u32 inputs)
+{
+    gpu_group_begin<shape::steps>(made->a);
+#pragma unroll
+    for (u32 t = 0; t < shape::steps; t++) {
+        u32 b = gpu_group_tiles_at(inputs, t * 2 * shape::columns * 16);
+        if (t)
+            mid_mma<shape, true>(sum, made->a[t], b);
+        else
+            mid_mma<shape, false>(sum, made->a[t], b);
+    }
+    gpu_group_commit();
+}
+
+/* p += sum, scaled. */
+template <class shape>
+GPU void mid_add(float p[shape::n][4], const float *sum, const struct mid_made<shape> *made,
+                 const i32 *)
+{
+#pragma unroll
+    for (u32 j = 0; j < shape::n; j++)
+        weight_add(p[j], sum + j * 4, &made->scales);
+}
+
+/* The same of sums of high and low bytes, from which those with zeros are taken. */
+template <class shape>
+GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<shape> *made,
+                 const i32 *inputs)
+{
+#pragma unroll
+    for (u32 j = 0; j < shape::n; j++) {
+        const i32 of[2] = {inputs[j * 8], inputs[j * 8 + 1]};
+        float v[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) { /* where there is no token, of whatever stood there */
+            u32 high = (u32)sum[j * 8 + e], low = (u32)sum[j * 8 + 4 + e];
+            v[e] = (float)(i32)(high * 256 + low - (u32)made->zero[e / 2] * (u32)of[e % 2]);
+        }
+        weight_add(p[j], v, &made->scales);
+    }
+}
+
+/* Of a sum: float, or with bytes an integer. */
+template <bool bytes> struct mid_sum {
+    typedef float type;
+};
+template <> struct mid_sum<true> {
+    typedef i32 type;
+};
+
+/* A stage of some spans, where these four warps have so many units each: one group's products run
+ * while the sums of the one before are scaled and the next is made. Straight on: where there are
+ * branches, the compiler lets products wait for one another. */
+template <class shape, u32 units, u32 spans>
+GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p)
+{
+    constexpr u32 all = spans * units;
+    const struct mid_place at = mid_place_of<shape>(number);
+    struct mid_made<shape> made[2];
+    struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
+    typename mid_sum<shape::bytes>::type sum[2][shape::columns / 2];
+    mid_make(&made[0], &g, how);
+#pragma unroll
+    for (u32 i = 0; i <= all; i++) {
+        const u32 done = i - 1;
+        if (i + 1 < all)
+            g = mid_load<shape>(&at, (i + 1) / units, (i + 1) % units, how);
+        if (i < all)
+            mid_begin(&sum[i % 2][0], &made[i % 2],
+                      gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        if (i) {
+            if (i < all)
+                gpu_group_wait<1, shape::columns>(sum[done % 2]);
+            else
+                gpu_group_wait<0, shape::columns>(sum[done % 2]);
+            mid_add<shape>(p->v[done % units], sum[done % 2], &made[done % 2],
+                           at.sums + done / units * (shape::span_bytes / 4));
+        }
+        if (i + 1 < all)
+            mid_make(&made[(i + 1) % 2], &g, how);
+    }
+}
+
+/* The same where there are registers for one group only: its products run while the next is loaded.
+ */
+template <class shape, u32 units>
+GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
+{
+    const struct mid_place at = mid_place_of<shape>(number);
+    struct mid_made<shape> made;
+    struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
+    typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
+    mid_make(&made, &g, how);
+#pragma unroll
+    for (u32 i = 0; i < shape::spans * units; i++) {
+        const bool last = i + 1 == shape::spans * units;
+        if (i / units >= spans)
+            break;
+        if (!last)
+            g = mid_load<shape>(&at, (i + 1) / units, (i + 1) % units, how);
+        mid_begin(&sum[0], &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        gpu_group_wait<0, shape::columns>(sum);
+        mid_add<shape>(p->v[i % units], sum, &made, at.sums + i / units * (shape::span_bytes / 4));
+        if (!last)
+            mid_make(&made, &g, how);
+    }
+}
+
+/* The same of halves, which are fragments as they lie: four steps are loaded while those before
+ * them run, and their sum is the slice's. */
+template <class shape> GPU void mid_multiply_plain(u32 number, struct tile_sums<shape> *p)
+{
+    enum { STEPS = 4, TURNS = 2 };
+    const struct mid_place at = mid_place_of<shape>(number);
+    u32 a[TURNS][STEPS][4];
+#pragma unroll
+    for (u32 i = 0; i < TURNS; i++) {
+#pragma unroll
+        for (u32 t = 0; t < STEPS; t++) {
+            uint4 v = *(const uint4 *)(at.data + (i * STEPS + t) * WEIGHT_CHUNK_BYTES);
+            a[i][t][0] = v.x, a[i][t][1] = v.y, a[i][t][2] = v.z, a[i][t][3] = v.w;
+        }
+        gpu_group_begin<STEPS>(a[i]);
+#pragma unroll
+        for (u32 t = 0; t < STEPS; t++)
+            mid_mma<shape, true>(
+                p->v[0][0], a[i][t],
+                gpu_group_tiles_at(at.inputs, (i * STEPS + t) * 2 * shape::columns * 16));
+        gpu_group_commit();
+    }
+    gpu_group_wait<0, shape::columns>(p->v[0][0]);
+}
+
+/* p += the products of a stage. */
+template <class shape, u32 units>
+GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
+{
+    if constexpr (shape::plain)
+        mid_multiply_plain<shape>(number, p);
+    else if constexpr (!shape::ahead)
+        mid_multiply_alone<shape, units>(number, spans, how, p);
+    else if (spans == shape::spans)
+        mid_multiply<shape, units, shape::spans>(number, how, p);
+    else
+        mid_multiply<shape, units, 1>(number, how, p);
+}
+
+#endif
+
+#endif

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 enum {
-    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`; of INT4 where
-     * it does all layers; and else. */
-    MID_INT4_TOKENS = 4,
+    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`: of INT4 where
+     * it does all layers, as soon as rows have a past; and else. */
+    MID_INT4_TOKENS = 2,
     MID_LEAST_TOKENS = 5,
     TICK_MS = 20,      /* how often a running step is asked about errors */
     SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
@@ -79,6 +79,12 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
+/* Can attention be that of `mid_..` and `one_token`? */
+static bool heads_fit(const struct model *m)
+{
+    return m->head_dim <= MID_HEAD_DIM && m->heads / m->kv_heads <= MID_GROUP;
+}
+
 /* What `mid_..` can do of the model. */
 static enum mid_way mid_does(struct steps *s)
 {
@@ -95,7 +101,7 @@ static enum mid_way mid_does(struct steps *s)
     }
     if (!s->mid[0].function || !all)
         return MID_NONE;
-    const bool layers = mid[s->mid_kind] == linears && l->model->head_dim <= MID_HEAD_DIM;
+    const bool layers = mid[s->mid_kind] == linears && heads_fit(l->model);
     return layers ? MID_LAYERS : MID_LINEARS;
 }
 
@@ -104,7 +110,7 @@ static bool one_does(const struct steps *s)
 {
     const struct list *l = s->list;
     const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
-    if (!s->one.function || l->model->head_dim > MID_HEAD_DIM ||
+    if (!s->one.function || !heads_fit(l->model) ||
         FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
         step_least_bytes(l->model->head_dim) > have)
         return false;

@@ -275,6 +275,7 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
         return;
     bool low = key >= seen->new_from && key < seen->to;
     if (low || (key + 8 >= seen->new_from && key + 8 < seen->to))
+#pragma unroll 1
         for (u32 c = 0; c < n; c++)
             gpu_store<uint2>(piece + c * CHUNK_BYTES + (low ? 0 : 8),
                              gpu_load<uint2>(image + c * IMAGE_BYTES));
@@ -312,12 +313,14 @@ GPU void splits_scores(struct splits_walk *w, const struct splits_item *const it
         u32 chunks = MIN(r->chunks - first, (u32)PIECE_FRAGMENTS);
         u8 *piece[n];
         splits_wait<n>(r, piece);
+#pragma unroll 1
         for (u32 k = 0; k < n; k++) {
-            if (!item[k]->mend)
+            const struct splits_item *it = k ? item[n - 1] : item[0];
+            if (!it->mend)
                 continue;
-            struct splits_seen seen = splits_seen_of(w->op, w->fused, item[k]);
-            splits_mend_keys(piece[k], chunks, item[k]->pos + gpu_warp() * PAGE_KEYS, &seen,
-                             image + first * IMAGE_BYTES);
+            struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
+            splits_mend_keys(k ? piece[n - 1] : piece[0], chunks, it->pos + gpu_warp() * PAGE_KEYS,
+                             &seen, image + first * IMAGE_BYTES);
         }
         if (chunks == PIECE_FRAGMENTS) {
 #pragma unroll
@@ -354,15 +357,17 @@ GPU void splits_hide(const struct splits_walk *w, const struct splits_item *item
 }
 
 /* Shares maxima and weights of splits among the warps; all of them stand in `weights` afterwards.
- */
-template <u32 n>
+ * low, here and below: units have no rows from 8 on. */
+template <u32 n, bool low>
 GPU void splits_weigh(const struct splits_walk *w, const struct splits_item *const item[n],
                       float x[n][2][4], float m[n][2])
 {
+    constexpr u32 rows = low ? 1 : 2;
     u32 g = gpu_lane() / 4, p[4];
     for (u32 k = 0; k < n; k++) {
         splits_hide(w, item[k], x[k]);
-        for (u32 r = 0; r < 2; r++) {
+        m[k][1] = -INFINITY;
+        for (u32 r = 0; r < rows; r++) {
             const float *a = &x[k][0][r * 2], *b = &x[k][1][r * 2];
             m[k][r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
             if (gpu_lane() % 4 == 0)
@@ -372,14 +377,14 @@ GPU void splits_weigh(const struct splits_walk *w, const struct splits_item *con
     gpu_sync();
 #pragma unroll
     for (u32 k = 0; k < n; k++) {
-        for (u32 r = 0; r < 2; r++) {
+        for (u32 r = 0; r < rows; r++) {
             float4 a = gpu_load<float4>(&w->work->largest[k][g + r * 8][0]);
             float4 b = gpu_load<float4>(&w->work->largest[k][g + r * 8][4]);
             m[k][r] = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
                             fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
             m[k][r] = gpu_mul(m[k][r], w->c[r]);
         }
-        attention_weigh(w->c, m[k], x[k], p);
+        attention_weigh<low>(w->c, m[k], x[k], p);
         w->places.weights[(k * SPLIT_PAGES + gpu_warp()) * 32 + gpu_lane()] =
             (uint4){p[0], p[1], p[2], p[3]};
     }
@@ -409,14 +414,14 @@ GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, con
  * there are zeros already. */
 GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, const u8 *image)
 {
-    if (seen->from > pos && seen->from < pos + ATTENTION_SPLIT) {
-        u32 page = (seen->from - pos) / PAGE_KEYS;
-        splits_mend_page(piece + page * CHUNK_BYTES, pos + page * PAGE_KEYS, seen, image);
-    }
-    u32 first = MAX(seen->new_from, pos) / PAGE_KEYS * PAGE_KEYS;
+    const u32 first = MAX(seen->new_from, pos) / PAGE_KEYS * PAGE_KEYS;
+    const u32 end = MIN(seen->to, pos + ATTENTION_SPLIT), from = seen->from / PAGE_KEYS * PAGE_KEYS;
+    u32 at = seen->from > pos && from < first ? from : first;
 #pragma unroll 1
-    for (u32 at = first; at < MIN(seen->to, pos + ATTENTION_SPLIT); at += PAGE_KEYS)
+    while (at < end) {
         splits_mend_page(piece + (at - pos) * (CHUNK_BYTES / PAGE_KEYS), at, seen, image);
+        at = at < first ? first : at + PAGE_KEYS;
+    }
 }
 
 /* Adds a page's values. */
@@ -445,11 +450,13 @@ GPU void splits_values(struct splits_walk *w, const struct splits_item *const it
     for (u32 pass = 0; pass < passes; pass++) {
         u8 *piece[n];
         splits_wait<n>(&w->ring, piece);
+#pragma unroll 1
         for (u32 k = 0; k < n; k++) {
-            if (!item[k]->mend)
+            const struct splits_item *it = k ? item[n - 1] : item[0];
+            if (!it->mend)
                 continue;
-            struct splits_seen seen = splits_seen_of(w->op, w->fused, item[k]);
-            splits_mend_values(piece[k], item[k]->pos, &seen,
+            struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
+            splits_mend_values(k ? piece[n - 1] : piece[0], it->pos, &seen,
                                image + pass * GPU_WARPS * IMAGE_BYTES);
         }
 #pragma unroll
@@ -494,14 +501,16 @@ GPU void splits_join(struct splits_sum<passes> *s, const struct splits_sum<passe
 }
 
 /* The unit's output from registers. */
-template <u32 passes>
+template <u32 passes, bool low>
 GPU void splits_write(const struct op_attention *op, u32 chunks, const struct splits_item *item,
                       const struct attention_row *rows, const struct splits_sum<passes> *s)
 {
     float *out = gpu_global(op->out);
     u32 *row_max = gpu_global(op->row_max), head_dim = op->head_dim, g = gpu_lane() / 4;
+    const bool one = item->tile.n == 1;
+    float most = 0; /* of one token */
 #pragma unroll
-    for (u32 r = 0; r < 2; r++) {
+    for (u32 r = 0; r < (low ? 1 : 2); r++) {
         const struct attention_row *row = &rows[g + r * 8];
         float largest = 0, inverse = gpu_reciprocal(s->l[r]);
         bool real = row->to > 0;
@@ -512,9 +521,14 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
                     fmaxf(largest,
                           attention_write_chunk(out + row->out, head_dim, splits_chunk(item, i),
                                                 inverse, &s->o[i][0][r * 2], &s->o[i][1][r * 2]));
-        u32 token = item->tile.token + (real ? row->to - 1 - item->tile.pos : 0);
-        attention_write_max(row_max, token, real, item->tile.n == 1, largest);
+        most = fmaxf(most, largest);
+        if (!one)
+            attention_write_max(row_max,
+                                item->tile.token + (real ? row->to - 1 - item->tile.pos : 0), real,
+                                false, largest);
     }
+    if (one)
+        attention_write_max(row_max, item->tile.token, true, true, most);
 }
 
 /* --- units that blocks share --------------------------------------------------------------- */
@@ -525,7 +539,7 @@ GPU float *splits_partial(float *partial, u32 each, u32 stride, u32 index, u32 r
     return partial + ((size_t)index * each + row) * stride;
 }
 
-template <u32 passes>
+template <u32 passes, bool low>
 GPU void splits_write_partial(const struct op_attention *op, const struct attention_plan *plan,
                               const struct splits_item *item, u32 index,
                               const struct attention_row *rows,
@@ -534,7 +548,7 @@ GPU void splits_write_partial(const struct op_attention *op, const struct attent
     u32 dim = plan->chunks * 16, g = gpu_lane() / 4, t = gpu_lane() % 4;
     float *partial = gpu_global(op->partial);
 #pragma unroll
-    for (u32 r = 0; r < 2; r++) {
+    for (u32 r = 0; r < (low ? 1 : 2); r++) {
         float *to = splits_partial(partial, plan->partial_each, dim + 4, index, g + r * 8);
         if (rows[g + r * 8].to == 0)
             continue;
@@ -684,24 +698,25 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
     }
 }
 
+/* Does the item's unit have all its splits in this block's stretch? */
+GPU bool splits_whole(const struct splits_kept *kept, const struct splits_item *item)
+{
+    return kept->from <= item->unit && item->unit + item->splits <= kept->to;
+}
+
 /* Puts n splits of a unit, item the first, where they belong. */
-template <u32 n, u32 passes>
+template <u32 n, u32 passes, bool low>
 GPU void splits_finish(const struct op_attention *op, const struct splits_kept *kept,
-                       const struct splits_item *item, const struct splits_walk *w, u32 *told,
+                       const struct splits_item *item, const struct splits_walk *w,
                        struct splits_sum<passes> *unit, const struct splits_sum<passes> split[n])
 {
-    u32 end = item->unit + item->splits;
-    if (kept->from <= item->unit && end <= kept->to) {
-        for (u32 k = 0; k < n; k++)
-            splits_join(unit, &split[k]);
-        if (item->index + n == end)
-            splits_write(op, kept->plan.chunks, item, w->work->rows, unit);
-        return;
-    }
+    const bool whole = splits_whole(kept, item);
     for (u32 k = 0; k < n; k++)
-        splits_write_partial(op, &kept->plan, item, item->index + k, w->work->rows, &split[k]);
-    if (item->index + n == MIN(end, kept->to))
-        splits_tell(op, item, &w->work->told[(*told)++]);
+        if (whole)
+            splits_join(unit, &split[k]);
+        else
+            splits_write_partial<passes, low>(op, &kept->plan, item, item->index + k, w->work->rows,
+                                              &split[k]);
 }
 
 /* Nothing is kept yet: at the start of a kernel, by one thread. */
@@ -773,9 +788,9 @@ GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, 
 }
 
 /* n items of a unit, from place `at` of the stretch on. */
-template <u32 n, bool wide, u32 passes>
+template <u32 n, bool wide, bool low, u32 passes>
 GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept, u32 at,
-                   struct splits_walk *w, u32 *told, struct splits_sum<passes> *unit)
+                   struct splits_walk *w, struct splits_sum<passes> *unit)
 {
     struct splits_sum<passes> split[n];
     float x[n][2][4], m[n][2];
@@ -783,16 +798,16 @@ GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept
     for (u32 k = 0; k < n; k++)
         item[k] = splits_item(kept, at + k);
     splits_scores<n, wide>(w, item, x);
-    splits_weigh<n>(w, item, x, m);
+    splits_weigh<n, low>(w, item, x, m);
     splits_values<n, passes>(w, item, split);
     for (u32 k = 0; k < n; k++) {
         split[k].m[0] = m[k][0];
         split[k].m[1] = m[k][1];
     }
-    splits_finish<n, passes>(op, kept, item[0], w, told, unit, split);
+    splits_finish<n, passes, low>(op, kept, item[0], w, unit, split);
 }
 
-template <bool few, bool wide>
+template <bool few, bool wide, bool low = false>
 GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *run)
 {
     enum { PASSES = wide ? SPLITS_PASSES : 1 };
@@ -822,9 +837,15 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
         look += at >= look ? SPLITS_BATCH : 0;
         together = splits_together(kept, at, n);
         if (wide || together == 1)
-            splits_do<1, wide>(op, kept, at, &w, &told, &unit);
+            splits_do<1, wide, low>(op, kept, at, &w, &unit);
         else if constexpr (!wide)
-            splits_do<2, false>(op, kept, at, &w, &told, &unit);
+            splits_do<2, false, low>(op, kept, at, &w, &unit);
+        if (item->index + together < MIN(item->unit + item->splits, kept->to))
+            continue;
+        if (splits_whole(kept, item))
+            splits_write<PASSES, low>(op, kept->plan.chunks, item, w.work->rows, &unit);
+        else
+            splits_tell(op, item, &w.work->told[told++]);
     }
     if (told)
         gpu_sync();

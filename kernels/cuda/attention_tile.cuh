@@ -165,14 +165,16 @@ GPU float attention_largest(float v)
     return fmaxf(v, gpu_shuffle_xor(v, 2));
 }
 
-/* The weights of a page as an a-fragment; m as above, both rows. */
+/* The weights of a page as an a-fragment; m as above, both rows. low: there is no row g + 8. */
+template <bool low = false>
 GPU void attention_weigh(const float c[2], const float m[2], const float x[2][4], u32 p[4])
 {
-    for (u32 i = 0; i < 4; i++) {
-        u32 r = i % 2;
-        float base = m[r] == -INFINITY ? 0 : m[r];
-        const float *v = &x[i / 2][r * 2];
-        p[i] = gpu_half2(gpu_exp2(fmaf(v[0], c[r], -base)), gpu_exp2(fmaf(v[1], c[r], -base)));
+    p[1] = p[3] = 0;
+    for (u32 i = 0; i < (low ? 2 : 4); i++) {
+        const u32 r = low ? 0 : i % 2, tile = low ? i : i / 2;
+        const float base = m[r] == -INFINITY ? 0 : m[r], *v = &x[tile][r * 2];
+        p[tile * 2 + r] =
+            gpu_half2(gpu_exp2(fmaf(v[0], c[r], -base)), gpu_exp2(fmaf(v[1], c[r], -base)));
     }
 }
 

@@ -296,7 +296,7 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
         }
         linear_clear_max(&op->linear, run); /* not before the blocks have met */
     } else if (kind == OP_ATTENTION) {
-        splits_run<true, false>(&op->attention, run); /* attention_ahead ran for it */
+        splits_run<true, false, true>(&op->attention, run); /* attention_ahead ran for it */
     } else {
         run_vector_op<shape::tokens, shape::bytes>(op, run);
     }
@@ -397,7 +397,7 @@ GPU bool one_op(const struct op *op, const struct gpu_run *run)
         vector_add_norm(&op->add_norm, run->step);
         return true;
     case OP_ATTENTION:
-        splits_run<true, false>(&op->attention, run);
+        splits_run<true, false, true>(&op->attention, run);
         return true;
     case OP_GATE:
         vector_gate(&op->gate, run->step);

@@ -53,8 +53,9 @@ enum {
     PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_..` */
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
     MID_SHARED_BYTES = 144 << 10,        /* and `mid_..` */
-    MID_HEAD_DIM = 128,                  /* larger heads: it does no attention */
-    GROUP_SHARED_BYTES = 168 << 10,      /* `prefill_attention` */
+    MID_HEAD_DIM = 128, /* no attention in `mid_..`, and no `one_token`, where heads are larger */
+    MID_GROUP = 8,      /* or more of them have one KV head */
+    GROUP_SHARED_BYTES = 168 << 10, /* `prefill_attention` */
     GROUP_TOKENS = 64,         /* in steps where a row has so many, it takes those of many tokens */
     NEAR_ROW_FEATURES = 16384, /* features of a row that a block holds in registers, */
     NEAR_NORM_FEATURES = 8192, /* and of one with a norm */

@@ -430,6 +430,7 @@ static void test_shape(const struct shape &s, bool thorough)
     u32 shared = (gpu_shared_bytes_max() - STEP_SHARED_BYTES) & ~127u,
         blocks = gpu_multiprocessors(), all = 1u << 20;
     u32 least = attention_shared_bytes(s.dim), few = MAX(61440u, least);
+    bool mid = s.dim <= MID_HEAD_DIM && s.heads / s.kv_heads <= MID_GROUP;
     vector<vector<float>> first = run_all(&t, blocks, shared, 0, 1 << 14, {all}, {});
     compare(&t, first);
     same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {70, 1, 33}, {0, 2}),
@@ -438,7 +439,7 @@ static void test_shape(const struct shape &s, bool thorough)
               "16, 130, 7");
     same_bits(&t, first, run_all(&t, 4, shared, least, 1 << 14, {8, 1}, {}), "8, 1; least memory");
     same_bits(&t, first, run_all(&t, 7, shared, few, 1 << 14, {131, 3, 2}, {}), "131, 3, 2");
-    if (s.dim <= MID_HEAD_DIM && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
+    if (mid && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
         same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {1}, {0, 3}, "mid_16"), "mid_16");
         same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {2}, "mid_32"),
                   "mid_32, more");
@@ -459,7 +460,7 @@ static void test_shape(const struct shape &s, bool thorough)
     t.sequences.resize(1);
     same_bits(&t, first, run_all(&t, 8, shared, few, 1 << 14, {1}, {}), "one by one");
     same_bits(&t, first, run_all(&t, blocks, shared, 0, 0, {1}, {}), "one by one, unshared");
-    if (s.dim <= MID_HEAD_DIM && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
+    if (mid && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
         same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {1}, {}, "one_token"), "one");
         same_bits(&t, first, run_all(&t, 17, shared, 0, 0, {1}, {}, "one_token"), "one, unshared");
     }

@@ -84,9 +84,9 @@ static enum err unknown(const struct arg *table, u32 rows, struct str name, stru
                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-enum err args_parse(int argc, char **argv, const struct arg *table, u32 rows,
-                    struct options *options, const char **positional, u32 cap, u32 *n,
-                    const char *usage, bool *helped, struct err_text *e)
+static enum err parse(struct options *options, int argc, char **argv, const struct arg *table,
+                      u32 rows, const char **positional, u32 cap, u32 *n, const char *usage,
+                      bool *helped, struct err_text *e)
 {
     bool flags = true;
     *n = 0;
@@ -124,4 +124,18 @@ enum err args_parse(int argc, char **argv, const struct arg *table, u32 rows,
         }
     }
     return ERR_OK;
+}
+
+enum err args_parse(struct box *b, int argc, char **argv, const struct arg *table, u32 rows,
+                    const char **positional, u32 cap, u32 *n, const char *usage, bool *helped,
+                    struct err_text *e)
+{
+    struct err_text of_file = {0};
+    const enum err loaded = options_load(&b->options, &b->scratch, argc, argv, &of_file);
+    const enum err parsed =
+        parse(&b->options, argc, argv, table, rows, positional, cap, n, usage, helped, e);
+    if (loaded == ERR_OK || *helped)
+        return parsed;
+    *e = of_file;
+    return loaded;
 }

@@ -4,8 +4,7 @@
 #ifndef ZIGCUDA_ARGS_H
 #define ZIGCUDA_ARGS_H
 
-#include "config/options.h"
-#include "core/base/err.h"
+#include "core/main/boot.h"
 
 enum arg_type { ARG_FLAG, ARG_U32, ARG_U64, ARG_FLOAT, ARG_STRING, ARG_WORDS };
 
@@ -27,10 +26,11 @@ struct arg {
     const char *help;
 };
 
-/* Reads argv[1..argc). What is no flag goes to positional[cap]; *n counts it. --help prints `usage`
- * and the table, and sets *helped. */
-MUST enum err args_parse(int argc, char **argv, const struct arg *table, u32 rows,
-                         struct options *options, const char **positional, u32 cap, u32 *n,
-                         const char *usage, bool *helped, struct err_text *e);
+/* The configuration file, then argv[1..argc), into b->options. What is no flag goes to
+ * positional[cap]; *n counts it. --help prints `usage` and the table, whatever the file is like, and
+ * sets *helped. */
+MUST enum err args_parse(struct box *b, int argc, char **argv, const struct arg *table, u32 rows,
+                         const char **positional, u32 cap, u32 *n, const char *usage, bool *helped,
+                         struct err_text *e);
 
 #endif

@@ -41,7 +41,7 @@ struct box {
     size_t available_bytes; /* what the box could give when asked */
 };
 
-/* Options from the defaults and the configuration file; flags come later (args_parse). */
+/* Options are the defaults; the configuration file and flags come later (args_parse). */
 MUST enum err boot_begin(struct box *b, struct err_text *e);
 
 /* Opens and checks the model; nothing is loaded. */

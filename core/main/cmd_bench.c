@@ -616,8 +616,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     b->shape.bits = 4;
     b->shape.head_bits = 16;
     b->options.server_wait = SERVER_WAIT_SPIN;
-    TRY(options_load(&b->options, &b->scratch, argc, argv, e));
-    TRY(args_parse(argc, argv, table, COUNTOF(table), &b->options, NULL, 0, &words,
+    TRY(args_parse(b, argc, argv, table, COUNTOF(table), NULL, 0, &words,
                    "zigcuda bench --model DIR | --shape NAME [flags]", &helped, e));
     if (helped)
         return ERR_OK;

@@ -44,9 +44,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     u32 words;
     char size[16], what[256];
     TRY(boot_begin(&b, e));
-    TRY(options_load(&b.options, &b.scratch, argc, argv, e));
-    TRY(args_parse(argc, argv, NULL, 0, &b.options, NULL, 0, &words, "zigcuda info [--model DIR]",
-                   &helped, e));
+    TRY(args_parse(&b, argc, argv, NULL, 0, NULL, 0, &words, "zigcuda info [--model DIR]", &helped,
+                   e));
     if (helped)
         return ERR_OK;
     if (b.options.model_dir[0]) {

@@ -622,9 +622,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     bool helped;
     u32 n;
     TRY(boot_begin(b, e));
-    TRY(options_load(&b->options, &b->scratch, argc, argv, e));
-    TRY(args_parse(argc, argv, table, COUNTOF(table), &b->options, words, 2, &n, usage, &helped,
-                   e));
+    TRY(args_parse(b, argc, argv, table, COUNTOF(table), words, 2, &n, usage, &helped, e));
     if (helped)
         return ERR_OK;
     if (n != 2 || strcmp(words[0], "run") != 0)

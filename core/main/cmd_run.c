@@ -332,9 +332,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     int signals;
     TRY(boot_begin(b, e));
     b->options.server_wait = SERVER_WAIT_SPIN; /* nothing else is to be done meanwhile */
-    TRY(options_load(&b->options, &b->scratch, argc, argv, e));
-    TRY(args_parse(argc, argv, table, COUNTOF(table), &b->options, &prompt, 1, &words, usage,
-                   &helped, e));
+    TRY(args_parse(b, argc, argv, table, COUNTOF(table), &prompt, 1, &words, usage, &helped, e));
     if (helped)
         return ERR_OK;
     TRY(block_signals(&signals, e));

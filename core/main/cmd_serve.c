@@ -101,8 +101,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     bool helped;
     u32 words;
     TRY(boot_begin(&box, e));
-    TRY(options_load(&box.options, &box.scratch, argc, argv, e));
-    TRY(args_parse(argc, argv, NULL, 0, &box.options, NULL, 0, &words,
+    TRY(args_parse(&box, argc, argv, NULL, 0, NULL, 0, &words,
                    "zigcuda serve --model DIR [--server.listen LIST] ...", &helped, e));
     if (helped)
         return ERR_OK;

@@ -53,6 +53,20 @@ def help_lists_every_command():
 
 
 @check
+def help_does_not_need_a_good_file():
+    with tempfile.NamedTemporaryFile("w", suffix=".ini") as f:
+        f.write("[server]\nlissten = 1\n")
+        f.flush()
+        for name in ("serve", "run", "info", "plan", "bench", "kernel", "config"):
+            whole = zigcuda(name, "--help")[0]
+            assert zigcuda(name, "--config", f.name, "--help")[0] == whole, name
+            assert zigcuda(name, "--help", f"--config={f.name}")[0] == whole, name
+        r = subprocess.run([*BINARY, "plan", "--modell", "x", "--config", f.name],
+                           capture_output=True, timeout=120)
+        assert r.returncode and b"lissten" in r.stderr, r
+
+
+@check
 def wrong_use_says_what_to_do():
     for args, words in (
         (["nonsense"], "nonsense"),

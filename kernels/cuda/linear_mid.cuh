@@ -13,9 +13,10 @@
  * operations have (kernel `mid_..`), fill from linear to linear as they find them in the list of
  * operations: one sends for weights, one for scales and zeros, one for inputs, when the blocks have
  * met: it is that one that waits for the others, while those who compute go on and wait for stages.
- * No weights are sent for before, since what the blocks meet by, and the rows that they prepare,
- * would stand behind them in the memory's queues. Two barriers a stage: `full`, where all copies
- * have come; `empty`, where every thread has done with it.
+ * Of up to 32 tokens a stage of weights is sent for when this block has come to that meeting; no
+ * more before it is over, since what the blocks meet by would stand behind them in the memory's
+ * queues. Two barriers a stage: `full`, where all copies have come; `empty`, where every thread has
+ * done with it.
  */
 #ifndef ZIGCUDA_LINEAR_MID_CUH
 #define ZIGCUDA_LINEAR_MID_CUH
@@ -47,7 +48,7 @@ struct mid_walk {
 /* In step_shared, in the place of `ahead`. */
 struct mid_head {
     u64 full[MID_STAGES], empty[MID_STAGES];
-    u64 planned; /* plan[] of the next linear is there */
+    u64 planned; /* plan[] of the next linear is there, and who awaits `told` has seen the last */
     u64 told;    /* this block has arrived at the meeting for it: gpu_grid_arrive gave `before` */
     u64 met;     /* all blocks have, and this one has items */
     u32 before;
@@ -255,9 +256,11 @@ GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_
     return lane;
 }
 
-/* The stages of an item. Each lane announces what it sends for. */
+/* The stages of an item. Each lane announces what it sends for. early: when the first is on its
+ * way, waits until all blocks have met (`met`, of this parity). */
 template <class shape>
-GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring)
+GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring,
+                  bool early, u32 met)
 {
     struct mid_head *head = ring->head;
 #pragma unroll 1
@@ -276,6 +279,9 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
                                    now * lane.bytes, full, lane.policy);
             lane.from += now * lane.bytes;
             mid_advance(ring);
+            if (early)
+                gpu_barrier_wait(&head->met, met);
+            early = false;
         }
 }
 
@@ -288,13 +294,15 @@ GPU void mid_fetch_norm(const struct input *in)
         gpu_prefetch(in->norm + first);
 }
 
-/* The warp of inputs tells how the next linear is cut. */
-GPU void mid_tell(struct mid_ring *ring, const struct mid_plan *plan)
+/* The warp of inputs tells how the next linear is cut; others that await `told` tell that they are
+ * here: were it to complete twice meanwhile, they would not see it. */
+GPU void mid_tell(struct mid_ring *ring, const struct mid_plan *plan, bool inputs)
 {
-    if (gpu_lane() == 0) {
+    if (gpu_lane())
+        return;
+    if (inputs)
         ring->head->plan[ring->linear] = *plan;
-        gpu_barrier_arrive(&ring->head->planned);
-    }
+    gpu_barrier_arrive(&ring->head->planned);
 }
 
 /* Then it waits until this block has come to the meeting for it, */
@@ -321,7 +329,7 @@ GPU void mid_meet(const struct gpu_run *p, struct mid_ring *ring)
  * before the blocks have met. */
 template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
 {
-    const bool inputs = server == MID_INPUTS;
+    const bool inputs = server == MID_INPUTS, early = shape::early && !inputs;
     struct mid_ring ring = mid_ring_of<shape>(p, 1);
     u32 met = 0;
 #pragma unroll 1
@@ -333,9 +341,9 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
         const struct mid_plan plan = mid_plan_of<shape>(op, linear_rows(&op->in, p->step));
-        if (inputs)
-            mid_tell(&ring, &plan);
-        if (inputs && gpu_block() >= plan.items)
+        if (inputs || early)
+            mid_tell(&ring, &plan, inputs);
+        if ((inputs || early) && gpu_block() >= plan.items)
             mid_told(&ring);
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
@@ -343,11 +351,14 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
             const struct mid_lane lane = inputs
                                              ? mid_aim_inputs<shape>(op, &it)
                                              : mid_aim_weights<shape>(op, &it, server == MID_SIDES);
-            if (item == gpu_block() && inputs)
+            const bool first = item == gpu_block();
+            if (first && inputs)
                 mid_meet(p, &ring);
-            else if (item == gpu_block())
+            else if (first && early)
+                mid_told(&ring);
+            else if (first)
                 gpu_barrier_wait(&ring.head->met, met);
-            mid_feed<shape>(&it, lane, &ring);
+            mid_feed<shape>(&it, lane, &ring, first && early, met);
         }
         met ^= gpu_block() < plan.items;
     }
@@ -539,7 +550,7 @@ template <class shape> GPU void mid_open(const struct gpu_run *p)
             gpu_barrier_init(&head->full[i], MID_SERVERS * 32);
             gpu_barrier_init(&head->empty[i], GPU_THREADS);
         }
-        gpu_barrier_init(&head->planned, 1);
+        gpu_barrier_init(&head->planned, shape::early ? MID_SERVERS : 1);
         gpu_barrier_init(&head->told, GPU_THREADS);
         gpu_barrier_init(&head->met, 1);
     }

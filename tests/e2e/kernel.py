@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from server import Skip
+
 BINARY = shlex.split(os.environ["ZIGCUDA"])
 LIBRARY = os.path.abspath(sys.argv[1])
 STEP = 10 if sys.argv[2:] == ["short"] else 1
@@ -36,10 +38,6 @@ PTX = """.version 8.0
 """
 N = 1000
 checks = []
-
-
-class Skip(Exception):
-    pass
 
 
 def check(function):

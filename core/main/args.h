@@ -27,8 +27,8 @@ struct arg {
 };
 
 /* The configuration file, then argv[1..argc), into b->options. What is no flag goes to
- * positional[cap]; *n counts it. --help prints `usage` and the table, whatever the file is like, and
- * sets *helped. */
+ * positional[cap]; *n counts it. --help prints `usage` and the table, whatever the file is like,
+ * and sets *helped. */
 MUST enum err args_parse(struct box *b, int argc, char **argv, const struct arg *table, u32 rows,
                          const char **positional, u32 cap, u32 *n, const char *usage, bool *helped,
                          struct err_text *e);

@@ -366,13 +366,29 @@ static void fail(struct api *api, struct job *job, enum finish finish)
     job_cancel(api, job);
 }
 
+/* An event of who wants no answer. */
+static struct event unanswered(const struct event *event)
+{
+    struct event e = *event;
+    e.has_token = false;
+    e.text = (struct str){0};
+    e.output_tokens = 0;
+    e.finish = e.finish == FINISH_STOP ? FINISH_LENGTH : e.finish;
+    return e;
+}
+
 void api_event(struct api *api, const struct event *event)
 {
     struct choice *c = event->user;
     struct job *job = c->job;
+    struct event without;
     if (!job) {
         verified(api, event);
         return;
+    }
+    if (job->no_answer) {
+        without = unanswered(event);
+        event = &without;
     }
     if (event->has_prompt_token) {
         bool heard = !job->failed && job->caller.conn;

@@ -402,6 +402,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->top_logprobs = p->sampling.top_logprobs;
     job->prompt_logprobs = p->echo && p->logprobs;
     job->ignore_eos = p->ignore_eos;
+    job->no_answer = p->no_answer;
     job->n_stop = p->sampling.n_stop;
     memcpy(job->stop_ids, p->sampling.stop, job->n_stop * sizeof *job->stop_ids);
     job->status = 200;

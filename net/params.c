@@ -86,6 +86,18 @@ static bool read_u32(struct reading *r, const struct field *field, const struct 
     return true;
 }
 
+/* Of a completion 0, too: one token is made, and nobody hears of it. */
+static bool read_max_tokens(struct reading *r, const struct field *field, const struct json *v)
+{
+    struct field most = *field;
+    most.min = r->kind == PARAMS_COMPLETION ? 0 : 1;
+    if (!read_u32(r, &most, v))
+        return false;
+    r->p->no_answer = r->p->max_tokens == 0;
+    r->p->max_tokens += r->p->no_answer;
+    return true;
+}
+
 static bool read_u64(struct reading *r, const struct field *field, const struct json *v)
 {
     i64 x;
@@ -371,7 +383,7 @@ static const struct field fields[] = {
     {"stop", BOTH, read_stop, 0, 0, 0},
     {"stream", BOTH, read_bool, AT(stream), 0, 0},
     {"stream_options", BOTH, read_stream_options, 0, 0, 0},
-    {"max_tokens", BOTH, read_u32, AT(max_tokens), 1, LIMIT_CONTEXT},
+    {"max_tokens", BOTH, read_max_tokens, AT(max_tokens), 1, LIMIT_CONTEXT},
     {"max_completion_tokens", CHAT, read_u32, AT(max_tokens), 1, LIMIT_CONTEXT},
     {"presence_penalty", BOTH, read_float, AT(sampling.presence_penalty), -2, 2},
     {"frequency_penalty", BOTH, read_float, AT(sampling.frequency_penalty), -2, 2},
@@ -492,6 +504,9 @@ static bool check_together(struct reading *r)
     if (r->kind == PARAMS_CHAT && p->sampling.top_logprobs && !p->logprobs)
         return refuse(r->f, 400, "invalid_value", "top_logprobs",
                       "top_logprobs needs \"logprobs\": true");
+    if (p->no_answer && p->sampling.min_tokens)
+        return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is 0",
+                      p->sampling.min_tokens, p->max_field);
     if (p->max_tokens && p->sampling.min_tokens > p->max_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is %u",
                       p->sampling.min_tokens, p->max_field, p->max_tokens);

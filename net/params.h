@@ -16,6 +16,7 @@ struct params {
     struct str model;         /* p NULL: not given */
     u32 n, best_of;           /* best_of 0: n */
     u32 max_tokens;           /* 0: not given */
+    bool no_answer;           /* completions may ask for 0 tokens: what they say is of the prompt */
     const char *max_field;    /* by which of its two names, for refusals */
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS];

@@ -63,7 +63,7 @@ struct job {
     int status;   /* for the log line */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
-    bool ignore_eos, prompt_logprobs;
+    bool ignore_eos, prompt_logprobs, no_answer;
     char id[API_ID_BYTES]; /* "chatcmpl-..." */
     i64 created_s;
     u64 sent_ns; /* last bytes of a stream, for heartbeats */

@@ -239,6 +239,29 @@ def logprobs_of_the_prompt():
 
 
 @check
+def the_prompt_alone():
+    """With max_tokens 0, as harnesses that score texts ask."""
+    text = "Grüße, 🙂! Hello"
+    one = complete(text, echo=True, logprobs=2, max_tokens=1, temperature=0).choices[0].logprobs
+    for n in (1, 2):
+        r = complete(text, echo=True, logprobs=2, max_tokens=0, n=n, temperature=0)
+        assert r.usage.completion_tokens == 0 and len(r.choices) == n
+        for c in r.choices:
+            assert c.text == text and c.finish_reason == "length"
+            for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+                assert getattr(c.logprobs, name) == getattr(one, name)[:-1], name
+    stream = list(complete(text, echo=True, logprobs=2, max_tokens=0, stream=True))
+    assert "".join(c.choices[0].text for c in stream) == text
+    assert stream[-1].choices[0].finish_reason == "length"
+    assert sum((c.choices[0].logprobs.tokens for c in stream if c.choices[0].logprobs), []) == \
+        one.tokens[:-1]
+    r = complete("Hello", max_tokens=0)
+    assert r.choices[0].text == "" and r.usage.completion_tokens == 0
+    refused(lambda: complete("Hello", max_tokens=0, min_tokens=1), openai.BadRequestError,
+            "min_tokens")
+
+
+@check
 def logprobs_of_the_prompt_streamed():
     """Joined, the pieces of a stream are the whole reply."""
     lists = ("tokens", "token_logprobs", "top_logprobs", "text_offset")

@@ -245,9 +245,13 @@ struct buffers {
     u32 *sample_work;
     u16 *prepared;
     float *prepared_scale;
+    u32 room; /* inputs of a token there */
     /* Of a list for kernels whose blocks turn heads for themselves, and prepare inputs. */
     bool turns, prepares;
-    float *places, *place; /* rows of `one_token`, awaited; the next one; NULL: not in this list */
+    /* Awaited rows. Of `one_token`, and the next of them, NULL in other lists; of `mid_..`,
+     * MID_TOKENS at most, and where the next x goes, NULL in other lists. */
+    float *places, *place;
+    float *mid_x[2], *mid_qkv, *mid_attention, *next_x;
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
 
@@ -326,7 +330,19 @@ static u32 places_n(const struct list *l, const struct buffers *b)
     return b->x_stride + l->model->layers_n * layer;
 }
 
-static void carve_activations(const struct list *l, struct vram *s, struct buffers *b)
+static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
+{
+    const u32 tokens = MIN(l->limits.step_tokens, (u32)MID_TOKENS);
+    b->places = carve_rows(s, 1, places_n(l, b));
+    for (u32 i = 0; i < 2; i++)
+        b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
+    l->n_unset = (size_t)tokens * (b->qkv_stride + b->attention_stride);
+    b->mid_qkv = carve(s, l->n_unset * sizeof *b->mid_qkv);
+    b->mid_attention = b->mid_qkv + (size_t)tokens * b->qkv_stride;
+    l->unset = (uintptr_t)b->mid_qkv;
+}
+
+static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
 {
     const struct model *m = l->model;
     u32 tokens = l->limits.step_tokens;
@@ -341,14 +357,15 @@ static void carve_activations(const struct list *l, struct vram *s, struct buffe
     b->attention = carve_rows(s, tokens, b->attention_stride);
     b->h = carve_rows(s, tokens, b->h_stride);
     b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
-    b->prepared = carve(s, (size_t)ROUND_UP(tokens, 128u) * inputs_max(l) * sizeof *b->prepared);
+    b->room = inputs_max(l);
+    b->prepared = carve(s, (size_t)ROUND_UP(tokens, 128u) * b->room * sizeof *b->prepared);
     b->prepared_scale = carve_rows(s, ROUND_UP(tokens, 8u), 1);
     b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
     b->attention_partial = carve_rows(s, b->partial_rows, ROUND_UP(m->head_dim, 16u) + 4);
     if (l->awaits && shares_all(m) && !has_norms_after(m))
-        b->places = carve_rows(s, 1, places_n(l, b));
+        carve_awaited(l, s, b);
 }
 
 static void carve_state(struct list *l, struct vram *s)
@@ -439,6 +456,8 @@ struct output {
     const float *old; /* OUTPUT_ADD */
     u32 stride, kind; /* enum output_kind */
     u32 *row_max, *clear_max;
+    float *clear; /* awaited rows of `mid_..`; NULL in other lists */
+    u32 clear_stride;
 };
 
 /* n weights that share an input, their outputs side by side. */
@@ -448,6 +467,7 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     in.order = w->order;
     in.features = w->from->k;
     in.k = w->to.k;
+    in.room = b->room;
     in.int8 = w->from->int8_activations;
     in.group = input_group(w->from);
     l->k_max = MAX(l->k_max, in.k);
@@ -461,6 +481,8 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     op->y_stride = out->stride;
     op->row_max = out->row_max;
     op->clear_max = out->clear_max;
+    op->clear = out->clear;
+    op->clear_stride = out->clear_stride;
     op->activation = l->model->activation;
     op->partial = b->linear_partial;
     op->arrived = b->linear_arrived;
@@ -473,22 +495,34 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     return op;
 }
 
-/* n weights of the same rows; act-order may want these in another order for each. */
-static void add_linears(struct list *l, const struct buffers *b, const struct input *in,
+/* n weights of the same rows; act-order may want these in another order for each. In `mid_..` the
+ * first alone awaits them: who prepares for another has to meet those who still read what was
+ * prepared for the one before. */
+static void add_linears(struct list *l, const struct buffers *b, struct input in,
                         const struct list_weight *w, u32 n, struct output out)
 {
     for (u32 i = 0; i < n;) {
         u32 same = 1;
         while (i + same < n && same_input(w[i].from, w[i + same].from))
             same++;
-        add_linear(l, b, *in, &w[i], same, &out);
+        add_linear(l, b, in, &w[i], same, &out);
         out.clear_max = NULL;
+        out.clear = NULL;
+        in.awaited &= b->place != NULL;
         for (u32 end = i + same; i < end; i++)
             out.y += w[i].from->n;
     }
 }
 
-static struct input normed(const struct list *l, const struct buffers *b, const float *norm)
+/* Are the rows that go into w awaited? OP_PREPARE of `mid_..` does not await what it has to look up
+ * or cannot read four at a time. */
+static bool awaits(const struct buffers *b, const struct list_weight *w)
+{
+    return b->place || (b->next_x && !w->order && w->from->k % 4 == 0);
+}
+
+static struct input normed(const struct list *l, const struct buffers *b, const float *norm,
+                           const struct list_weight *w)
 {
     return (struct input){.x = b->x,
                           .norm = norm,
@@ -496,15 +530,16 @@ static struct input normed(const struct list *l, const struct buffers *b, const 
                           .prepared_scale = b->prepared_scale,
                           .kind = INPUT_NORM,
                           .stride = b->x_stride,
-                          .awaited = b->place != NULL,
+                          .awaited = awaits(b, w),
                           .eps = l->model->norm_eps};
 }
 
+/* max: NULL where they are awaited */
 static struct input rows(const struct buffers *b, const float *x, u32 stride, const u32 *max)
 {
     return (struct input){.x = x,
-                          .row_max = b->place ? NULL : max,
-                          .awaited = b->place != NULL,
+                          .row_max = max,
+                          .awaited = max == NULL,
                           .prepared = b->prepared,
                           .prepared_scale = b->prepared_scale,
                           .kind = INPUT_ROWS,
@@ -514,16 +549,21 @@ static struct input rows(const struct buffers *b, const float *x, u32 stride, co
 /* x += W in, through a norm where the family has one after the block. */
 static void add_product(struct list *l, struct buffers *b, const struct input *in,
                         const char *label, const struct list_weight *w, const float *norm_after,
-                        u32 *clear_max)
+                        u32 *clear_max, float *clear, u32 clear_stride)
 {
     struct output out = {.label = label,
-                         .y = norm_after ? b->y : row_of(b, b->x, b->x_stride),
+                         .y = norm_after  ? b->y
+                              : b->next_x ? b->next_x
+                                          : row_of(b, b->x, b->x_stride),
                          .old = b->x,
                          .stride = b->x_stride,
                          .kind = norm_after ? OUTPUT_STORE : OUTPUT_ADD,
-                         .clear_max = b->place ? NULL : clear_max};
+                         .clear_max = b->place ? NULL : clear_max,
+                         .clear = b->next_x ? clear : NULL,
+                         .clear_stride = clear_stride};
     add_linear(l, b, *in, w, 1, &out);
     if (!norm_after) {
+        b->next_x = b->next_x ? b->x : NULL;
         b->x = out.y;
         return;
     }
@@ -548,7 +588,7 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .rope = b->rope[layer->rope],
                              .rope_long = b->rope_long[layer->rope],
                              .out = b->attention,
-                             .row_max = b->place ? NULL : b->attention_max,
+                             .row_max = awaits(b, p->o) ? NULL : b->attention_max,
                              .partial = b->attention_partial,
                              .arrived = b->attention_arrived,
                              .partial_rows = b->partial_rows,
@@ -561,7 +601,7 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .eps = m->norm_eps,
                              .scale = m->attention_scale,
                              .softcap = m->attention_softcap,
-                             .awaited = b->place != NULL};
+                             .awaited = b->place || b->next_x};
     if (!b->turns)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
@@ -571,19 +611,21 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
                     const struct parts *p)
 {
     const struct model *m = l->model;
-    struct input in = normed(l, b, p->norm_mlp);
+    struct input in = normed(l, b, p->norm_mlp, p->gate_up);
     if (shares(m, layer)) {
         struct output out = {.label = "gate_up",
                              .y = b->h,
                              .stride = b->h_stride,
                              .kind = OUTPUT_GATE,
-                             .row_max = b->place ? NULL : b->h_max};
+                             .row_max = b->place ? NULL : b->h_max,
+                             .clear = b->next_x,
+                             .clear_stride = b->x_stride};
         add_linear(l, b, in, p->gate_up, 1, &out);
         return;
     }
     struct output out = {
         .label = "gate_up", .y = b->raw, .stride = b->raw_stride, .kind = OUTPUT_STORE};
-    add_linears(l, b, &in, p->gate_up, m->n_gate_up, out);
+    add_linears(l, b, in, p->gate_up, m->n_gate_up, out);
     add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->raw,
                                                      .up = b->raw + m->intermediate,
                                                      .h = b->h,
@@ -598,7 +640,9 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
                       const struct parts *p)
 {
     const struct model *m = l->model;
-    struct input in = normed(l, b, p->norm_attention);
+    struct input in = normed(l, b, p->norm_attention, p->qkv);
+    if (layer == m->layers && b->next_x) /* in `mid_..` the blocks meet behind OP_EMBED */
+        in.awaited = 0;
     b->qkv = row_of(b, b->qkv, b->qkv_stride);
     b->attention = row_of(b, b->attention, b->attention_stride);
     b->h = row_of(b, b->h, b->h_stride);
@@ -606,20 +650,23 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
                          .y = b->qkv,
                          .stride = b->qkv_stride,
                          .kind = OUTPUT_STORE,
-                         .clear_max = b->place ? NULL : b->attention_max};
-    add_linears(l, b, &in, p->qkv, m->n_qkv, out);
+                         .clear_max = awaits(b, p->o) ? NULL : b->attention_max,
+                         .clear = b->next_x,
+                         .clear_stride = b->x_stride};
+    add_linears(l, b, in, p->qkv, m->n_qkv, out);
     add_attention(l, b, layer, p);
-    in = rows(b, b->attention, b->attention_stride, b->attention_max);
-    add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->h_max);
+    in = rows(b, b->attention, b->attention_stride, awaits(b, p->o) ? NULL : b->attention_max);
+    add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->h_max, b->qkv, b->qkv_stride);
     add_mlp(l, b, layer, p);
-    in = rows(b, b->h, b->h_stride, b->h_max);
-    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, NULL);
+    in = rows(b, b->h, b->h_stride, b->place ? NULL : b->h_max);
+    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, NULL, b->attention,
+                b->attention_stride);
 }
 
 static void add_head(struct list *l, const struct buffers *b, const struct list_weight *head,
                      const float *norm_final, const struct op_sample *sample)
 {
-    struct input in = normed(l, b, norm_final);
+    struct input in = normed(l, b, norm_final, head);
     in.wanted = 1;
     struct output out = {
         .label = "head", .y = l->logits, .stride = l->logits_stride, .kind = OUTPUT_STORE};
@@ -673,10 +720,21 @@ static struct list_stretch add_step(struct list *l, struct buffers b, const stru
     for (u32 i = 0; i < m->layers_n; i++)
         add_layer(l, &b, &m->layers[i], &ends->parts[i]);
     ASSERT(!b.place || b.place == b.places + places_n(l, &b));
+    b.next_x = NULL; /* what follows is another launch */
     ops.head = l->n_ops;
     add_head(l, &b, ends->head, ends->norm_final, &ends->sample);
     ops.last = l->n_ops;
     return ops;
+}
+
+/* The same with the rows of `mid_..`. */
+static struct buffers in_mid(struct buffers b)
+{
+    b.x = b.mid_x[0];
+    b.next_x = b.mid_x[1];
+    b.qkv = b.mid_qkv;
+    b.attention = b.mid_attention;
+    return b;
 }
 
 /* Tells each operation of `step` which linear comes next. */
@@ -726,7 +784,7 @@ void list_build(struct list *l, struct vram *s)
 
     l->step = add_step(l, b, &ends);
     b.turns = true;
-    l->mid = add_step(l, b, &ends);
+    l->mid = add_step(l, b.mid_qkv ? in_mid(b) : b, &ends);
     b.prepares = true;
     l->decode = l->one = add_step(l, b, &ends);
     b.place = b.places;

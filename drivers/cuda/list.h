@@ -68,7 +68,7 @@ struct list {
     size_t step_bytes; /* of one step's description, and how many there are */
     u32 steps;
     size_t staging_bytes; /* from upload_staging_bytes */
-    bool awaits;          /* there is a kernel `one_token` */
+    bool awaits;          /* there are kernels `one_token` and `mid_..` */
 
     struct list_weight *weights;
     struct list_vector *vectors;
@@ -88,8 +88,8 @@ struct list {
     u64 packed; /* packed weights: all, or those of the first allocation */
     size_t packed_bytes;
     float *logits;
-    u64 zeros; /* words that must be zero before the first step */
-    size_t n_zeros;
+    u64 zeros, unset; /* words that must be zero before the first step, or NOT_YET */
+    size_t n_zeros, n_unset;
 };
 
 /* Memory for the arrays. */

@@ -599,13 +599,15 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     const bool one = ring && tokens == 1 && s->one_does;
     const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
-    const struct list_stretch *ops = one ? &s->list->one : ring ? &s->list->decode : &s->list->step;
+    const struct list_stretch *ops = mid == MID_LAYERS ? &s->list->mid
+                                     : one             ? &s->list->one
+                                     : ring            ? &s->list->decode
+                                                       : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
     if (!ring && !head_only && (mid || prefill)) {
         const struct table table = mid ? mid_table(s, tokens) : prefill_table(s);
-        const struct list_stretch *whole = &s->list->mid;
         TRY(mid == MID_LAYERS
-                ? launch_some(s, &table.of[s->mid_kind], card_step, 0, whole->first, whole->head, e)
+                ? launch_some(s, &table.of[s->mid_kind], card_step, 0, first, ops->head, e)
                 : launch_layers(s, card_step, &table, is_grouped(s, step), first, ops->head, e));
         first = ops->head;
     }

@@ -360,6 +360,9 @@ enum err upload_run(struct upload *u, struct err_text *e)
         u->total_bytes +=
             weight_data_bytes(l->weights[i].from) / l->weights[i].from->n * l->weights[i].n;
     CUDA_TRY(cuda_fill_u32(l->zeros, 0, l->n_zeros, u->stream), e, "clear memory of the GPU");
+    if (l->n_unset)
+        CUDA_TRY(cuda_fill_u32(l->unset, NOT_YET, l->n_unset, u->stream), e,
+                 "clear memory of the GPU");
     TRY(upload_ops(u, e));
     TRY(upload_vectors(u, e));
     for (u32 i = 0; i < l->n_weights; i++)

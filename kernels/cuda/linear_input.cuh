@@ -54,6 +54,36 @@ GPU struct linear_quad linear_load_quad(const float *x, u32 q, u32 features, boo
     return quad;
 }
 
+/* The same of a row that may be awaited: aligned, q within. */
+GPU struct linear_quad linear_ask_quad(const float *x, u32 q)
+{
+    float4 v = gpu_ask4(x + 4 * q);
+    return (struct linear_quad){{v.x, v.y, v.z, v.w}};
+}
+
+/* Is any of n quads still to come? Then it is time to ask again. */
+template <u32 n> GPU bool linear_missing(const struct linear_quad quads[n])
+{
+    bool missing = false;
+#pragma unroll
+    for (u32 i = 0; i < n; i++)
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            missing |= gpu_missing(quads[i].v[e]);
+    if (missing)
+        gpu_pause();
+    return missing;
+}
+
+/* n floats, a multiple of 4, to NOT_YET, by all blocks. */
+GPU void linear_unset(float *places, u32 n)
+{
+    const float none = gpu_from_bits(NOT_YET);
+    for (u32 i = gpu_block() * GPU_THREADS + gpu_thread(); i < n / 4;
+         i += gpu_blocks() * GPU_THREADS)
+        gpu_store<float4>(gpu_global(places) + (size_t)i * 4, (float4){none, none, none, none});
+}
+
 /* May rows be read four features at a time? */
 GPU bool linear_aligned(const struct input *in)
 {
@@ -62,7 +92,9 @@ GPU bool linear_aligned(const struct input *in)
            0;
 }
 
-/* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. */
+/* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. asks: the row
+ * may be awaited. */
+template <bool asks>
 GPU void linear_measure_part(const struct input *in, const float *x, u32 w, float *sum, float *most)
 {
     float squares = 0, top = 0;
@@ -73,7 +105,18 @@ GPU void linear_measure_part(const struct input *in, const float *x, u32 w, floa
               AT_ONCE = 4; /* loads on their way, no branch between */
     for (u32 first = w * 32 + gpu_lane(); first < quads; first += AT_ONCE * GPU_THREADS) {
         struct linear_quad a[AT_ONCE], n[AT_ONCE];
-        if (aligned) {
+        if (asks && in->awaited) {
+#pragma unroll
+            for (u32 j = 0; j < AT_ONCE; j++)
+                n[j] = norm ? linear_load_quad(norm, MIN(first + j * GPU_THREADS, quads - 1),
+                                               features, true)
+                            : (struct linear_quad){{1, 1, 1, 1}};
+            do {
+#pragma unroll
+                for (u32 j = 0; j < AT_ONCE; j++)
+                    a[j] = linear_ask_quad(x, MIN(first + j * GPU_THREADS, quads - 1));
+            } while (linear_missing<AT_ONCE>(a));
+        } else if (aligned) {
 #pragma unroll
             for (u32 j = 0; j < AT_ONCE; j++) {
                 u32 q = MIN(first + j * GPU_THREADS, quads - 1);
@@ -232,14 +275,16 @@ GPU void linear_gather_row(const struct input *in, const float *x, struct linear
 
 /* Without: some 8 features of a thread, from `first` on, each `threads` behind the one before. All
  * loads of a turn stand before its stores, which the compiler would not know, and before the scale
- * is computed. */
+ * is computed. Of a row that may be awaited (LINEAR_ASKED) some may still be missing. */
+enum linear_how { LINEAR_ANY, LINEAR_ALIGNED, LINEAR_ASKED };
+
 enum { LINEAR_AHEAD = 2 };
 
 struct linear_turn {
     struct linear_quad v[2 * LINEAR_AHEAD], norm[2 * LINEAR_AHEAD];
 };
 
-template <bool aligned>
+template <u32 how>
 GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, const float *x,
                              u32 first, u32 threads)
 {
@@ -248,8 +293,10 @@ GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, cons
 #pragma unroll
     for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++) { /* behind the row's end its last ones, no branch */
         const u32 q = 2 * (first + i / 2 * threads) + i % 2;
-        if constexpr (aligned) {
-            t->v[i] = linear_load_quad(x, MIN(q, features / 4 - 1), features, true);
+        if constexpr (how != LINEAR_ANY) {
+            t->v[i] = how == LINEAR_ASKED
+                          ? linear_ask_quad(x, MIN(q, features / 4 - 1))
+                          : linear_load_quad(x, MIN(q, features / 4 - 1), features, true);
             t->norm[i] = linear_load_quad(norm, MIN(q, features / 4 - 1), features, true);
         } else {
 #pragma unroll
@@ -267,13 +314,16 @@ GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, cons
                 t->v[i].v[e] = 0;
 }
 
+template <bool asks>
 GPU void linear_load_turn(struct linear_turn *t, const struct input *in, const float *x, u32 first,
                           u32 threads)
 {
-    if (linear_aligned(in))
-        linear_load_turn_as<true>(t, in, x, first, threads);
+    if (asks && in->awaited)
+        linear_load_turn_as<LINEAR_ASKED>(t, in, x, first, threads);
+    else if (linear_aligned(in))
+        linear_load_turn_as<LINEAR_ALIGNED>(t, in, x, first, threads);
     else
-        linear_load_turn_as<false>(t, in, x, first, threads);
+        linear_load_turn_as<LINEAR_ANY>(t, in, x, first, threads);
 }
 
 template <u32 tile, bool bytes>
@@ -296,13 +346,14 @@ GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
 }
 
 /* The row with its scale; `turn`: what linear_load_turn loaded from `thread` on. */
-template <u32 tile, bool bytes>
+template <u32 tile, bool bytes, bool asks>
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
                             struct linear_turn *turn, u32 row, u32 thread, u32 threads)
 {
     const u32 end = bytes ? ROUND_UP(in->k / 8, 32u) : in->k / 8; /* of whole warps */
+    const u32 apart = asks ? in->room : in->k;                    /* tiles */
     u8 *to =
-        (u8 *)in->prepared + (size_t)(row / tile) * (in->k / 128) * linear_group_bytes(tile, bytes);
+        (u8 *)in->prepared + (size_t)(row / tile) * (apart / 128) * linear_group_bytes(tile, bytes);
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
@@ -310,28 +361,28 @@ GPU void linear_prepare_row(const struct input *in, const float *x, struct linea
     linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, thread, threads);
 #pragma unroll 1
     for (u32 i = thread + LINEAR_AHEAD * threads; i < end; i += LINEAR_AHEAD * threads) {
-        linear_load_turn(turn, in, x, i, threads);
+        linear_load_turn<asks>(turn, in, x, i, threads);
         linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, i, threads);
     }
 }
 
 /* Rows by blocks, or by several blocks each where rows are few: each warp measures its part of the
  * row, and the block places its share. */
-template <u32 tile, bool bytes>
+template <u32 tile, bool bytes, bool asks>
 GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
 {
     u32 rows = linear_rows(in, s), w = gpu_warp();
     u32 sharers = MIN(MAX(gpu_blocks() / rows, 1u), CEIL_DIV(in->k / 8, (u32)GPU_THREADS));
-    bool norm = in->kind == INPUT_NORM;
+    const bool measures = in->kind == INPUT_NORM || (asks && in->awaited);
 #pragma unroll 1
     for (u32 share = gpu_block(); share < rows * sharers; share += gpu_blocks()) {
         u32 row = share / sharers, thread = share % sharers * GPU_THREADS + gpu_thread();
         const float *x = linear_row(in, s, row);
         struct linear_turn turn;
         float sum = 0, most = 0;
-        linear_load_turn(&turn, in, x, thread, sharers * GPU_THREADS);
-        if (norm) {
-            linear_measure_part(in, x, w, &sum, &most);
+        linear_load_turn<asks>(&turn, in, x, thread, sharers * GPU_THREADS);
+        if (measures) {
+            linear_measure_part<asks>(in, x, w, &sum, &most);
             if (gpu_lane() == 0) {
                 work[w * 2] = sum;
                 work[w * 2 + 1] = most;
@@ -345,8 +396,11 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
         } else {
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
-                                        sharers * GPU_THREADS);
+        if (asks && in->awaited)
+            while (linear_missing<2 * LINEAR_AHEAD>(turn.v))
+                linear_load_turn<true>(&turn, in, x, thread, sharers * GPU_THREADS);
+        linear_prepare_row<tile, bytes, asks>(in, x, linear_scale_of(in, sum, most), &turn, row,
+                                              thread, sharers * GPU_THREADS);
         gpu_sync();
     }
 }
@@ -364,13 +418,13 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
         float sum = 0, most = norm ? 0 : gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         for (u32 w = 0; w < GPU_WARPS && norm; w++) {
             float part_sum, part_most;
-            linear_measure_part(in, x, w, &part_sum, &part_most);
+            linear_measure_part<false>(in, x, w, &part_sum, &part_most);
             sum += part_sum;
             most = part_most <= most ? most : part_most;
         }
-        linear_load_turn(&turn, in, x, gpu_lane(), 32);
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row,
-                                        gpu_lane(), 32);
+        linear_load_turn<false>(&turn, in, x, gpu_lane(), 32);
+        linear_prepare_row<tile, bytes, false>(in, x, linear_scale_of(in, sum, most), &turn, row,
+                                               gpu_lane(), 32);
     }
 }
 
@@ -382,7 +436,7 @@ GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
     constexpr bool few = tile > 8 && tile <= PREFILL_TOKENS; /* `mid_..` */
     if (few || linear_rows(&in, s) <= 2 * gpu_blocks())
-        linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
+        linear_prepare_by_block<tile, bytes, few>(&in, s, (float *)gpu_shared());
     else
         linear_prepare_by_warp<tile, bytes>(&in, s);
 }

@@ -13,10 +13,9 @@
  * operations have (kernel `mid_..`), fill from linear to linear as they find them in the list of
  * operations: one sends for weights, one for scales and zeros, one for inputs, when the blocks have
  * met: it is that one that waits for the others, while those who compute go on and wait for stages.
- * Of up to 32 tokens a stage of weights is sent for when this block has come to that meeting; no
- * more before it is over, since what the blocks meet by would stand behind them in the memory's
- * queues. Two barriers a stage: `full`, where all copies have come; `empty`, where every thread has
- * done with it.
+ * A stage of weights is sent for when this block has come to that meeting; no more before it is
+ * over, since what the blocks meet by would stand behind them in the memory's queues. Two barriers
+ * a stage: `full`, where all copies have come; `empty`, where every thread has done with it.
  */
 #ifndef ZIGCUDA_LINEAR_MID_CUH
 #define ZIGCUDA_LINEAR_MID_CUH
@@ -50,7 +49,7 @@ struct mid_head {
     u64 full[MID_STAGES], empty[MID_STAGES];
     u64 planned; /* plan[] of the next linear is there, and who awaits `told` has seen the last */
     u64 told;    /* this block has arrived at the meeting for it: gpu_grid_arrive gave `before` */
-    u64 met;     /* all blocks have, and this one has items */
+    u64 met;     /* all blocks have */
     u32 before;
     struct mid_plan plan[2]; /* of linears in turns */
     struct mid_walk walk;
@@ -244,8 +243,8 @@ template <class shape>
 GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it)
 {
     const struct matrix *m = &op->part[it->part];
-    const u32 span =
-        it->token / shape::tokens * (m->k / MID_SPAN) + tile_slice_at(m, it->slice) / MID_SPAN;
+    const u32 span = it->token / shape::tokens * (op->in.room / MID_SPAN) +
+                     tile_slice_at(m, it->slice) / MID_SPAN;
     const u8 *from = (const u8 *)op->in.prepared + (size_t)span * shape::span_bytes;
     struct mid_lane lane = {from,
                             gpu_lane() ? 0u : shape::span_bytes,
@@ -257,10 +256,10 @@ GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_
 }
 
 /* The stages of an item. Each lane announces what it sends for. early: when the first is on its
- * way, waits until all blocks have met (`met`, of this parity). */
+ * way, waits until all blocks have met. */
 template <class shape>
 GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ring *ring,
-                  bool early, u32 met)
+                  bool early)
 {
     struct mid_head *head = ring->head;
 #pragma unroll 1
@@ -280,7 +279,7 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
             lane.from += now * lane.bytes;
             mid_advance(ring);
             if (early)
-                gpu_barrier_wait(&head->met, met);
+                gpu_barrier_wait(&head->met, ring->linear ^ 1);
             early = false;
         }
 }
@@ -294,8 +293,8 @@ GPU void mid_fetch_norm(const struct input *in)
         gpu_prefetch(in->norm + first);
 }
 
-/* The warp of inputs tells how the next linear is cut; others that await `told` tell that they are
- * here: were it to complete twice meanwhile, they would not see it. */
+/* The warp of inputs tells how the next linear is cut; the others tell that they are here: were
+ * `told` to complete twice meanwhile, they would not see it. */
 GPU void mid_tell(struct mid_ring *ring, const struct mid_plan *plan, bool inputs)
 {
     if (gpu_lane())
@@ -305,18 +304,14 @@ GPU void mid_tell(struct mid_ring *ring, const struct mid_plan *plan, bool input
     gpu_barrier_arrive(&ring->head->planned);
 }
 
-/* Then it waits until this block has come to the meeting for it, */
-GPU void mid_told(struct mid_ring *ring)
+/* Then they wait until this block has come to the meeting for it, and the warp of inputs until all
+ * have, and tells the block. */
+GPU void mid_meet(const struct gpu_run *p, struct mid_ring *ring, bool inputs)
 {
     gpu_barrier_wait(&ring->head->told, ring->linear);
     ring->linear ^= 1;
-}
-
-/* and, if the block has items, until all have; then it lets the others that copy know. Who computes
- * need not wait: it will for stages. */
-GPU void mid_meet(const struct gpu_run *p, struct mid_ring *ring)
-{
-    mid_told(ring);
+    if (!inputs)
+        return;
     if (gpu_lane() == 0) {
         gpu_grid_await(p->state.barrier, ring->head->before);
         gpu_barrier_arrive(&ring->head->met);
@@ -329,9 +324,8 @@ GPU void mid_meet(const struct gpu_run *p, struct mid_ring *ring)
  * before the blocks have met. */
 template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
 {
-    const bool inputs = server == MID_INPUTS, early = shape::early && !inputs;
+    const bool inputs = server == MID_INPUTS;
     struct mid_ring ring = mid_ring_of<shape>(p, 1);
-    u32 met = 0;
 #pragma unroll 1
     for (u32 i = p->first; i < p->last; i++) {
         const u32 kind = p->ops[i].kind;
@@ -341,10 +335,9 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
         if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
         const struct mid_plan plan = mid_plan_of<shape>(op, linear_rows(&op->in, p->step));
-        if (inputs || early)
-            mid_tell(&ring, &plan, inputs);
-        if ((inputs || early) && gpu_block() >= plan.items)
-            mid_told(&ring);
+        mid_tell(&ring, &plan, inputs);
+        if (gpu_block() >= plan.items)
+            mid_meet(p, &ring, inputs);
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
             const struct mid_item it = mid_item_of<shape>(op, &plan, item);
@@ -352,15 +345,10 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
                                              ? mid_aim_inputs<shape>(op, &it)
                                              : mid_aim_weights<shape>(op, &it, server == MID_SIDES);
             const bool first = item == gpu_block();
-            if (first && inputs)
-                mid_meet(p, &ring);
-            else if (first && early)
-                mid_told(&ring);
-            else if (first)
-                gpu_barrier_wait(&ring.head->met, met);
-            mid_feed<shape>(&it, lane, &ring, first && early, met);
+            if (first)
+                mid_meet(p, &ring, inputs);
+            mid_feed<shape>(&it, lane, &ring, first && !inputs);
         }
-        met ^= gpu_block() < plan.items;
     }
 }
 
@@ -462,7 +450,7 @@ GPU void mid_load_old(struct tile_old<small> *old, const struct op_linear *op, u
     const u32 row = unit * 16 + gpu_lane() / 4;
     *old = {};
     if (op->output == OUTPUT_ADD)
-        tile_load_old<small>(old, op->y + (size_t)token * op->y_stride + op->at[part] + row,
+        tile_load_old<small>(old, op->old + (size_t)token * op->y_stride + op->at[part] + row,
                              op->y_stride, op->part[part].n, row, rows - MIN(token, rows), 0);
 }
 
@@ -502,9 +490,17 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
             float *v = sum.v[0][0];
             v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
         }
-        tile_store<small>(op, it.part, it.unit + unit, token, rows, &sum, it.end, mid_maxima(),
-                          &old);
+        tile_store<small, true>(op, it.part, it.unit + unit, token, rows, &sum, it.end,
+                                mid_maxima(), &old);
     }
+}
+
+/* Might this block have an item without stages, or none? Then it has to wait for `met`: where there
+ * is a stage, the blocks have met. */
+GPU bool mid_starves(const struct op_linear *op, const struct mid_plan *plan)
+{
+    const struct matrix *m = &op->part[0];
+    return gpu_block() >= plan->items || tile_slice_at(m, MATRIX_SLICES - 1) == m->k;
 }
 
 /* OP_LINEAR, by the warps that compute. */
@@ -523,8 +519,9 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         struct tile_sums<shape> total;
         mid_slices<shape>(op, &it, whole, ring, &total);
         if (whole) {
-            tile_store<shape>(op, it.part, it.unit + gpu_warp(), it.token + gpu_lane() % 4 * 2,
-                              rows, &total, it.end, mid_maxima());
+            tile_store<shape, true>(op, it.part, it.unit + gpu_warp(),
+                                    it.token + gpu_lane() % 4 * 2, rows, &total, it.end,
+                                    mid_maxima());
             continue;
         }
         gpu_sync();
@@ -539,6 +536,13 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         mid_put_maxima(op, rows);
 }
 
+/* Behind mid_run, when the blocks have met and nobody reads these rows any more. */
+GPU void mid_clear(const struct op_linear *op, const struct gpu_run *run)
+{
+    if (op->clear)
+        linear_unset(op->clear, run->step->n_tokens * op->clear_stride);
+}
+
 /* Before anything else; then all warps must meet. */
 template <class shape> GPU void mid_open(const struct gpu_run *p)
 {
@@ -550,7 +554,7 @@ template <class shape> GPU void mid_open(const struct gpu_run *p)
             gpu_barrier_init(&head->full[i], MID_SERVERS * 32);
             gpu_barrier_init(&head->empty[i], GPU_THREADS);
         }
-        gpu_barrier_init(&head->planned, shape::early ? MID_SERVERS : 1);
+        gpu_barrier_init(&head->planned, MID_SERVERS);
         gpu_barrier_init(&head->told, GPU_THREADS);
         gpu_barrier_init(&head->met, 1);
     }

@@ -148,10 +148,10 @@ GPU void tile_load_old(struct tile_old<shape> *old, const float *y, u32 stride, 
     }
 }
 
-/* had: what y had, where it is known. */
-template <class shape>
-GPU void tile_put(const struct tile_sums<shape> *s, float *y, u32 stride, bool add, u32 columns,
-                  u32 n, u32 tokens, const struct tile_old<shape> *had)
+/* from: what is added; of y's stride. had: the same, where it is known. awaited: y may be. */
+template <class shape, bool awaited>
+GPU void tile_put(const struct tile_sums<shape> *s, float *y, const float *from, u32 stride,
+                  bool add, u32 columns, u32 n, u32 tokens, const struct tile_old<shape> *had)
 {
     constexpr u32 many = tile_old<shape>::many, count = tile_old<shape>::count;
 #pragma unroll
@@ -161,13 +161,14 @@ GPU void tile_put(const struct tile_sums<shape> *s, float *y, u32 stride, bool a
         if (had)
             old = *had;
         else if (add)
-            tile_load_old(&old, y, stride, columns, n, tokens, first);
+            tile_load_old(&old, from, stride, columns, n, tokens, first);
 #pragma unroll
         for (u32 i = 0; i < many * count; i++) {
             u32 row = tile_row<shape>(i % count / 2), token = (first + i / count) * 8 + i % 2;
             float v = s->v[i % count / 4][first + i / count][i % 4];
+            v = add ? v + old.v[i / count][i % count] : v;
             if (token < tokens && n + row < columns)
-                y[(size_t)token * stride + row] = add ? v + old.v[i / count][i % count] : v;
+                y[(size_t)token * stride + row] = awaited ? gpu_answer(v) : v;
         }
     }
 }
@@ -199,9 +200,9 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
  * token, on. row_max: where the maxima of gates go, of all tokens; NULL: op->row_max. had: see
- * tile_put.
+ * tile_put. awaited: y may be.
  */
-template <class shape>
+template <class shape, bool awaited = false>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
                     struct tile_sums<shape> *s, u32 end = ~0u, u32 *row_max = NULL,
                     const struct tile_old<shape> *had = NULL)
@@ -215,13 +216,15 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
         tile_silu<shape>(s);
     else if (gate || op->softcap > 0)
         tile_bend<shape>(s, gate, op->activation, op->softcap);
-    float *y = op->y + (size_t)token * op->y_stride + op->at[part] + row;
+    const size_t at = (size_t)token * op->y_stride + op->at[part] + row;
+    float *y = op->y + at;
     if (gate)
         tile_put_gates<shape>(s, y + block * 8, op->y_stride,
                               (row_max ? row_max : op->row_max) + token, blocks, tokens);
     else
-        tile_put<shape>(s, y + block * 16, op->y_stride, op->output == OUTPUT_ADD, columns,
-                        block * 16 + row, tokens, had);
+        tile_put<shape, awaited>(s, y + block * 16,
+                                 (awaited && op->old ? op->old + at : y) + block * 16, op->y_stride,
+                                 op->output == OUTPUT_ADD, columns, block * 16 + row, tokens, had);
 }
 
 /* The same for the tile of an item. */

@@ -256,8 +256,7 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
 }
 
 /* The next operation, while the blocks still meet, if they do. before: what gpu_grid_arrive
- * returned. False: it is a linear with items for this block, and who copies their inputs waits for
- * the others. */
+ * returned. False: it is a linear, and who copies its inputs waits for the others. */
 template <class shape>
 GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid_head *head,
                       const struct mid_walk *walk, u32 before)
@@ -272,7 +271,7 @@ GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid
     if (mid_thread<shape>() == 0)
         head->before = before;
     gpu_barrier_leave(&head->told); /* with shared memory, where attention had its own */
-    return gpu_block() >= gpu_scalar_load(&head->plan[linear].items);
+    return false;
 }
 
 template <class shape>
@@ -286,6 +285,8 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
             struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->shares),
                                     shape::wide ? gpu_scalar_load(&at->wide) : 1,
                                     gpu_scalar_load(&at->items)};
+            if (mid_starves(&op->linear, &plan))
+                gpu_barrier_wait(&ring.head->met, ring.linear);
             ring.linear ^= 1;
             mid_run<shape>(&op->linear, run, &plan, &ring);
             if (mid_keeps<shape>()) {
@@ -295,11 +296,20 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
             }
         }
         linear_clear_max(&op->linear, run); /* not before the blocks have met */
+        mid_clear(&op->linear, run);
     } else if (kind == OP_ATTENTION) {
         splits_run<true, false, true>(&op->attention, run); /* attention_ahead ran for it */
     } else {
         run_vector_op<shape::tokens, shape::bytes>(op, run);
     }
+}
+
+/* Do the blocks not meet before it? When a row is there, nobody reads any more what the linear that
+ * it comes from had of it as inputs, where it will be prepared. */
+GPU bool mid_awaits(const struct op *op)
+{
+    return op->kind == OP_PREPARE ? op->linear.in.awaited
+                                  : op->kind == OP_ATTENTION && op->attention.awaited;
 }
 
 /* As prefill_ops. Where the list has OP_ATTENTION, all rows have one token. */
@@ -330,13 +340,14 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
         i = mid_kept<shape>(&walk->same) + 1;
         if (i >= p->last)
             break;
-        if (mid_thread<shape>() == 0) {
+        const bool meet = !mid_awaits(&near->op[i % 2]);
+        if (meet && mid_thread<shape>() == 0) {
             before = gpu_grid_arrive(p->state.barrier, walk->last);
             walk->last = before;
         }
         if (mid_keeps<shape>())
             walk->op = i;
-        if (mid_begin_op<shape>(&near->op[i % 2], &near->run, head, walk, before) &&
+        if (mid_begin_op<shape>(&near->op[i % 2], &near->run, head, walk, before) && meet &&
             mid_thread<shape>() == 0)
             gpu_grid_await(p->state.barrier, before);
         gpu_sync();
@@ -349,11 +360,11 @@ template <class shape> GPU void mid_all(const struct gpu_run *p)
     mid_open<shape>(p);
     gpu_sync_all();
     if (warp >= GPU_WARPS) {
-        gpu_registers_less<shape::early ? 56 : 40>();
+        gpu_registers_less<shape::ahead ? 56 : 40>();
         if (warp < GPU_WARPS + MID_SERVERS)
             mid_serve<shape>(p, warp - GPU_WARPS);
     } else {
-        gpu_registers_more<shape::early ? 224 : 232>();
+        gpu_registers_more<shape::ahead ? 224 : 232>();
         mid_ops<shape>(p);
     }
 }

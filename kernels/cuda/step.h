@@ -3,7 +3,7 @@
  *
  * A step runs as one cooperative launch of the kernel `step` with one thread block a
  * multiprocessor: every block walks the same list of operations, made once at load with fixed
- * addresses, and all blocks meet after each (in `one_token` they wait for rows instead). (Steps of
+ * addresses, and all blocks meet after each (or wait for rows instead, see NOT_YET). (Steps of
  * few tokens take two launches: `decode`, and `step` to sample; so do on Hopper those of one by
  * `one_token`, and those of up to MID_TOKENS by `mid_..`. Those of more take several there,
  * and others that `mid_..` cannot do alone: the kernels `prefill_..`, or it, for what is between
@@ -120,18 +120,22 @@ struct input {
     u16 *prepared;
     float *prepared_scale; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;
+    u32 room; /* k at least: in `mid_..` tiles of tokens lie so far apart, and so does a token's
+                 input of whatever linear from that of others */
     float eps;
     u32 int8;    /* W8A8: x is rounded to integers of scale absmax / 127, to nearest even */
     u32 group;   /* INT4: that of all parts, which are INT4; 0: none of them is */
     u32 wanted;  /* 1: row i is that of token wants[i], and there are n_wants rows */
-    u32 awaited; /* 1: in `one_token`, the rows are (NOT_YET) */
+    u32 awaited; /* 1: in `one_token` and `mid_..`, the rows are (NOT_YET) */
 };
 
 /* --- operations ---------------------------------------------------------------------------- */
 
-/* Awaited rows, in `one_token`: each value tells for itself. All that operations write in a step
- * has places of its own, which hold NOT_YET, as no value does, until it is there. Who needs a row
- * asks for it until it is whole; the blocks do not meet. */
+/* Awaited rows: each value tells for itself. The places that it will have hold NOT_YET, as no value
+ * does, until it is there. Who needs a row asks for it until it is whole; the blocks do not meet.
+ * In `one_token` all that operations write in a step has places of its own, which its first one
+ * clears; in `mid_..`, whose blocks meet before each linear, the linear behind those that read a
+ * row clears it. */
 #define NOT_YET 0xffffffffu
 
 enum op_kind {
@@ -180,13 +184,15 @@ struct op_linear {
     u32 output;           /* enum output_kind */
     u32 y_stride;
     float *y;
-    const float *old; /* OUTPUT_ADD in `one_token`: y = old + v, of y's stride; else y itself */
+    const float *old; /* OUTPUT_ADD: y = old + v, of y's stride; where y is not awaited, y itself */
     u32 *row_max;     /* OUTPUT_GATE; NULL: who reads y measures it */
     u32 *clear_max;   /* [tokens] set to zero by this operation, for a later one; or NULL */
-    float *partial;   /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
-    u32 *arrived;     /* [LINEAR_COUNTERS] counters of zero, left at zero */
-    u32 activation;   /* enum activation */
-    float softcap;    /* 0: none; logits */
+    float *clear; /* the same of awaited rows, set to NOT_YET: [tokens][clear_stride]; or NULL */
+    u32 clear_stride;
+    float *partial; /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
+    u32 *arrived;   /* [LINEAR_COUNTERS] counters of zero, left at zero */
+    u32 activation; /* enum activation */
+    float softcap;  /* 0: none; logits */
 };
 
 /* The kernels `mid_..`: of INT4 one for each tile of tokens, 16, 32, 64 and two of these, since in
@@ -269,7 +275,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     u32 partial_rows;
     u32 stride, out_stride, heads, kv_heads, head_dim, window;
     float eps, scale, softcap;
-    u32 awaited; /* 1: in `one_token`, qkv is (NOT_YET) */
+    u32 awaited; /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
 };
 
 enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 3072 }; /* attention_few.cuh */

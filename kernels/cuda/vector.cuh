@@ -16,10 +16,7 @@ GPU u32 vector_pair_of(const struct matrix *m, u32 j, u32 input)
 
 GPU void vector_clear(const struct op_clear *op)
 {
-    const float none = gpu_from_bits(NOT_YET);
-    for (u32 i = gpu_block() * GPU_THREADS + gpu_thread(); i < op->n / 4;
-         i += gpu_blocks() * GPU_THREADS)
-        gpu_store<float4>(gpu_global(op->places) + (size_t)i * 4, (float4){none, none, none, none});
+    linear_unset(op->places, op->n);
 }
 
 GPU u32 vector_token(const struct gpu_run *run, u32 i)

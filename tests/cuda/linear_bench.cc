@@ -72,7 +72,7 @@ static void add_op(struct bench *b, const struct shape *s)
 {
     struct op_linear l = b->like;
     u32 at = 0, of_group = s->kind == MATRIX_HALF ? s->k : 128;
-    l.in.k = l.in.features = s->k;
+    l.in.k = l.in.room = l.in.features = s->k;
     l.in.stride = s->k + 16;
     l.in.kind = s->input;
     l.in.eps = 1e-5f;

@@ -380,6 +380,7 @@ static void make_op(const struct test *t, struct bench_op *b)
     in->x = gpu_copy_of(b->x.data(), b->x.size());
     in->norm = gpu_copy_of(b->norm.data(), b->norm.size());
     in->row_max = gpu_copy_of(row_max.data(), TOKENS);
+    in->room = in->k;
     in->prepared = (u16 *)gpu_take((size_t)ROUND_UP(TOKENS, 128) * in->k * 2);
     in->prepared_scale = (float *)gpu_take(ROUND_UP(TOKENS, 8) * sizeof(float));
     l->output = t->output;

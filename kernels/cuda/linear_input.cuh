@@ -92,9 +92,17 @@ GPU bool linear_aligned(const struct input *in)
            0;
 }
 
-/* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. asks: the row
- * may be awaited. */
-template <bool asks>
+/* The largest of a warp's, or NaN. */
+GPU float linear_most_warp(float most)
+{
+    for (u32 mask = 16; mask; mask /= 2) {
+        float v = gpu_shuffle_xor(most, mask);
+        most = v <= most ? most : v;
+    }
+    return most;
+}
+
+/* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. */
 GPU void linear_measure_part(const struct input *in, const float *x, u32 w, float *sum, float *most)
 {
     float squares = 0, top = 0;
@@ -105,18 +113,7 @@ GPU void linear_measure_part(const struct input *in, const float *x, u32 w, floa
               AT_ONCE = 4; /* loads on their way, no branch between */
     for (u32 first = w * 32 + gpu_lane(); first < quads; first += AT_ONCE * GPU_THREADS) {
         struct linear_quad a[AT_ONCE], n[AT_ONCE];
-        if (asks && in->awaited) {
-#pragma unroll
-            for (u32 j = 0; j < AT_ONCE; j++)
-                n[j] = norm ? linear_load_quad(norm, MIN(first + j * GPU_THREADS, quads - 1),
-                                               features, true)
-                            : (struct linear_quad){{1, 1, 1, 1}};
-            do {
-#pragma unroll
-                for (u32 j = 0; j < AT_ONCE; j++)
-                    a[j] = linear_ask_quad(x, MIN(first + j * GPU_THREADS, quads - 1));
-            } while (linear_missing<AT_ONCE>(a));
-        } else if (aligned) {
+        if (aligned) {
 #pragma unroll
             for (u32 j = 0; j < AT_ONCE; j++) {
                 u32 q = MIN(first + j * GPU_THREADS, quads - 1);
@@ -141,11 +138,22 @@ GPU void linear_measure_part(const struct input *in, const float *x, u32 w, floa
             }
     }
     *sum = gpu_sum_warp(squares);
-    for (u32 mask = 16; mask; mask /= 2) {
-        float v = gpu_shuffle_xor(top, mask);
-        top = v <= top ? top : v;
+    *most = linear_most_warp(top);
+}
+
+/* Of all parts from those of the warps; a block together. work: 2 GPU_WARPS floats. */
+GPU void linear_join_parts(float *work, float *sum, float *most)
+{
+    if (gpu_lane() == 0) {
+        work[gpu_warp() * 2] = *sum;
+        work[gpu_warp() * 2 + 1] = *most;
     }
-    *most = top;
+    gpu_sync();
+    *sum = *most = 0;
+    for (u32 i = 0; i < GPU_WARPS; i++) {
+        *sum += work[i * 2];
+        *most = work[i * 2 + 1] <= *most ? *most : work[i * 2 + 1];
+    }
 }
 
 /* `sum` of squares (not read for INPUT_ROWS) and the largest |x * norm| of a row. */
@@ -199,6 +207,12 @@ GPU uint4 linear_round_eight(const float v[8])
     uint4 word = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3]), gpu_half2(v[4], v[5]),
                   gpu_half2(v[6], v[7])};
     return word;
+}
+
+/* Is it one of `mid_..`? */
+GPU constexpr bool linear_is_mid_tile(u32 tile)
+{
+    return tile > 8 && tile <= PREFILL_TOKENS;
 }
 
 /* Bytes of a tile of a group of 128 inputs, and where they are (struct input). */
@@ -275,16 +289,14 @@ GPU void linear_gather_row(const struct input *in, const float *x, struct linear
 
 /* Without: some 8 features of a thread, from `first` on, each `threads` behind the one before. All
  * loads of a turn stand before its stores, which the compiler would not know, and before the scale
- * is computed. Of a row that may be awaited (LINEAR_ASKED) some may still be missing. */
-enum linear_how { LINEAR_ANY, LINEAR_ALIGNED, LINEAR_ASKED };
-
+ * is computed. */
 enum { LINEAR_AHEAD = 2 };
 
 struct linear_turn {
     struct linear_quad v[2 * LINEAR_AHEAD], norm[2 * LINEAR_AHEAD];
 };
 
-template <u32 how>
+template <bool aligned>
 GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, const float *x,
                              u32 first, u32 threads)
 {
@@ -293,10 +305,8 @@ GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, cons
 #pragma unroll
     for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++) { /* behind the row's end its last ones, no branch */
         const u32 q = 2 * (first + i / 2 * threads) + i % 2;
-        if constexpr (how != LINEAR_ANY) {
-            t->v[i] = how == LINEAR_ASKED
-                          ? linear_ask_quad(x, MIN(q, features / 4 - 1))
-                          : linear_load_quad(x, MIN(q, features / 4 - 1), features, true);
+        if constexpr (aligned) {
+            t->v[i] = linear_load_quad(x, MIN(q, features / 4 - 1), features, true);
             t->norm[i] = linear_load_quad(norm, MIN(q, features / 4 - 1), features, true);
         } else {
 #pragma unroll
@@ -314,16 +324,13 @@ GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, cons
                 t->v[i].v[e] = 0;
 }
 
-template <bool asks>
 GPU void linear_load_turn(struct linear_turn *t, const struct input *in, const float *x, u32 first,
                           u32 threads)
 {
-    if (asks && in->awaited)
-        linear_load_turn_as<LINEAR_ASKED>(t, in, x, first, threads);
-    else if (linear_aligned(in))
-        linear_load_turn_as<LINEAR_ALIGNED>(t, in, x, first, threads);
+    if (linear_aligned(in))
+        linear_load_turn_as<true>(t, in, x, first, threads);
     else
-        linear_load_turn_as<LINEAR_ANY>(t, in, x, first, threads);
+        linear_load_turn_as<false>(t, in, x, first, threads);
 }
 
 template <u32 tile, bool bytes>
@@ -345,15 +352,21 @@ GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
     }
 }
 
+/* Where a row's inputs go, in its tile. */
+template <u32 tile, bool bytes> GPU u8 *linear_row_to(const struct input *in, u32 row)
+{
+    constexpr bool mid = linear_is_mid_tile(tile);
+    return (u8 *)in->prepared +
+           (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) * linear_group_bytes(tile, bytes);
+}
+
 /* The row with its scale; `turn`: what linear_load_turn loaded from `thread` on. */
-template <u32 tile, bool bytes, bool asks>
+template <u32 tile, bool bytes>
 GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
                             struct linear_turn *turn, u32 row, u32 thread, u32 threads)
 {
     const u32 end = bytes ? ROUND_UP(in->k / 8, 32u) : in->k / 8; /* of whole warps */
-    const u32 apart = asks ? in->room : in->k;                    /* tiles */
-    u8 *to =
-        (u8 *)in->prepared + (size_t)(row / tile) * (apart / 128) * linear_group_bytes(tile, bytes);
+    u8 *to = linear_row_to<tile, bytes>(in, row);
     if (thread == 0)
         in->prepared_scale[row] = scale.scale;
     if (in->order)
@@ -361,46 +374,33 @@ GPU void linear_prepare_row(const struct input *in, const float *x, struct linea
     linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, thread, threads);
 #pragma unroll 1
     for (u32 i = thread + LINEAR_AHEAD * threads; i < end; i += LINEAR_AHEAD * threads) {
-        linear_load_turn<asks>(turn, in, x, i, threads);
+        linear_load_turn(turn, in, x, i, threads);
         linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, i, threads);
     }
 }
 
 /* Rows by blocks, or by several blocks each where rows are few: each warp measures its part of the
  * row, and the block places its share. */
-template <u32 tile, bool bytes, bool asks>
+template <u32 tile, bool bytes>
 GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
 {
     u32 rows = linear_rows(in, s), w = gpu_warp();
     u32 sharers = MIN(MAX(gpu_blocks() / rows, 1u), CEIL_DIV(in->k / 8, (u32)GPU_THREADS));
-    const bool measures = in->kind == INPUT_NORM || (asks && in->awaited);
 #pragma unroll 1
     for (u32 share = gpu_block(); share < rows * sharers; share += gpu_blocks()) {
         u32 row = share / sharers, thread = share % sharers * GPU_THREADS + gpu_thread();
         const float *x = linear_row(in, s, row);
         struct linear_turn turn;
         float sum = 0, most = 0;
-        linear_load_turn<asks>(&turn, in, x, thread, sharers * GPU_THREADS);
-        if (measures) {
-            linear_measure_part<asks>(in, x, w, &sum, &most);
-            if (gpu_lane() == 0) {
-                work[w * 2] = sum;
-                work[w * 2 + 1] = most;
-            }
-            gpu_sync();
-            sum = most = 0;
-            for (u32 i = 0; i < GPU_WARPS; i++) {
-                sum += work[i * 2];
-                most = work[i * 2 + 1] <= most ? most : work[i * 2 + 1];
-            }
+        linear_load_turn(&turn, in, x, thread, sharers * GPU_THREADS);
+        if (in->kind == INPUT_NORM) {
+            linear_measure_part(in, x, w, &sum, &most);
+            linear_join_parts(work, &sum, &most);
         } else {
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
-        if (asks && in->awaited)
-            while (linear_missing<2 * LINEAR_AHEAD>(turn.v))
-                linear_load_turn<true>(&turn, in, x, thread, sharers * GPU_THREADS);
-        linear_prepare_row<tile, bytes, asks>(in, x, linear_scale_of(in, sum, most), &turn, row,
-                                              thread, sharers * GPU_THREADS);
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
+                                        sharers * GPU_THREADS);
         gpu_sync();
     }
 }
@@ -418,13 +418,148 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
         float sum = 0, most = norm ? 0 : gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         for (u32 w = 0; w < GPU_WARPS && norm; w++) {
             float part_sum, part_most;
-            linear_measure_part<false>(in, x, w, &part_sum, &part_most);
+            linear_measure_part(in, x, w, &part_sum, &part_most);
             sum += part_sum;
             most = part_most <= most ? most : part_most;
         }
-        linear_load_turn<false>(&turn, in, x, gpu_lane(), 32);
-        linear_prepare_row<tile, bytes, false>(in, x, linear_scale_of(in, sum, most), &turn, row,
-                                               gpu_lane(), 32);
+        linear_load_turn(&turn, in, x, gpu_lane(), 32);
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row,
+                                        gpu_lane(), 32);
+    }
+}
+
+/* --- rows that may be awaited, by blocks ----------------------------------------------------- */
+
+/* A thread has the quads `thread`, `thread` + GPU_THREADS, .. of a row, a warp those of its part of
+ * the sum of squares: LINEAR_HELD of them at a time in registers, and where that is a whole row, it
+ * is read once. What others wait for is that reading. */
+enum { LINEAR_HELD = 4, LINEAR_HELD_QUADS = LINEAR_HELD * GPU_THREADS };
+
+/* Those whose largest magnitude has to be found first. */
+GPU bool linear_is_held(const struct input *in)
+{
+    return (in->kind == INPUT_NORM || in->awaited) && !in->order && linear_aligned(in);
+}
+
+struct linear_held {
+    struct linear_quad x[LINEAR_HELD], norm[LINEAR_HELD];
+};
+
+/* Quads from `first` on; behind the row's end its last one, no branch. */
+GPU void linear_hold(struct linear_held *h, const struct input *in, const float *x, u32 first)
+{
+    const u32 last = in->features / 4 - 1;
+    first += gpu_thread();
+#pragma unroll
+    for (u32 j = 0; j < LINEAR_HELD; j++)
+        h->norm[j] = in->kind == INPUT_NORM
+                         ? linear_load_quad(in->norm, MIN(first + j * GPU_THREADS, last), 0, true)
+                         : (struct linear_quad){{1, 1, 1, 1}};
+    do {
+#pragma unroll
+        for (u32 j = 0; j < LINEAR_HELD; j++)
+            h->x[j] = linear_ask_quad(x, MIN(first + j * GPU_THREADS, last));
+    } while (in->awaited && linear_missing<LINEAR_HELD>(h->x));
+#pragma unroll
+    for (u32 j = 0; j < LINEAR_HELD; j++)
+        if (first + j * GPU_THREADS > last)
+            h->x[j] = {{0, 0, 0, 0}};
+}
+
+/* Adds those to what this lane has of its part, as linear_measure_part does. */
+GPU void linear_measure_held(const struct linear_held *h, float *squares, float *top)
+{
+#pragma unroll
+    for (u32 j = 0; j < LINEAR_HELD; j++)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            float v = fabsf(h->x[j].v[i] * h->norm[j].v[i]);
+            *squares = fmaf(h->x[j].v[i], h->x[j].v[i], *squares);
+            *top = v <= *top ? *top : v;
+        }
+}
+
+/* Puts inputs 4 q .. of row `row` of a tile, q in the order of a warp's lanes from a group's first
+ * on. With bytes lanes exchange: of 16 inputs the first two place high bytes, the others low. */
+template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q, const float v[4])
+{
+    if constexpr (!bytes) {
+        *(uint2 *)(to + (size_t)(q / 2) * (tile * 16) + row * 16 + q % 2 * 8) =
+            (uint2){gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
+    } else {
+        const bool odd = q & 2;
+        u32 low = 0, high = 0, sum = 0;
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            u32 n = (u32)(i32)(gpu_from_half(gpu_half(v[e])) * 16777216.0f);
+            sum += n;
+            low |= (n & 0xff) << 8 * e;
+            high |= ((n + 128) >> 8 & 0xff) << 8 * e;
+        }
+        const u32 other = gpu_shuffle_xor(odd ? high : low, 2);
+        const u32 a = odd ? other : high, b = odd ? low : other; /* inputs 8 apart */
+        for (u32 mask = 1; mask < 32; mask *= 2)
+            sum += gpu_shuffle_xor(sum, mask);
+        to += (size_t)(q / 32) * linear_group_bytes(tile, true);
+        *(uint2 *)(to + (q / 4 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16 +
+                   q % 2 * 8) =
+            (uint2){gpu_permute_bytes(a, b, 0x5140), gpu_permute_bytes(a, b, 0x7362)};
+        if (gpu_lane() == 0)
+            ((u32 *)(to + tile * 256))[row] = sum;
+    }
+}
+
+template <u32 tile, bool bytes>
+GPU void linear_put_held(const struct linear_held *h, const struct input *in,
+                         struct linear_scale scale, u32 row, u32 first)
+{
+    const bool norm = in->kind == INPUT_NORM, int8 = in->int8;
+    u8 *to = linear_row_to<tile, bytes>(in, row);
+#pragma unroll
+    for (u32 j = 0; j < LINEAR_HELD; j++) {
+        const u32 q = first + gpu_thread() + j * GPU_THREADS;
+        float v[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            float u = (norm ? h->x[j].v[e] * h->norm[j].v[e] * scale.inverse : h->x[j].v[e]) *
+                      scale.factor;
+            v[e] = int8 ? rintf(u) : u;
+        }
+        if (q < in->k / 4) /* a warp together: k is a multiple of 128 */
+            linear_put_quad<tile, bytes>(to, row % tile, q, v);
+    }
+}
+
+/* work: 2 GPU_WARPS floats of shared memory. */
+template <u32 tile, bool bytes>
+GPU void linear_prepare_held(const struct input *in, const struct gpu_step *s, float *work)
+{
+    const u32 quads = in->k / 4, rows = linear_rows(in, s);
+#pragma unroll 1
+    for (u32 row = gpu_block(); row < rows; row += gpu_blocks()) {
+        const float *x = linear_row(in, s, row);
+        struct linear_held held;
+        float sum = 0, most = 0;
+        u32 first = 0;
+        for (;; first += LINEAR_HELD_QUADS) {
+            linear_hold(&held, in, x, first);
+            linear_measure_held(&held, &sum, &most);
+            if (first + LINEAR_HELD_QUADS >= quads)
+                break;
+        }
+        sum = gpu_sum_warp(sum);
+        most = linear_most_warp(most);
+        linear_join_parts(work, &sum, &most);
+        const struct linear_scale scale = linear_scale_of(in, sum, most);
+        if (gpu_thread() == 0)
+            in->prepared_scale[row] = scale.scale;
+        for (;; first -= LINEAR_HELD_QUADS) {
+            linear_put_held<tile, bytes>(&held, in, scale, row, first);
+            if (first == 0)
+                break;
+            linear_hold(&held, in, x, first - LINEAR_HELD_QUADS);
+        }
+        gpu_sync();
     }
 }
 
@@ -434,9 +569,11 @@ template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
-    constexpr bool few = tile > 8 && tile <= PREFILL_TOKENS; /* `mid_..` */
-    if (few || linear_rows(&in, s) <= 2 * gpu_blocks())
-        linear_prepare_by_block<tile, bytes, few>(&in, s, (float *)gpu_shared());
+    constexpr bool mid = linear_is_mid_tile(tile);
+    if (mid && linear_is_held(&in))
+        linear_prepare_held<tile, bytes>(&in, s, (float *)gpu_shared());
+    else if (mid || linear_rows(&in, s) <= 2 * gpu_blocks())
+        linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
     else
         linear_prepare_by_warp<tile, bytes>(&in, s);
 }

@@ -429,6 +429,14 @@ GPU u32 *mid_maxima(void)
     return (u32 *)gpu_shared();
 }
 
+/* What halves of the tokens' inputs are multiplied by, from the operation's begin on: from memory
+ * they would come last, when all else is done. */
+GPU float *mid_scales(void)
+{
+    static_assert(MID_TOKENS * 8 <= MID_WORK_BYTES, "maxima and scales");
+    return (float *)gpu_shared() + MID_TOKENS;
+}
+
 /* To where those of all blocks go. */
 GPU void mid_put_maxima(const struct op_linear *op, u32 rows)
 {
@@ -491,16 +499,8 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
             v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
         }
         tile_store<small, true>(op, it.part, it.unit + unit, token, rows, &sum, it.end,
-                                mid_maxima(), &old);
+                                mid_maxima(), &old, mid_scales());
     }
-}
-
-/* Might this block have an item without stages, or none? Then it has to wait for `met`: where there
- * is a stage, the blocks have met. */
-GPU bool mid_starves(const struct op_linear *op, const struct mid_plan *plan)
-{
-    const struct matrix *m = &op->part[0];
-    return gpu_block() >= plan->items || tile_slice_at(m, MATRIX_SLICES - 1) == m->k;
 }
 
 /* OP_LINEAR, by the warps that compute. */
@@ -510,8 +510,10 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 {
     const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
     const bool whole = plan->shares == 1;
-    if (gpu_thread() < rows)
+    if (gpu_thread() < rows) {
         mid_maxima()[gpu_thread()] = 0;
+        mid_scales()[gpu_thread()] = op->in.prepared_scale[gpu_thread()];
+    }
     gpu_sync();
 #pragma unroll 1
     for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
@@ -521,7 +523,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         if (whole) {
             tile_store<shape, true>(op, it.part, it.unit + gpu_warp(),
                                     it.token + gpu_lane() % 4 * 2, rows, &total, it.end,
-                                    mid_maxima());
+                                    mid_maxima(), NULL, mid_scales());
             continue;
         }
         gpu_sync();
@@ -536,7 +538,8 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         mid_put_maxima(op, rows);
 }
 
-/* Behind mid_run, when the blocks have met and nobody reads these rows any more. */
+/* When the blocks have met, and nobody reads these rows any more; before mid_run, since until its
+ * first stage is there nothing else is to do. */
 GPU void mid_clear(const struct op_linear *op, const struct gpu_run *run)
 {
     if (op->clear)

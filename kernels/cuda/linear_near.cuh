@@ -302,7 +302,7 @@ GPU void near_measure(const struct input *in, const struct gpu_step *s, u32 rows
 {
     for (u32 row = 0; row < rows; row++) {
         float sum, most;
-        linear_measure_part<false>(in, linear_row(in, s, row), gpu_warp(), &sum, &most);
+        linear_measure_part(in, linear_row(in, s, row), gpu_warp(), &sum, &most);
         near_leave(measures + row * GPU_WARPS * 2, sum, most);
     }
     gpu_sync();

@@ -200,18 +200,19 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
  * token, on. row_max: where the maxima of gates go, of all tokens; NULL: op->row_max. had: see
- * tile_put. awaited: y may be.
+ * tile_put. token_scale: those of all tokens, where they are at hand. awaited: y may be.
  */
 template <class shape, bool awaited = false>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
                     struct tile_sums<shape> *s, u32 end = ~0u, u32 *row_max = NULL,
-                    const struct tile_old<shape> *had = NULL)
+                    const struct tile_old<shape> *had = NULL, const float *token_scale = NULL)
 {
     struct matrix m = op->part[part];
     bool gate = op->output == OUTPUT_GATE;
     u32 row = gpu_lane() / 4, all = MIN(CEIL_DIV(m.n, 16), end), columns = MIN(m.n, all * 16);
     u32 blocks = all - MIN(block, all), tokens = rows - MIN(token, rows);
-    tile_scale<shape>(s, &m, op->in.prepared_scale, rows, block * 16 + row, token);
+    tile_scale<shape>(s, &m, token_scale ? token_scale : op->in.prepared_scale, rows,
+                      block * 16 + row, token);
     if (gate && op->activation == ACT_SILU)
         tile_silu<shape>(s);
     else if (gate || op->softcap > 0)

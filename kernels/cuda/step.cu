@@ -279,14 +279,17 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
 {
     const u32 kind = gpu_scalar(op->kind);
     if (kind == OP_LINEAR) {
-        if (linear_rows(&op->linear.in, gpu_near(run->step))) {
-            struct mid_ring ring = mid_ring_now<shape>(run, walk);
+        const bool some = linear_rows(&op->linear.in, gpu_near(run->step)) > 0;
+        struct mid_ring ring = mid_ring_now<shape>(run, walk);
+        if (some)
+            gpu_barrier_wait(&ring.head->met, ring.linear);
+        linear_clear_max(&op->linear, run);
+        mid_clear(&op->linear, run);
+        if (some) {
             const struct mid_plan *at = &ring.head->plan[ring.linear];
             struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->shares),
                                     shape::wide ? gpu_scalar_load(&at->wide) : 1,
                                     gpu_scalar_load(&at->items)};
-            if (mid_starves(&op->linear, &plan))
-                gpu_barrier_wait(&ring.head->met, ring.linear);
             ring.linear ^= 1;
             mid_run<shape>(&op->linear, run, &plan, &ring);
             if (mid_keeps<shape>()) {
@@ -295,8 +298,6 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
                 walk->linear = ring.linear;
             }
         }
-        linear_clear_max(&op->linear, run); /* not before the blocks have met */
-        mid_clear(&op->linear, run);
     } else if (kind == OP_ATTENTION) {
         splits_run<true, false, true>(&op->attention, run); /* attention_ahead ran for it */
     } else {

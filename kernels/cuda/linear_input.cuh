@@ -221,20 +221,46 @@ GPU constexpr u32 linear_group_bytes(u32 tile, bool bytes)
     return tile * (bytes ? 260 : 256);
 }
 
-/* Eight halves v as multiples of 2^-24: their sum, and of each the low byte, signed, and what is
- * left of it, as input 2 t in byte 0 of word t and 2 t + 1 in byte 2. */
-GPU i32 linear_split_eight(const float v[8], u32 low[4], u32 high[4])
+/* a * b + 1536 of halves, within 1536 +- 64: a half that ends with that integer. */
+GPU u32 linear_integers(u32 a, u32 b)
 {
-    u32 sum = 0;
+    return gpu_half2_fma(a, b, 0x66006600);
+}
+
+/* Four halves of at most 2^13 multiples of 2^-24, two a word, as bytes: 128 high + low. */
+GPU void linear_split(const u32 halves[2], u32 *high, u32 *low)
+{
+    u32 h[2], l[2];
 #pragma unroll
-    for (u32 t = 0; t < 4; t++) {
-        u32 a = (u32)(i32)(gpu_from_half(gpu_half(v[2 * t])) * 16777216.0f);
-        u32 b = (u32)(i32)(gpu_from_half(gpu_half(v[2 * t + 1])) * 16777216.0f);
-        sum += a + b;
-        low[t] = (a & 0xff) | (b & 0xff) << 16;
-        high[t] = ((a + 128) >> 8 & 0xff) | ((b + 128) >> 8 & 0xff) << 16;
+    for (u32 i = 0; i < 2; i++) {
+        u32 v = gpu_half2_fma(halves[i], 0x78007800, 0); /* times 2^15: units of 2^-9 */
+        h[i] = linear_integers(v, 0x44004400);           /* times 4 */
+        u32 rest = gpu_half2_fma(gpu_half2_sub(h[i], 0x66006600), 0xb400b400, v); /* - h / 4 */
+        l[i] = linear_integers(rest, 0x60006000); /* times 512 */
     }
-    return (i32)sum;
+    *high = gpu_permute_bytes(h[0], h[1], 0x6420);
+    *low = gpu_permute_bytes(l[0], l[1], 0x6420);
+}
+
+/* Two times four bytes in the order 0, 4, 1, 5, .. */
+GPU uint2 linear_mix(u32 a, u32 b)
+{
+    return (uint2){gpu_permute_bytes(a, b, 0x5140), gpu_permute_bytes(a, b, 0x7362)};
+}
+
+#ifdef GPU_GROUPS
+/* Of n times four inputs of a lane: high and low bytes; returns their sum. */
+template <u32 n> GPU i32 linear_split_all(const float v[4 * n], u32 high[n], u32 low[n])
+{
+    i32 sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < n; i++) {
+        const u32 halves[2] = {gpu_half2(v[4 * i], v[4 * i + 1]),
+                               gpu_half2(v[4 * i + 2], v[4 * i + 3])};
+        linear_split(halves, &high[i], &low[i]);
+        sum += 128 * gpu_add_bytes(high[i]) + gpu_add_bytes(low[i]);
+    }
+    return sum;
 }
 
 /* Puts inputs 8 i .. of row `row` of a tile as bytes. By whole warps, i in the order of lanes from
@@ -243,30 +269,34 @@ GPU i32 linear_split_eight(const float v[8], u32 low[4], u32 high[4])
 template <u32 tile> GPU void linear_put_bytes(u8 *to, u32 row, u32 i, const float v[8], bool valid)
 {
     const bool odd = i % 2;
-    u32 low[4], high[4], word[4];
-    i32 sum = linear_split_eight(v, low, high);
+    u32 low[2], high[2];
+    uint2 word[2];
+    i32 sum = linear_split_all<2>(v, high, low);
 #pragma unroll
-    for (u32 t = 0; t < 4; t++) {
+    for (u32 t = 0; t < 2; t++) {
         u32 other = gpu_shuffle_xor(odd ? high[t] : low[t], 1);
-        word[t] = odd ? other | low[t] << 8 : high[t] | other << 8;
+        word[t] = linear_mix(odd ? other : high[t], odd ? low[t] : other);
     }
     for (u32 mask = 1; mask < 16; mask *= 2)
         sum = (i32)((u32)sum + gpu_shuffle_xor((u32)sum, mask));
     to += (size_t)(i / 16) * linear_group_bytes(tile, true);
-    uint4 four = {word[0], word[1], word[2], word[3]};
+    uint4 four = {word[0].x, word[0].y, word[1].x, word[1].y};
     if (valid)
         *(uint4 *)(to + (i / 2 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16) = four;
     if (valid && i % 16 == 0)
         ((i32 *)(to + tile * 256))[row] = sum;
 }
+#endif
 
 /* The same, or as halves. */
 template <u32 tile, bool bytes>
 GPU void linear_put_eight(u8 *to, u32 row, u32 i, const float v[8], bool valid)
 {
-    if (bytes)
-        linear_put_bytes<tile>(to, row, i, v, valid);
-    else if (valid)
+#ifdef GPU_GROUPS
+    if constexpr (bytes)
+        return linear_put_bytes<tile>(to, row, i, v, valid);
+#endif
+    if (valid)
         *(uint4 *)(to + row * 16 + (size_t)i * (tile * 16)) = linear_round_eight(v);
 }
 
@@ -483,30 +513,22 @@ GPU void linear_measure_held(const struct linear_held *h, float *squares, float 
  * on. With bytes lanes exchange: of 16 inputs the first two place high bytes, the others low. */
 template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q, const float v[4])
 {
-    if constexpr (!bytes) {
-        *(uint2 *)(to + (size_t)(q / 2) * (tile * 16) + row * 16 + q % 2 * 8) =
-            (uint2){gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
-    } else {
+#ifdef GPU_GROUPS
+    if constexpr (bytes) {
         const bool odd = q & 2;
-        u32 low = 0, high = 0, sum = 0;
-#pragma unroll
-        for (u32 e = 0; e < 4; e++) {
-            u32 n = (u32)(i32)(gpu_from_half(gpu_half(v[e])) * 16777216.0f);
-            sum += n;
-            low |= (n & 0xff) << 8 * e;
-            high |= ((n + 128) >> 8 & 0xff) << 8 * e;
-        }
-        const u32 other = gpu_shuffle_xor(odd ? high : low, 2);
-        const u32 a = odd ? other : high, b = odd ? low : other; /* inputs 8 apart */
-        for (u32 mask = 1; mask < 32; mask *= 2)
-            sum += gpu_shuffle_xor(sum, mask);
+        u32 high, low;
+        const i32 sum = gpu_add_warp(linear_split_all<1>(v, &high, &low));
+        const u32 other = gpu_shuffle_xor(odd ? high : low, 2); /* of inputs 8 further on, or back */
         to += (size_t)(q / 32) * linear_group_bytes(tile, true);
         *(uint2 *)(to + (q / 4 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16 +
-                   q % 2 * 8) =
-            (uint2){gpu_permute_bytes(a, b, 0x5140), gpu_permute_bytes(a, b, 0x7362)};
+                   q % 2 * 8) = linear_mix(odd ? other : high, odd ? low : other);
         if (gpu_lane() == 0)
-            ((u32 *)(to + tile * 256))[row] = sum;
+            ((i32 *)(to + tile * 256))[row] = sum;
+        return;
     }
+#endif
+    *(uint2 *)(to + (size_t)(q / 2) * (tile * 16) + row * 16 + q % 2 * 8) =
+        (uint2){gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
 }
 
 template <u32 tile, bool bytes>

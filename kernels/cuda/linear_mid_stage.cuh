@@ -198,7 +198,7 @@ GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<sha
 #pragma unroll
         for (u32 e = 0; e < 4; e++) { /* where there is no token, of whatever stood there */
             u32 high = (u32)sum[j * 8 + e], low = (u32)sum[j * 8 + 4 + e];
-            v[e] = (float)(i32)(high * 256 + low - (u32)made->zero[e / 2] * (u32)of[e % 2]);
+            v[e] = (float)(i32)(high * 128 + low - (u32)made->zero[e / 2] * (u32)of[e % 2]);
         }
         weight_add(p[j], v, &made->scales);
     }

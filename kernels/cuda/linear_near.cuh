@@ -170,27 +170,6 @@ GPU void near_measure_held(float4 v[held], const float4 norm[held], float *sum, 
     *most = top;
 }
 
-/* a * b + 1536 of halves, within 1536 +- 64: a half that ends with that integer. */
-GPU u32 near_integers(u32 a, u32 b)
-{
-    return gpu_half2_fma(a, b, 0x66006600);
-}
-
-/* The bytes of four inputs, two halves a word. */
-GPU void near_split(const u32 halves[2], u32 *high, u32 *low)
-{
-    u32 h[2], l[2];
-#pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        u32 v = gpu_half2_fma(halves[i], 0x78007800, 0); /* times 2^15: units of 2^-9 */
-        h[i] = near_integers(v, 0x44004400);             /* times 4 */
-        u32 rest = gpu_half2_fma(gpu_half2_sub(h[i], 0x66006600), 0xb400b400, v); /* - h / 4 */
-        l[i] = near_integers(rest, 0x60006000);                                   /* times 512 */
-    }
-    *high = gpu_permute_bytes(h[0], h[1], 0x6420);
-    *low = gpu_permute_bytes(l[0], l[1], 0x6420);
-}
-
 /* Features 4 q .. 4 q + 3 of a thread as bytes, those of all lanes side by side. Lanes of the first
  * 8 inputs of a tile put the high bytes of all 16, those of the last 8 the low ones. There is no
  * branch, so that several go at once. Returns the sum of these four, in units of 2^-24. */
@@ -200,7 +179,7 @@ GPU i32 near_put_bytes(u8 *row, u32 q, const float4 *x, const struct linear_scal
     const u32 halves[2] = {gpu_half2(x->x * m, x->y * m), gpu_half2(x->z * m, x->w * m)};
     const bool first = q % 4 < 2;
     u32 high, low;
-    near_split(halves, &high, &low);
+    linear_split(halves, &high, &low);
     u32 theirs = gpu_shuffle_xor(first ? low : high, 2);
     u32 a = first ? high : theirs, b = first ? theirs : low;
     u8 *to = row + q / 16 * 128 + q % 4 / 2 * 64 + q % 2 * 32 + q / 4 % 4 * 4;

@@ -114,7 +114,7 @@ struct input {
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
      * ldmatrix and wgmma read from shared memory. T is 8; in the kernels `prefill_..` 128 and in
      * `mid_..` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
-     * bytes: an input of n 2^-24 is low + 256 high = n, both signed, and 128 of them are [8][tokens
+     * bytes: an input of n 2^-24 is low + 128 high = n, both signed, and 128 of them are [8][tokens
      * / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10, .. of INT4's nibbles;
      * then i32 [16 tokens]: the sum of these n. Aligned to 16. */
     u16 *prepared;

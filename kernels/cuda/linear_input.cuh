@@ -236,7 +236,7 @@ GPU void linear_split(const u32 halves[2], u32 *high, u32 *low)
         u32 v = gpu_half2_fma(halves[i], 0x78007800, 0); /* times 2^15: units of 2^-9 */
         h[i] = linear_integers(v, 0x44004400);           /* times 4 */
         u32 rest = gpu_half2_fma(gpu_half2_sub(h[i], 0x66006600), 0xb400b400, v); /* - h / 4 */
-        l[i] = linear_integers(rest, 0x60006000); /* times 512 */
+        l[i] = linear_integers(rest, 0x60006000);                                 /* times 512 */
     }
     *high = gpu_permute_bytes(h[0], h[1], 0x6420);
     *low = gpu_permute_bytes(l[0], l[1], 0x6420);
@@ -386,8 +386,8 @@ GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
 template <u32 tile, bool bytes> GPU u8 *linear_row_to(const struct input *in, u32 row)
 {
     constexpr bool mid = linear_is_mid_tile(tile);
-    return (u8 *)in->prepared +
-           (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) * linear_group_bytes(tile, bytes);
+    return (u8 *)in->prepared + (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) *
+                                    linear_group_bytes(tile, bytes);
 }
 
 /* The row with its scale; `turn`: what linear_load_turn loaded from `thread` on. */
@@ -518,7 +518,8 @@ template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q,
         const bool odd = q & 2;
         u32 high, low;
         const i32 sum = gpu_add_warp(linear_split_all<1>(v, &high, &low));
-        const u32 other = gpu_shuffle_xor(odd ? high : low, 2); /* of inputs 8 further on, or back */
+        const u32 other =
+            gpu_shuffle_xor(odd ? high : low, 2); /* of inputs 8 further on, or back */
         to += (size_t)(q / 32) * linear_group_bytes(tile, true);
         *(uint2 *)(to + (q / 4 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16 +
                    q % 2 * 8) = linear_mix(odd ? other : high, odd ? low : other);

@@ -277,10 +277,13 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
                 gpu_copy_bulk_stay(mid_stage_at<shape>(ring->at) + lane.to, lane.from,
                                    now * lane.bytes, full, lane.policy);
             lane.from += now * lane.bytes;
-            mid_advance(ring);
-            if (early)
+            if (early) {
                 gpu_barrier_wait(&head->met, ring->linear ^ 1);
+                if (shape::inputs_first)
+                    gpu_barrier_wait(full, ring->parity ^ 1);
+            }
             early = false;
+            mid_advance(ring);
         }
 }
 

@@ -518,8 +518,7 @@ template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q,
         const bool odd = q & 2;
         u32 high, low;
         const i32 sum = gpu_add_warp(linear_split_all<1>(v, &high, &low));
-        const u32 other =
-            gpu_shuffle_xor(odd ? high : low, 2); /* of inputs 8 further on, or back */
+        const u32 other = gpu_shuffle_xor(odd ? high : low, 2); /* 8 inputs further on, or back */
         to += (size_t)(q / 32) * linear_group_bytes(tile, true);
         *(uint2 *)(to + (q / 4 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16 +
                    q % 2 * 8) = linear_mix(odd ? other : high, odd ? low : other);

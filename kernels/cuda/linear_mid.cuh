@@ -12,10 +12,11 @@
  * Everything comes through a ring of stages, which three warps of their own, behind those that all
  * operations have (kernel `mid_..`), fill from linear to linear as they find them in the list of
  * operations: one sends for weights, one for scales and zeros, one for inputs, when the blocks have
- * met: it is that one that waits for the others, while those who compute go on and wait for stages.
- * A stage of weights is sent for when this block has come to that meeting; no more before it is
- * over, since what the blocks meet by would stand behind them in the memory's queues. Two barriers
- * a stage: `full`, where all copies have come; `empty`, where every thread has done with it.
+ * met: it is that one that waits for the others and tells those who compute, who then do what there
+ * is to do until the first stage has come. A stage of weights is sent for when this block has come
+ * to that meeting; no more before it is over, since what the blocks meet by would stand behind them
+ * in the memory's queues. Two barriers a stage: `full`, where all copies have come; `empty`, where
+ * every thread has done with it.
  */
 #ifndef ZIGCUDA_LINEAR_MID_CUH
 #define ZIGCUDA_LINEAR_MID_CUH

@@ -670,6 +670,7 @@ static const struct test tests[] = {
     {"gptq4 g8", 72, 1, {16}, {GPTQ4(8)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
     {"gptq4 one group", 584, 1, {24}, {GPTQ4(0)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
     {"gptq4 long rows", 6000, 1, {64}, {GPTQ4(256)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
+    {"gptq4 norm, long rows", 5120, 1, {48}, {GPTQ4(128)}, INPUT_NORM, OUTPUT_STORE, 0, 0},
     {"gptq8 long rows",
      4104,
      1,

@@ -26,8 +26,9 @@ class Server:
         self.addresses = re.findall(r"event=listening address=(\S+)", self.text())
 
     def text(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        """Read by place: the file's own is shared with the process, which writes there."""
+        log = self.log.fileno()
+        return os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
 
     @property
     def port(self):

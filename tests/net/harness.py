@@ -59,8 +59,9 @@ class Echo:
         self.port = self.ports[0] if self.ports else 0
 
     def text(self):
-        self.log.seek(0)
-        return self.log.read().decode("utf-8", "replace")
+        """Read by place: the file's own is shared with the process, which writes there."""
+        log = self.log.fileno()
+        return os.pread(log, os.fstat(log).st_size, 0).decode("utf-8", "replace")
 
     def __enter__(self):
         assert self.process.poll() is None, self.text()

@@ -676,13 +676,16 @@ def the_end_answers_what_was_asked():
         s.process.send_signal(signal.SIGTERM)
         until(lambda: "event=drain" in s.text(), "it does not drain")
         late.sendall(b"\r\n")
-        assert late.recv(100).startswith(b"HTTP/1.1 503 ")
+        answer = late.recv(100)
+        assert answer.startswith(b"HTTP/1.1 503 "), (answer, s.text()[-900:])
         late.close()
-        assert s.process.wait(30) == 0
+        code = s.process.wait(30)
+        assert code == 0, (code, s.text()[-900:])
         text = b""
         while piece := c.recv(65536):
             text += piece
-        assert b" 200 " in text.splitlines()[0] and b'"finish_reason":"length"' in text
+        assert text.startswith(b"HTTP/1.1 200 "), (text[:300], s.text()[-900:])
+        assert b'"finish_reason":"length"' in text, text[-300:]
         s.end = lambda: None
 
 

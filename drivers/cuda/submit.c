@@ -82,7 +82,11 @@ static enum err open_wake(struct steps *s, struct err_text *e)
 /* Can attention be that of `mid_..` and `one_token`? */
 static bool heads_fit(const struct model *m)
 {
-    return m->head_dim <= MID_HEAD_DIM && m->heads / m->kv_heads <= MID_GROUP;
+    for (u32 i = 0; i < ROPE_SETS; i++)
+        if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
+            !attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope_long[i].dims))
+            return false;
+    return true;
 }
 
 /* What `mid_..` can do of the model. */

@@ -30,8 +30,7 @@
 #ifndef ZIGCUDA_ATTENTION_FEW_CUH
 #define ZIGCUDA_ATTENTION_FEW_CUH
 
-#include "kernels/cuda/attention_ring.cuh"
-#include "kernels/cuda/attention_rope.cuh"
+#include "kernels/cuda/attention_turn.cuh"
 #include "kernels/cuda/grid.cuh"
 
 /* --- queries of a unit --------------------------------------------------------------------- */
@@ -51,204 +50,7 @@ GPU void splits_begin(const struct op_attention *op, u32 chunks, const struct sp
     gpu_sync();
 }
 
-GPU const struct gpu_rope *splits_rope(const struct op_attention *op,
-                                       const struct splits_item *item)
-{
-    return item->flags & ROW_ROPE_LONG ? &op->rope_long : &op->rope;
-}
-
-GPU struct rope_heads splits_heads(const struct op_attention *op, const struct splits_item *item,
-                                   const struct splits_places *places, const float *angles)
-{
-    struct rope_heads h;
-    h.queries = op->heads;
-    h.rotated = op->heads + op->kv_heads;
-    h.dim = op->head_dim;
-    h.dims = splits_rope(op, item)->dims;
-    h.shift = rope_shift(h.dim);
-    h.near = (float *)places->weights + (gpu_warp() * SLOT_DIMS << h.shift);
-    h.cos = angles;
-    h.sin = h.cos + h.dims / 2;
-    h.n = 1;
-    return h;
-}
-
-/* A function of its own, since it seldom runs: instructions that are skipped in every layer have to
- * be fetched as well, or those behind them are waited for (1 us of a layer of 90). Begins and ends
- * with a barrier. */
-GPU_CALL void splits_new_angles(const struct gpu_rope *rope, u32 pos, u32 place,
-                                struct splits_kept *kept)
-{
-    rope = gpu_near(rope);
-    kept = gpu_near(kept);
-    u32 half = rope->dims / 2;
-    float *at = kept->angles + place * rope->dims;
-    gpu_sync(); /* all have looked, and nobody reads what was there */
-    for (u32 i = gpu_thread(); i < half; i += GPU_THREADS)
-        rope_angle(rope, pos, i, at + i, at + half + i);
-    if (gpu_thread() == 0) {
-        for (u32 i = 0; i < ANGLE_TOKENS && kept->angle_freq != rope->freq; i++)
-            kept->angle_pos[i] = ~0u;
-        kept->angle_freq = rope->freq;
-        kept->angle_pos[place] = pos;
-    }
-    gpu_sync();
-}
-
-/* The angles of the token at `pos`; all threads together. When they are not at hand yet, begins and
- * ends with a barrier. */
-GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct splits_kept *kept)
-{
-    u32 dims = rope->dims;
-    u32 place = pos % (dims * 4 <= LIMIT_HEAD_DIM ? 4 : dims * 2 <= LIMIT_HEAD_DIM ? 2 : 1);
-    if (kept->angle_freq != rope->freq || kept->angle_pos[place] != pos)
-        splits_new_angles(rope, pos, place, kept);
-    return kept->angles + place * dims;
-}
-
-/* A turned query head to row r of the tile. */
-template <u32 slots_max>
-GPU void splits_put_query(const struct op_attention *op, const struct rope_heads *h,
-                          const float v[slots_max][4], u32 r, uint4 *queries,
-                          struct attention_row *row)
-{
-    u32 slots = 1u << h->shift, dim = ROUND_UP(h->dim, 16u), exponent;
-    float largest[slots_max];
-    rope_largest<slots_max>(h->shift, slots, v, largest);
-    exponent = rope_exponent(largest[0]);
-    float power = gpu_from_bits(exponent << 23);
-#pragma unroll
-    for (u32 j = 0; j < slots_max; j++) {
-        u32 d = rope_dim(h, j);
-        if (j >= slots || d >= dim)
-            break;
-        u32 *to = (u32 *)&queries[d / 16 * 32 + r % 8 * 4 + d % 16 / 4] + r / 8;
-        gpu_store<u32>(to, gpu_half2(gpu_mul(v[j][0], power), gpu_mul(v[j][1], power)));
-        gpu_store<u32>(to + 2, gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power)));
-    }
-    if (gpu_lane() == 0)
-        attention_row_scale(op, rope_undo(exponent), row);
-}
-
-/* A turned key head to its page, or a value head. */
-template <u32 slots_max>
-GPU void splits_put_page(const struct rope_heads *h, const float v[slots_max][4], u32 key, u8 *page)
-{
-#pragma unroll
-    for (u32 j = 0; j < slots_max; j++) {
-        u32 d = rope_dim(h, j);
-        if (j < 1u << h->shift && d < ROUND_UP(h->dim, 16u))
-            rope_put_kv(page, h->first < h->rotated, key, d, v[j]);
-    }
-}
-
-/* A turned key head, or a value head's dimensions from `first` on, to place `at` of the image. */
-template <u32 slots_max>
-GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4], u32 at,
-                          u8 *image, u32 first)
-{
-#pragma unroll
-    for (u32 j = 0; j < slots_max; j++) {
-        u32 d = rope_dim(h, j), i = d - first; /* wraps below */
-        if (j >= 1u << h->shift || d >= ROUND_UP(h->dim, 16u) || i >= SPLITS_CHUNKS * 16 * 2)
-            continue;
-        u32 a = rope_saturated(v[j][0], v[j][1]), b = rope_saturated(v[j][2], v[j][3]);
-        u8 *to = image + i / 16 * IMAGE_BYTES;
-        if (h->first < h->rotated) {
-            gpu_store<uint2>(to + (at * 4 + i % 16 / 4) * 8, (uint2){a, b});
-            continue;
-        }
-        if (i >= SPLITS_CHUNKS * 16)
-            continue;
-        to += (i % 8 * 4 + at / 2) * 8 + i % 16 / 8 * 4 + at % 2 * 2;
-        gpu_store<u16>(to, (u16)a);
-        gpu_store<u16>(to + 32, (u16)(a >> 16));
-        gpu_store<u16>(to + 64, (u16)b);
-        gpu_store<u16>(to + 96, (u16)(b >> 16));
-    }
-}
-
-/* The page of a unit's KV head that has position pos; the unit's first item here has place `at`. */
-GPU u32 splits_page_of(const struct op_attention *op, const struct gpu_run *run,
-                       const struct splits_item *item, u32 at, u32 pos)
-{
-    u32 in = pos - item->pos;
-    at += in / ATTENTION_SPLIT;
-    if (at < SPLITS_KEPT)
-        return splits_kept(run)->first[at].page[in % ATTENTION_SPLIT / PAGE_KEYS];
-    const u32 *pages = gpu_global(run->state.pages) + (size_t)item->slot * run->state.pages_stride;
-    return pages[pos / PAGE_KEYS] * op->kv_heads + item->tile.kv_head;
-}
-
-/* The heads of a token that this block needs, a warp a head. */
-template <bool wide>
-GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *run,
-                           const struct splits_item *item, u32 at,
-                           const struct splits_places *places, const float *angles, u32 pos,
-                           bool new_key, struct attention_row rows[ATTENTION_ROWS])
-{
-    enum { SLOTS = wide ? 4 : 1 };
-    struct rope_heads h = splits_heads(op, item, places, angles);
-    const struct attention_tile *t = &item->tile;
-    u32 group = splits_kept(run)->plan.group, first = t->part * ATTENTION_ROWS, page = 0;
-    u32 heads = pos >= t->pos ? MIN(group - first, (u32)ATTENTION_ROWS) : 0;
-    u32 warps = rope_warps(h.shift), dim = ROUND_UP(h.dim, 16u), token = t->token + pos - t->pos;
-    const float *x = gpu_global(op->qkv) + (size_t)token * op->stride;
-    if (gpu_warp() >= warps)
-        return;
-#pragma unroll 1
-    for (u32 i = gpu_warp(); i < heads + (new_key ? 2 : 0); i += warps) {
-        float v[SLOTS][4];
-        bool key = i == heads, query = i < heads;
-        h.first = query ? t->kv_head * group + first + i : key ? op->heads : h.rotated;
-        h.first += query ? 0 : t->kv_head;
-        h.x = (float *)x + h.first * h.dim;
-        if (!query && item->writes)
-            page = splits_page_of(op, run, item, at, pos);
-        do
-            rope_read<SLOTS, false>(&h, 1u << h.shift, v);
-        while (op->awaited && rope_missing<SLOTS>(v));
-        rope_norm<SLOTS>(op, &h, 1u << h.shift, v);
-        rope_rotate<SLOTS>(&h, 1u << h.shift, v);
-        if (query) {
-            u32 r = (pos - t->pos) * group + i;
-            splits_put_query<SLOTS>(op, &h, v, r, places->queries, &rows[r]);
-            continue;
-        }
-        splits_put_image<SLOTS>(&h, v, pos % 8, gpu_near(key ? places->k : places->v),
-                                key ? 0 : item->first_chunk * 16);
-        if (item->writes)
-            splits_put_page<SLOTS>(&h, v, pos % PAGE_KEYS,
-                                   gpu_global((u8 *)(key ? op->k : op->v)) +
-                                       (size_t)page * dim * PAGE_KEYS * sizeof(u16));
-    }
-}
-
-/* Turns what the block needs of a unit whose first item here has place `at`; its splits up to
- * index `to` are the block's own. Ends with a barrier. */
-template <bool wide>
-GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
-                     const struct splits_item *item, u32 at, const struct splits_places *places,
-                     u32 to, struct attention_row rows[ATTENTION_ROWS])
-{
-    const struct attention_tile *t = &item->tile;
-    const struct gpu_rope *rope = splits_rope(op, item);
-    u32 mine = MIN(item->unit + item->splits, to) - item->index, last = GPU_WARPS * 32;
-    u32 from_pos = item->pos, to_pos = from_pos + mine * ATTENTION_SPLIT, end = t->pos + t->n;
-    last -= gpu_thread() + 1; /* by a warp that has less to turn */
-    if (last < ATTENTION_ROWS)
-        attention_row_place(op, t, last, &rows[last]);
-#pragma unroll 1
-    for (u32 pos = to_pos > item->row_pos ? item->row_pos : t->pos; pos < end; pos++) {
-        const float *angles = splits_angles(rope, pos, splits_kept(run));
-        splits_turn_token<wide>(op, run, item, at, places, angles, pos,
-                                pos >= from_pos && pos < to_pos, rows);
-    }
-    gpu_sync();
-}
-
-/* --- one item, or two
- * ------------------------------------------------------------------------------ */
+/* --- one item, or two ---------------------------------------------------------------------- */
 
 /* Positions that the rows of a tile see: in pages [from, new_from), in the image [new_from, to). */
 struct splits_seen {
@@ -357,7 +159,7 @@ GPU void splits_hide(const struct splits_walk *w, const struct splits_item *item
 }
 
 /* Shares maxima and weights of splits among the warps; all of them stand in `weights` afterwards.
- * low, here and below: units have no rows from 8 on. */
+ * low, here and below: units are those of splits_turn_one, and have no rows from 8 on. */
 template <u32 n, bool low>
 GPU void splits_weigh(const struct splits_walk *w, const struct splits_item *const item[n],
                       float x[n][2][4], float m[n][2])
@@ -772,14 +574,16 @@ GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_ru
 }
 
 /* Puts a unit's rows, queries and new keys and values where its items want them. */
-template <bool wide>
+template <bool wide, bool low>
 GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, u32 at,
                       const struct splits_item *item, struct splits_walk *w)
 {
     struct attention_row *rows = w->work->rows;
     if (at)
         gpu_sync(); /* the last unit is done with */
-    if (w->fused)
+    if constexpr (low)
+        splits_turn_one(op, run, item, at, &w->places, splits_kept(run)->to, rows);
+    else if (w->fused)
         splits_turn<wide>(op, run, item, at, &w->places, splits_kept(run)->to, rows);
     else
         splits_begin(op, w->ring.chunks, item, w->places.queries, rows);
@@ -827,7 +631,7 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
     for (u32 at = 0; at < n; at += together) {
         const struct splits_item *item = splits_item(kept, at);
         if (item->begins) {
-            splits_enter<wide>(op, run, at, item, &w);
+            splits_enter<wide, low>(op, run, at, item, &w);
             splits_clear(&unit);
         }
         if (at >= look && look + SPLITS_KEPT < n) /* before the ring gets there */

@@ -458,18 +458,12 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
     }
 }
 
-/* --- rows that may be awaited, by blocks ----------------------------------------------------- */
+/* --- aligned rows in the order of their features, which may be awaited, by blocks ------------ */
 
 /* A thread has the quads `thread`, `thread` + GPU_THREADS, .. of a row, a warp those of its part of
- * the sum of squares: LINEAR_HELD of them at a time in registers, and where that is a whole row, it
- * is read once. What others wait for is that reading. */
+ * the sum of squares: LINEAR_HELD of them, a turn, in registers at a time. Where the row is no
+ * longer than a turn it is read once. What others wait for is that reading. */
 enum { LINEAR_HELD = 4, LINEAR_HELD_QUADS = LINEAR_HELD * GPU_THREADS };
-
-/* Those whose largest magnitude has to be found first. */
-GPU bool linear_is_held(const struct input *in)
-{
-    return (in->kind == INPUT_NORM || in->awaited) && !in->order && linear_aligned(in);
-}
 
 struct linear_held {
     struct linear_quad x[LINEAR_HELD], norm[LINEAR_HELD];
@@ -531,9 +525,10 @@ template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q,
         (uint2){gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
 }
 
+/* places: bit j: this block has the j-th of each thread. */
 template <u32 tile, bool bytes>
 GPU void linear_put_held(const struct linear_held *h, const struct input *in,
-                         struct linear_scale scale, u32 row, u32 first)
+                         struct linear_scale scale, u32 row, u32 first, u32 places)
 {
     const bool norm = in->kind == INPUT_NORM, int8 = in->int8;
     u8 *to = linear_row_to<tile, bytes>(in, row);
@@ -541,6 +536,8 @@ GPU void linear_put_held(const struct linear_held *h, const struct input *in,
     for (u32 j = 0; j < LINEAR_HELD; j++) {
         const u32 q = first + gpu_thread() + j * GPU_THREADS;
         float v[4];
+        if (!(places >> j & 1))
+            continue;
 #pragma unroll
         for (u32 e = 0; e < 4; e++) {
             float u = (norm ? h->x[j].v[e] * h->norm[j].v[e] * scale.inverse : h->x[j].v[e]) *
@@ -552,37 +549,59 @@ GPU void linear_put_held(const struct linear_held *h, const struct input *in,
     }
 }
 
-/* work: 2 GPU_WARPS floats of shared memory. */
+/* Where rows are few, several blocks share one: each measures all of it and places every other or
+ * every fourth quad of its threads; or, where its largest magnitude is known, has turns of its own.
+ * work: 2 GPU_WARPS floats of shared memory. */
 template <u32 tile, bool bytes>
 GPU void linear_prepare_held(const struct input *in, const struct gpu_step *s, float *work)
 {
-    const u32 quads = in->k / 4, rows = linear_rows(in, s);
+    const bool known = in->kind == INPUT_ROWS && !in->awaited;
+    const u32 turns = CEIL_DIV(in->k / 4, (u32)LINEAR_HELD_QUADS), rows = linear_rows(in, s);
+    const u32 most_sharers = known ? turns : (u32)LINEAR_HELD, blocks = gpu_blocks() / rows;
+    const u32 bits = blocks >= 4 && most_sharers >= 4 ? 2 : blocks >= 2 && most_sharers >= 2;
+    const u32 sharers = 1u << bits, step = known ? sharers : 1;
 #pragma unroll 1
-    for (u32 row = gpu_block(); row < rows; row += gpu_blocks()) {
+    for (u32 i = gpu_block(); i < rows << bits; i += gpu_blocks()) {
+        const u32 row = i >> bits, share = i & (sharers - 1);
+        const u32 places = known ? ~0u : (bits == 0 ? 15 : bits == 1 ? 5 : 1) << share;
         const float *x = linear_row(in, s, row);
         struct linear_held held;
         float sum = 0, most = 0;
-        u32 first = 0;
-        for (;; first += LINEAR_HELD_QUADS) {
-            linear_hold(&held, in, x, first);
+        u32 turn = known ? ((turns - 1 - share) >> bits << bits) + share : 0;
+        for (;; turn++) {
+            linear_hold(&held, in, x, turn * LINEAR_HELD_QUADS);
+            if (known)
+                break;
             linear_measure_held(&held, &sum, &most);
-            if (first + LINEAR_HELD_QUADS >= quads)
+            if (turn + 1 == turns)
                 break;
         }
-        sum = gpu_sum_warp(sum);
-        most = linear_most_warp(most);
-        linear_join_parts(work, &sum, &most);
+        if (known) {
+            most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
+        } else {
+            sum = gpu_sum_warp(sum);
+            most = linear_most_warp(most);
+            linear_join_parts(work, &sum, &most);
+        }
         const struct linear_scale scale = linear_scale_of(in, sum, most);
-        if (gpu_thread() == 0)
+        if (share == 0 && gpu_thread() == 0)
             in->prepared_scale[row] = scale.scale;
-        for (;; first -= LINEAR_HELD_QUADS) {
-            linear_put_held<tile, bytes>(&held, in, scale, row, first);
-            if (first == 0)
+        for (;; turn -= step) {
+            linear_put_held<tile, bytes>(&held, in, scale, row, turn * LINEAR_HELD_QUADS, places);
+            if (turn < step)
                 break;
-            linear_hold(&held, in, x, first - LINEAR_HELD_QUADS);
+            linear_hold(&held, in, x, (turn - step) * LINEAR_HELD_QUADS);
         }
         gpu_sync();
     }
+}
+
+/* Rows of `mid_..` that are none of these: a function of its own, since its instructions would
+ * stand between those that run in every layer. */
+template <u32 tile, bool bytes>
+GPU_CALL void linear_prepare_others(const struct input *in, const struct gpu_step *s)
+{
+    linear_prepare_by_block<tile, bytes>(gpu_near(in), s, (float *)gpu_shared());
 }
 
 /* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
@@ -591,13 +610,16 @@ template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
-    constexpr bool mid = linear_is_mid_tile(tile);
-    if (mid && linear_is_held(&in))
-        linear_prepare_held<tile, bytes>(&in, s, (float *)gpu_shared());
-    else if (mid || linear_rows(&in, s) <= 2 * gpu_blocks())
+    if constexpr (linear_is_mid_tile(tile)) {
+        if (in.order || !linear_aligned(&in))
+            linear_prepare_others<tile, bytes>(op_in, s);
+        else
+            linear_prepare_held<tile, bytes>(&in, s, (float *)gpu_shared());
+    } else if (linear_rows(&in, s) <= 2 * gpu_blocks()) {
         linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
-    else
+    } else {
         linear_prepare_by_warp<tile, bytes>(&in, s);
+    }
 }
 
 #endif

@@ -30,9 +30,10 @@ enum { MID_STAGES = 6 }; /* at most */
 
 /* How a linear is cut: items, of which this block has `first`, first + blocks, .. */
 struct mid_plan {
-    u32 units;  /* of a tile, at most */
-    u32 shares; /* items of a tile: 1, 2, 4, 8 */
-    u32 wide;   /* tiles of the same outputs */
+    u32 units;   /* of a tile, at most */
+    u32 inverse; /* 2^20 / units, rounded up */
+    u32 bits;    /* a tile has 1 << bits items, up to MATRIX_SLICES */
+    u32 wide;    /* tiles of the same outputs */
     u32 items;
 };
 
@@ -120,9 +121,16 @@ template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *o
         best = MIN(best, other);
     }
     best = gpu_scalar(best) % 64;
-    struct mid_plan plan = {best % shape::units + 1, 1u << best / shape::units, wide, 0};
-    plan.items = gpu_scalar(mid_tiles(op, plan.units) * plan.shares) * wide;
+    struct mid_plan plan = {best % shape::units + 1, 0, best / shape::units, wide, 0};
+    plan.inverse = CEIL_DIV(1u << 20, plan.units);
+    plan.items = gpu_scalar(mid_tiles(op, plan.units) << plan.bits) * wide;
     return plan;
+}
+
+/* Tiles of a part: a division, of fewer than 2^16 units. */
+GPU u32 mid_tiles_of(const struct matrix *m, const struct mid_plan *plan)
+{
+    return (u32)((u64)(mid_units_of(m) + plan->units - 1) * plan->inverse >> 20);
 }
 
 struct mid_item {
@@ -135,12 +143,12 @@ struct mid_item {
 template <class shape>
 GPU struct mid_item mid_item_of(const struct op_linear *op, const struct mid_plan *plan, u32 i)
 {
-    const u32 slices = MATRIX_SLICES / plan->shares, wide = shape::wide ? plan->wide : 1;
-    const u32 column = i % wide, share = i / wide % plan->shares;
-    u32 at = i / wide / plan->shares;
+    const u32 slices = MATRIX_SLICES >> plan->bits, wide = shape::wide ? plan->wide : 1;
+    const u32 column = i % wide, share = i / wide & ((1u << plan->bits) - 1);
+    u32 at = i / wide >> plan->bits;
     struct mid_item it = {0, at * wide + column, 0, 0, column * shape::tokens, share * slices, 0};
     for (;; it.part++) {
-        u32 tiles = CEIL_DIV(mid_units_of(&op->part[it.part]), plan->units);
+        u32 tiles = mid_tiles_of(&op->part[it.part], plan);
         if (at < tiles)
             break;
         at -= tiles;
@@ -477,13 +485,14 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
     if (gpu_thread() == 0) {
         while (gpu_load_acquire(arrived) < MATRIX_SLICES)
             gpu_pause();
-        gpu_count_around(arrived, MATRIX_SLICES + plan->shares - 1); /* 0 when all have seen it */
+        gpu_count_around(arrived,
+                         MATRIX_SLICES - 1 + (1u << plan->bits)); /* 0 when all have seen it */
     }
     gpu_sync();
-    const u32 share = it.slice * plan->shares / MATRIX_SLICES;
+    const u32 share = (it.slice << plan->bits) / MATRIX_SLICES;
 #pragma unroll 1
-    for (u32 i = share + gpu_warp() * plan->shares; i < shape::units * shape::n;
-         i += GPU_WARPS * plan->shares) {
+    for (u32 i = share + (gpu_warp() << plan->bits); i < shape::units * shape::n;
+         i += GPU_WARPS << plan->bits) {
         const u32 unit = i % shape::units, octet = i / shape::units;
         const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
         const u32 token = it.token + gpu_lane() % 4 * 2 + octet * 8;
@@ -513,7 +522,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
                  struct mid_ring *ring)
 {
     const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
-    const bool whole = plan->shares == 1;
+    const bool whole = plan->bits == 0;
     if (gpu_thread() < rows) {
         mid_maxima()[gpu_thread()] = 0;
         mid_scales()[gpu_thread()] = op->in.prepared_scale[gpu_thread()];

@@ -287,7 +287,8 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
         mid_clear(&op->linear, run);
         if (some) {
             const struct mid_plan *at = &ring.head->plan[ring.linear];
-            struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->shares),
+            struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->inverse),
+                                    gpu_scalar_load(&at->bits),
                                     shape::wide ? gpu_scalar_load(&at->wide) : 1,
                                     gpu_scalar_load(&at->items)};
             ring.linear ^= 1;

@@ -53,8 +53,8 @@ enum {
     PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_..` */
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
     MID_SHARED_BYTES = 144 << 10,        /* and `mid_..` */
-    MID_HEAD_DIM = 128, /* no attention in `mid_..`, and no `one_token`, where heads are larger */
-    MID_GROUP = 8,      /* or more of them have one KV head */
+    LOW_HEAD_DIM = 128,                  /* attention_is_low */
+    LOW_GROUP = 8,
     GROUP_SHARED_BYTES = 168 << 10, /* `prefill_attention` */
     GROUP_TOKENS = 64,         /* in steps where a row has so many, it takes those of many tokens */
     NEAR_ROW_FEATURES = 16384, /* features of a row that a block holds in registers, */
@@ -284,6 +284,14 @@ enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 3072 }; /* attention_f
 static inline u32 attention_is_grouped(u32 head_dim)
 {
     return head_dim == 64 || head_dim == 128;
+}
+
+/* Can attention of rows of one token be that of `mid_..` and `one_token`? They turn a head in a
+ * warp, four dimensions a lane. dims: of a head, that rotate. */
+static inline u32 attention_is_low(u32 heads, u32 kv_heads, u32 head_dim, u32 dims)
+{
+    return heads / kv_heads <= LOW_GROUP && head_dim <= LOW_HEAD_DIM && head_dim % 4 == 0 &&
+           dims % 8 == 0;
 }
 
 /* Weights of a split, or, where heads are small, of two. */

@@ -807,4 +807,28 @@ GPU u32 gpu_max_xor(u32 v, u32 mask)
     return v > other ? v : other;
 }
 
+/* Of all lanes of the warp. */
+GPU u32 gpu_most_warp(u32 v)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(~0u, v);
+#else
+    for (u32 mask = 16; mask; mask /= 2)
+        v = gpu_max_xor(v, mask);
+    return v;
+#endif
+}
+
+/* Of n, a power of two, which are lost; those of a pair do not wait for the pair before. */
+template <u32 n> GPU u32 gpu_most(u32 v[n])
+{
+    if constexpr (n > 1) {
+#pragma unroll
+        for (u32 i = 0; i < n / 2; i++)
+            v[i] = MAX(v[i], v[i + n / 2]);
+        return gpu_most<n / 2>(v);
+    }
+    return v[0];
+}
+
 #endif

@@ -64,12 +64,12 @@ GPU struct linear_quad linear_ask_quad(const float *x, u32 q)
 /* Is any of n quads still to come? Then it is time to ask again. */
 template <u32 n> GPU bool linear_missing(const struct linear_quad quads[n])
 {
-    bool missing = false;
+    static_assert(NOT_YET == ~0u, "the largest of all");
+    u32 bits[4 * n];
 #pragma unroll
-    for (u32 i = 0; i < n; i++)
-#pragma unroll
-        for (u32 e = 0; e < 4; e++)
-            missing |= gpu_missing(quads[i].v[e]);
+    for (u32 i = 0; i < 4 * n; i++)
+        bits[i] = gpu_bits(quads[i / 4].v[i % 4]);
+    const bool missing = gpu_most<4 * n>(bits) == NOT_YET;
     if (missing)
         gpu_pause();
     return missing;
@@ -92,14 +92,16 @@ GPU bool linear_aligned(const struct input *in)
            0;
 }
 
-/* The largest of a warp's, or NaN. */
+/* The larger of two magnitudes; NaN, whose bits are larger, if one is. */
+GPU float linear_larger(float a, float b)
+{
+    return gpu_from_bits(MAX(gpu_bits(a), gpu_bits(b)));
+}
+
+/* The largest of a warp's. */
 GPU float linear_most_warp(float most)
 {
-    for (u32 mask = 16; mask; mask /= 2) {
-        float v = gpu_shuffle_xor(most, mask);
-        most = v <= most ? most : v;
-    }
-    return most;
+    return gpu_from_bits(gpu_most_warp(gpu_bits(most)));
 }
 
 /* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. */
@@ -132,9 +134,8 @@ GPU void linear_measure_part(const struct input *in, const float *x, u32 w, floa
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
                 float value = first + j * GPU_THREADS < quads ? a[j].v[i] : 0;
-                float v = fabsf(value * n[j].v[i]);
                 squares = fmaf(value, value, squares);
-                top = v <= top ? top : v; /* keeps NaN */
+                top = linear_larger(top, fabsf(value * n[j].v[i]));
             }
     }
     *sum = gpu_sum_warp(squares);
@@ -152,28 +153,41 @@ GPU void linear_join_parts(float *work, float *sum, float *most)
     *sum = *most = 0;
     for (u32 i = 0; i < GPU_WARPS; i++) {
         *sum += work[i * 2];
-        *most = work[i * 2 + 1] <= *most ? *most : work[i * 2 + 1];
+        *most = linear_larger(*most, work[i * 2 + 1]);
     }
 }
 
+/* What of an input its rows' scales depend on. */
+struct linear_how {
+    bool norm, int8;
+    u32 top;         /* for the largest exponent there is */
+    float each, eps; /* 1 / features */
+};
+
+GPU struct linear_how linear_how_of(const struct input *in)
+{
+    return (struct linear_how){in->kind == INPUT_NORM, in->int8 != 0, in->group ? 242u : 267u,
+                               gpu_reciprocal((float)in->features), in->eps};
+}
+
 /* `sum` of squares (not read for INPUT_ROWS) and the largest |x * norm| of a row. */
-GPU struct linear_scale linear_scale_of(const struct input *in, float sum, float most)
+GPU struct linear_scale linear_scale_of(const struct linear_how &how, float sum, float most)
 {
     struct linear_scale s = {1, 1, 1};
-    if (in->kind == INPUT_NORM) {
-        s.inverse = gpu_rsqrt(sum * gpu_reciprocal((float)in->features) + in->eps);
+    if (how.norm) {
+        s.inverse = gpu_rsqrt(sum * how.each + how.eps);
         most *= s.inverse;
     }
-    if (in->int8) {
+    if (how.int8) {
         s.factor = most > 0 ? 127 / most : 0;
         s.scale = most / 127;
         return s;
     }
     /* most * 2^(up - 127) lies in [2^13, 2^14), or [2^-12, 2^-11) */
-    u32 exponent = gpu_bits(most) >> 23, top = in->group ? 242 : 267;
-    u32 up = exponent < top ? MIN(top - exponent, 253u) : 1u;
+    u32 exponent = gpu_bits(most) >> 23;
+    u32 up = exponent < how.top ? MIN(how.top - exponent, 253u) : 1u;
     s.factor = gpu_from_bits(up << 23);
-    s.scale = gpu_from_bits(exponent < MIN(top, 255u) ? (254 - up) << 23 : 0x7fc00000u);
+    s.scale = gpu_from_bits(exponent < MIN(how.top, 255u) ? (254 - up) << 23 : 0x7fc00000u);
     return s;
 }
 
@@ -429,8 +443,8 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
         } else {
             most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
         }
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row, thread,
-                                        sharers * GPU_THREADS);
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(linear_how_of(in), sum, most), &turn,
+                                        row, thread, sharers * GPU_THREADS);
         gpu_sync();
     }
 }
@@ -450,11 +464,11 @@ GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s
             float part_sum, part_most;
             linear_measure_part(in, x, w, &part_sum, &part_most);
             sum += part_sum;
-            most = part_most <= most ? most : part_most;
+            most = linear_larger(most, part_most);
         }
         linear_load_turn(&turn, in, x, gpu_lane(), 32);
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(in, sum, most), &turn, row,
-                                        gpu_lane(), 32);
+        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(linear_how_of(in), sum, most), &turn,
+                                        row, gpu_lane(), 32);
     }
 }
 
@@ -494,13 +508,15 @@ GPU void linear_hold(struct linear_held *h, const struct input *in, const float 
 GPU void linear_measure_held(const struct linear_held *h, float *squares, float *top)
 {
 #pragma unroll
-    for (u32 j = 0; j < LINEAR_HELD; j++)
+    for (u32 j = 0; j < LINEAR_HELD; j++) {
+        u32 sizes[4];
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            float v = fabsf(h->x[j].v[i] * h->norm[j].v[i]);
+            sizes[i] = gpu_bits(fabsf(h->x[j].v[i] * h->norm[j].v[i]));
             *squares = fmaf(h->x[j].v[i], h->x[j].v[i], *squares);
-            *top = v <= *top ? *top : v;
         }
+        *top = linear_larger(*top, gpu_from_bits(gpu_most<4>(sizes)));
+    }
 }
 
 /* Puts inputs 4 q .. of row `row` of a tile, q in the order of a warp's lanes from a group's first
@@ -560,6 +576,7 @@ GPU void linear_prepare_held(const struct input *in, const struct gpu_step *s, f
     const u32 most_sharers = known ? turns : (u32)LINEAR_HELD, blocks = gpu_blocks() / rows;
     const u32 bits = blocks >= 4 && most_sharers >= 4 ? 2 : blocks >= 2 && most_sharers >= 2;
     const u32 sharers = 1u << bits, step = known ? sharers : 1;
+    const struct linear_how how = linear_how_of(in); /* before anything is waited for */
 #pragma unroll 1
     for (u32 i = gpu_block(); i < rows << bits; i += gpu_blocks()) {
         const u32 row = i >> bits, share = i & (sharers - 1);
@@ -583,7 +600,7 @@ GPU void linear_prepare_held(const struct input *in, const struct gpu_step *s, f
             most = linear_most_warp(most);
             linear_join_parts(work, &sum, &most);
         }
-        const struct linear_scale scale = linear_scale_of(in, sum, most);
+        const struct linear_scale scale = linear_scale_of(how, sum, most);
         if (share == 0 && gpu_thread() == 0)
             in->prepared_scale[row] = scale.scale;
         for (;; turn -= step) {

@@ -32,7 +32,7 @@ GPU void near_measures(const float *measures, float *sum, float *most)
 #pragma unroll
     for (u32 w = 0; w < GPU_WARPS; w++) {
         *sum += sums[w];
-        *most = parts[w] <= *most ? *most : parts[w];
+        *most = linear_larger(*most, parts[w]);
     }
 }
 
@@ -146,9 +146,11 @@ template <bool one> GPU void near_look(struct near_ahead *a)
 template <bool normed, u32 held>
 GPU void near_measure_held(float4 v[held], const float4 norm[held], float *sum, float *most)
 {
-    float squares = 0, top = 0;
+    float squares = 0;
+    u32 top = 0;
 #pragma unroll
     for (u32 j = 0; j < held; j++) {
+        u32 sizes[4];
         float x[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
@@ -157,17 +159,13 @@ GPU void near_measure_held(float4 v[held], const float4 norm[held], float *sum, 
                 squares = fmaf(x[i], x[i], squares);
                 x[i] *= n[i];
             }
-            float size = fabsf(x[i]);
-            top = size <= top ? top : size; /* keeps NaN */
+            sizes[i] = gpu_bits(fabsf(x[i]));
         }
+        top = MAX(top, gpu_most<4>(sizes));
         v[j] = {x[0], x[1], x[2], x[3]};
     }
     *sum = normed ? gpu_sum_warp(squares) : 0;
-    for (u32 mask = 16; mask; mask /= 2) {
-        float other = gpu_shuffle_xor(top, mask);
-        top = other <= top ? top : other;
-    }
-    *most = top;
+    *most = linear_most_warp(gpu_from_bits(top));
 }
 
 /* Features 4 q .. 4 q + 3 of a thread as bytes, those of all lanes side by side. Lanes of the first
@@ -232,7 +230,7 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
         gpu_sync();
         near_measures(measures, &sum, &most);
     }
-    const struct linear_scale s = linear_scale_of(in, sum, most);
+    const struct linear_scale s = linear_scale_of(linear_how_of(in), sum, most);
     const bool int8 = in->int8, bytes = in->group != 0;
 #pragma unroll
     for (u32 i = 0; i < held && bytes; i++) {
@@ -295,7 +293,7 @@ GPU struct linear_scale near_scale(const struct input *in, const struct gpu_step
         most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
     else
         near_measures(measures + row * GPU_WARPS * 2, &sum, &most);
-    return linear_scale_of(in, sum, most);
+    return linear_scale_of(linear_how_of(in), sum, most);
 }
 
 /* An aligned row in the order of its features. Loads have no branch between them. */

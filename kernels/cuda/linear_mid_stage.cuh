@@ -34,6 +34,7 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     static constexpr bool wide = TOKENS == 64; /* there may be more than a tile of tokens */
     static constexpr bool ahead = /* a group's weights are made ahead of its products */
         KIND == MATRIX_INT4 && TOKENS <= 32;
+    static constexpr bool roomy = ahead || plain; /* who computes can do with fewer registers */
     /* Products take longer than weights take to come: those of the second stage then wait until the
      * first one's inputs are there, in whose way they would stand. */
     static constexpr bool inputs_first = KIND == MATRIX_INT4 && TOKENS > MID_BYTES_TOKENS;

@@ -362,11 +362,11 @@ template <class shape> GPU void mid_all(const struct gpu_run *p)
     mid_open<shape>(p);
     gpu_sync_all();
     if (warp >= GPU_WARPS) {
-        gpu_registers_less<shape::ahead ? 56 : 40>();
+        gpu_registers_less<shape::roomy ? 56 : 40>();
         if (warp < GPU_WARPS + MID_SERVERS)
             mid_serve<shape>(p, warp - GPU_WARPS);
     } else {
-        gpu_registers_more<shape::ahead ? 224 : 232>();
+        gpu_registers_more<shape::roomy ? 224 : 232>();
         mid_ops<shape>(p);
     }
 }

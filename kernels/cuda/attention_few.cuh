@@ -13,10 +13,10 @@
  * still meet: nobody has written these pages since the last step.
  *
  * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A block
- * then turns the queries of its units itself, and of the new keys and values those that lie in its
- * splits: into shared memory (`image`; a row has at most 8 of them, so that position p has place
- * p % 8), from where they are put into the ring's pieces, and into the row's pages for later steps.
- * Nobody reads them there in this one.
+ * then turns the queries of its units itself (attention_turn.cuh), and of the new keys and values
+ * those that lie in its splits: into shared memory (`image`; a row has at most 8 of them, so that
+ * position p has place p % 8), from where they are put into the ring's pieces, and into the row's
+ * pages for later steps. Nobody reads them there in this one.
  *
  * A unit whose splits all lie in one block's stretch is joined in registers. Of the others each
  * split's (O, m, l) goes to op->partial. When all of the unit's blocks have told that theirs are

@@ -1,5 +1,5 @@
 /* OP_ROPE: norm and rotation of query and key heads, keys and values into their pages; and the
- * turning of single heads for attention_few.cuh.
+ * turning of single heads for attention_turn.cuh.
  *
  * A block takes the tokens of a row that share a page, up to 16, and up to 8 slots of heads at a
  * time; a slot has 128 dimensions, a head 1, 2 or 4 of them, and a lane four neighbouring

@@ -308,7 +308,7 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
     } words[] = {{&b->sample_work, l->limits.slots * sizeof(struct sample_work) / sizeof(u32)},
                  {&b->attention_max, tokens},
                  {&b->h_max, tokens},
-                 {&b->attention_arrived, l->blocks},
+                 {&b->attention_arrived, l->blocks * SPLITS_TEAMS},
                  {&b->linear_arrived, LINEAR_COUNTERS},
                  {&b->sample_arrived, 1},
                  {&l->state.barrier, 1}};

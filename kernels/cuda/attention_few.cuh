@@ -1,29 +1,33 @@
 /* Attention for rows of few tokens: every split of every tile and KV head is an item, and the items
- * of all rows stand in one list, split after split of each unit (tile, KV head, part). Each block
- * takes an even stretch of the list, so that also one long sequence occupies all of them.
+ * of all rows stand in one list, split after split of each unit (tile, KV head, part). Each team of
+ * warps takes an even stretch of the list, so that also one long sequence occupies all of them. A
+ * team is a block's warps, or in `mid_..`, and in `one_token` when that has more than a unit for
+ * each block, half of them: while one team waits, for a barrier, for instructions, for what comes
+ * from memory, the other works.
  *
- * A block's first items, and the angles of the tokens, stay from layer to layer; others are looked
- * up in batches on the way. For an item, warp w takes the keys of the split's page w: scores; then,
- * when all warps have told their maxima and weights, chunk w of the output's dimensions (and w + 8)
- * over all pages. Two items of a unit go together where heads have up to 128 dimensions: half the
- * barriers, and products that do not wait for one another. Keys and values come through a ring of
- * each warp's own in shared memory, in pieces of eight fragments: an item's keys, eight chunks
- * each, then its values, a chunk of all pages each. A lane copies the very bytes that it reads
- * later, so that no barrier is needed for them. In `decode` the ring is filled while the blocks
- * still meet: nobody has written these pages since the last step.
+ * A team's first items, and the angles of the tokens, stay from layer to layer; others are looked
+ * up in batches on the way. For an item, warp w takes the keys of the split's page w (of four warps
+ * w + 4, too): scores; then, when all warps have told their maxima and weights, chunk w of the
+ * output's dimensions (and w + 8, or w + 4) over all pages. For a team of eight two items of a unit
+ * go together where heads have up to 128 dimensions: half the barriers, and products that do not
+ * wait for one another. Keys and values come through a ring of each warp's own in shared memory, in
+ * pieces of eight fragments: an item's keys, eight chunks each, then its values, a chunk of all
+ * pages each. A lane copies the very bytes that it reads later, so that no barrier is needed for
+ * them. In `decode` the ring is filled while the blocks still meet: nobody has written these pages
+ * since the last step.
  *
- * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A block
+ * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A team
  * then turns the queries of its units itself (attention_turn.cuh), and of the new keys and values
  * those that lie in its splits: into shared memory (`image`; a row has at most 8 of them, so that
  * position p has place p % 8), from where they are put into the ring's pieces, and into the row's
  * pages for later steps. Nobody reads them there in this one.
  *
- * A unit whose splits all lie in one block's stretch is joined in registers. Of the others each
- * split's (O, m, l) goes to op->partial. When all of the unit's blocks have told that theirs are
- * there, they join them in order, each some of the dimensions: how splits join is worked out for 32
- * splits at once, as maxima do not mind the order; the sums then take a product and two
- * multiply-adds a split. With more than 256 dimensions, units have 256 of the output each, and each
- * computes all scores.
+ * A unit whose splits all lie in one stretch is joined in registers. Of the others each split's
+ * (O, m, l) goes to op->partial. When all of the unit's teams have told that theirs are there, they
+ * join them in order, each some of the dimensions: how splits join is worked out for 32 splits at
+ * once, as maxima do not mind the order; the sums then take a product and two multiply-adds a
+ * split. With more than 256 dimensions, units have 256 of the output each, and each computes all
+ * scores.
  *
  * Shared memory: struct splits_shared, then as struct splits_places says.
  */
@@ -85,10 +89,10 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
 }
 
 /* What stays for a unit, or longer, on a block's way through its stretch. */
-struct splits_walk {
-    struct splits_shared *work;
-    struct splits_places places;
-    struct splits_ring ring;
+template <class way> struct splits_walk {
+    struct splits_work<way> *work;
+    struct splits_places<way> places;
+    struct splits_ring<way> ring;
     const struct op_attention *op;
     float c[2]; /* of this lane's rows */
     bool capped, fused;
@@ -101,50 +105,54 @@ GPU void splits_score(uint4 q, const u8 *keys, float x[2][4])
     attention_scores(x, a, b);
 }
 
-/* Scores of this warp's pages of n splits. */
-template <u32 n, bool wide>
-GPU void splits_scores(struct splits_walk *w, const struct splits_item *const item[n],
-                       float x[n][2][4])
+/* Scores of this warp's pages of n splits, split by split. */
+template <u32 n, class way>
+GPU void splits_scores(struct splits_walk<way> *w, const struct splits_item *const item[n],
+                       float x[n * way::pages][2][4])
 {
-    struct splits_ring *r = &w->ring;
-    const uint4 *queries = w->places.queries + gpu_lane();
+    constexpr u32 all = n * way::pages;
+    struct splits_ring<way> *r = &w->ring;
+    const auto *queries = w->places.queries + gpu_lane();
     const u8 *image = w->places.k + gpu_lane() * 8;
-    memset(x, 0, sizeof(float[n][2][4]));
+    memset(x, 0, sizeof(float[all][2][4]));
 #pragma unroll 1
-    for (u32 first = 0; first < (wide ? r->chunks : 1); first += PIECE_FRAGMENTS) {
+    for (u32 first = 0; first < (way::wide ? r->chunks : 1); first += PIECE_FRAGMENTS) {
         u32 chunks = MIN(r->chunks - first, (u32)PIECE_FRAGMENTS);
-        u8 *piece[n];
-        splits_wait<n>(r, piece);
+        u8 *piece[all];
+        splits_wait<all>(r, piece);
 #pragma unroll 1
-        for (u32 k = 0; k < n; k++) {
-            const struct splits_item *it = k ? item[n - 1] : item[0];
+        for (u32 k = 0; k < all; k++) {
+            const struct splits_item *it = k < way::pages ? item[0] : item[n - 1];
+            const u32 page = splits_warp<way>() + k % way::pages * way::warps;
             if (!it->mend)
                 continue;
             struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
-            splits_mend_keys(k ? piece[n - 1] : piece[0], chunks, it->pos + gpu_warp() * PAGE_KEYS,
+            splits_mend_keys(k ? piece[all - 1] : piece[0], chunks, it->pos + page * PAGE_KEYS,
                              &seen, image + first * IMAGE_BYTES);
         }
         if (chunks == PIECE_FRAGMENTS) {
 #pragma unroll
             for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
-                uint4 q = queries[(first + i) * 32];
-                for (u32 k = 0; k < n; k++)
+                uint4 q = splits_a(queries[(first + i) * 32]);
+                for (u32 k = 0; k < all; k++)
                     splits_score(q, piece[k] + i * CHUNK_BYTES, x[k]);
             }
         } else {
 #pragma unroll 1
             for (u32 i = 0; i < chunks; i++) {
-                uint4 q = queries[(first + i) * 32];
-                for (u32 k = 0; k < n; k++)
+                uint4 q = splits_a(queries[(first + i) * 32]);
+                for (u32 k = 0; k < all; k++)
                     splits_score(q, piece[k] + i * CHUNK_BYTES, x[k]);
             }
         }
-        splits_next<n>(r);
+        splits_next<all>(r);
     }
 }
 
-/* Softcap, and -inf where a row does not see a key. */
-GPU void splits_hide(const struct splits_walk *w, const struct splits_item *item, float x[2][4])
+/* Softcap, and -inf where a row does not see a key of the page at `pos`. */
+template <class way>
+GPU void splits_hide(const struct splits_walk<way> *w, const struct splits_item *item, u32 pos,
+                     float x[2][4])
 {
     u32 g = gpu_lane() / 4;
     const struct attention_row *rows = w->work->rows;
@@ -154,43 +162,64 @@ GPU void splits_hide(const struct splits_walk *w, const struct splits_item *item
     }
     if (item->edge) {
         u32 from[2] = {rows[g].from, rows[g + 8].from}, to[2] = {rows[g].to, rows[g + 8].to};
-        attention_hide(x, item->pos + gpu_warp() * PAGE_KEYS, from, to);
+        attention_hide(x, pos, from, to);
     }
 }
 
-/* Shares maxima and weights of splits among the warps; all of them stand in `weights` afterwards.
- * low, here and below: units are those of splits_turn_one, and have no rows from 8 on. */
-template <u32 n, bool low>
-GPU void splits_weigh(const struct splits_walk *w, const struct splits_item *const item[n],
-                      float x[n][2][4], float m[n][2])
+/* The largest of what a row's warps told. */
+template <class way> GPU float splits_largest(const float *told)
 {
-    constexpr u32 rows = low ? 1 : 2;
-    u32 g = gpu_lane() / 4, p[4];
+    float4 a = gpu_load<float4>(told);
+    float most = fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w));
+    if constexpr (way::warps > 4) {
+        a = gpu_load<float4>(told + 4);
+        most = fmaxf(most, fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)));
+    }
+    return most;
+}
+
+/* Shares maxima and weights of splits among the warps; all of them stand in `weights` afterwards.
+ */
+template <u32 n, class way>
+GPU void splits_weigh(const struct splits_walk<way> *w, const struct splits_item *const item[n],
+                      float x[n * way::pages][2][4], float m[n][2])
+{
+    typedef typename splits_fragment<way::low>::type fragment;
+    constexpr u32 rows = way::low ? 1 : 2, pages = way::pages;
+    const u32 g = gpu_lane() / 4, warp = splits_warp<way>();
+    u32 p[4];
     for (u32 k = 0; k < n; k++) {
-        splits_hide(w, item[k], x[k]);
-        m[k][1] = -INFINITY;
+        m[k][0] = m[k][1] = -INFINITY;
+        for (u32 j = 0; j < pages; j++) {
+            float(*at)[4] = x[k * pages + j];
+            splits_hide(w, item[k], item[k]->pos + (warp + j * way::warps) * PAGE_KEYS, at);
+            for (u32 r = 0; r < rows; r++) {
+                const float *a = &at[0][r * 2], *b = &at[1][r * 2];
+                m[k][r] = fmaxf(m[k][r], fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
+            }
+        }
         for (u32 r = 0; r < rows; r++) {
-            const float *a = &x[k][0][r * 2], *b = &x[k][1][r * 2];
-            m[k][r] = attention_largest(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
+            m[k][r] = attention_largest(m[k][r]);
             if (gpu_lane() % 4 == 0)
-                w->work->largest[k][g + r * 8][gpu_warp()] = m[k][r];
+                w->work->largest[k][g + r * 8][warp] = m[k][r];
         }
     }
-    gpu_sync();
+    splits_sync<way>();
 #pragma unroll
     for (u32 k = 0; k < n; k++) {
-        for (u32 r = 0; r < rows; r++) {
-            float4 a = gpu_load<float4>(&w->work->largest[k][g + r * 8][0]);
-            float4 b = gpu_load<float4>(&w->work->largest[k][g + r * 8][4]);
-            m[k][r] = fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)),
-                            fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
-            m[k][r] = gpu_mul(m[k][r], w->c[r]);
+        for (u32 r = 0; r < rows; r++)
+            m[k][r] = gpu_mul(splits_largest<way>(w->work->largest[k][g + r * 8]), w->c[r]);
+        for (u32 j = 0; j < pages; j++) {
+            fragment *to =
+                &w->places.weights[(k * SPLIT_PAGES + warp + j * way::warps) * 32 + gpu_lane()];
+            attention_weigh<way::low>(w->c, m[k], x[k * pages + j], p);
+            if constexpr (way::low)
+                *to = (uint2){p[0], p[2]};
+            else
+                *to = (uint4){p[0], p[1], p[2], p[3]};
         }
-        attention_weigh<low>(w->c, m[k], x[k], p);
-        w->places.weights[(k * SPLIT_PAGES + gpu_warp()) * 32 + gpu_lane()] =
-            (uint4){p[0], p[1], p[2], p[3]};
     }
-    gpu_sync();
+    splits_sync<way>();
 }
 
 /* Of values of the page at `pos`, in the ring: 0 where no row sees the key, those of the image
@@ -227,10 +256,9 @@ GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, 
 }
 
 /* Adds a page's values. */
-GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4], float o[2][4])
+GPU void splits_add(uint4 w, uint4 v, bool first_pass, float sums[4], float o[2][4])
 {
     const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
-    uint4 w = *weights;
     const u32 a[4] = {w.x, w.y, w.z, w.w}, b[4] = {v.x, v.y, v.z, v.w};
     if (first_pass)
         gpu_mma(sums, a, ones);
@@ -238,42 +266,53 @@ GPU void splits_add(const uint4 *weights, uint4 v, bool first_pass, float sums[4
     gpu_mma(o[1], a, b + 2);
 }
 
-/* o and l of n splits for this warp's chunks. */
-template <u32 n, u32 passes>
-GPU void splits_values(struct splits_walk *w, const struct splits_item *const item[n],
-                       struct splits_sum<passes> split[n])
+/* o and l of n splits for this warp's chunks: those of `some` passes from `pass` on. */
+template <u32 n, u32 some, class way>
+GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const item[n], u32 pass,
+                     float sums[n][4], struct splits_sum<way> split[n])
 {
-    const uint4 *weights = w->places.weights + gpu_lane();
-    const u8 *image = w->places.v + gpu_warp() * IMAGE_BYTES + gpu_lane() * 8;
+    constexpr u32 all = n * some;
+    const auto *weights = w->places.weights + gpu_lane();
+    const u8 *image = w->places.v + splits_warp<way>() * IMAGE_BYTES + gpu_lane() * 8;
+    u8 *piece[all];
+    splits_wait<all>(&w->ring, piece);
+#pragma unroll 1
+    for (u32 k = 0; k < all; k++) {
+        const struct splits_item *it = k < some ? item[0] : item[n - 1];
+        if (!it->mend || splits_chunk<way>(it, pass + k % some) >= w->ring.chunks)
+            continue;
+        struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
+        splits_mend_values(k ? piece[all - 1] : piece[0], it->pos, &seen,
+                           image + (pass + k % some) * way::warps * IMAGE_BYTES);
+    }
+#pragma unroll
+    for (u32 half = 0; half < SPLIT_PAGES; half += SPLIT_PAGES / 2) {
+        if (n == 1 && !(item[0]->live >> half)) /* zeros, from here on */
+            break;
+#pragma unroll
+        for (u32 i = half; i < half + SPLIT_PAGES / 2; i++)
+            for (u32 k = 0; k < n; k++) {
+                uint4 a = splits_a(weights[(k * SPLIT_PAGES + i) * 32]);
+                for (u32 j = 0; j < some; j++)
+                    splits_add(a, gpu_load<uint4>(piece[k * some + j] + i * CHUNK_BYTES),
+                               pass + j == 0, sums[k], split[k].o[pass + j]);
+            }
+    }
+    splits_next<all>(&w->ring);
+}
+
+/* Of all passes: one after the other where heads are wide, as the ring may be short. */
+template <u32 n, class way>
+GPU void splits_values(struct splits_walk<way> *w, const struct splits_item *const item[n],
+                       struct splits_sum<way> split[n])
+{
+    constexpr u32 some = way::wide ? 1 : way::passes;
     float sums[n][4] = {};
     for (u32 k = 0; k < n; k++)
         memset(split[k].o, 0, sizeof split[k].o);
 #pragma unroll
-    for (u32 pass = 0; pass < passes; pass++) {
-        u8 *piece[n];
-        splits_wait<n>(&w->ring, piece);
-#pragma unroll 1
-        for (u32 k = 0; k < n; k++) {
-            const struct splits_item *it = k ? item[n - 1] : item[0];
-            if (!it->mend)
-                continue;
-            struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
-            splits_mend_values(k ? piece[n - 1] : piece[0], it->pos, &seen,
-                               image + pass * GPU_WARPS * IMAGE_BYTES);
-        }
-#pragma unroll
-        for (u32 half = 0; half < SPLIT_PAGES; half += SPLIT_PAGES / 2) {
-            if (n == 1 && !(item[0]->live >> half)) /* zeros, from here on */
-                break;
-#pragma unroll
-            for (u32 i = half; i < half + SPLIT_PAGES / 2; i++)
-                for (u32 k = 0; k < n; k++)
-                    splits_add(weights + (k * SPLIT_PAGES + i) * 32,
-                               gpu_load<uint4>(piece[k] + i * CHUNK_BYTES), pass == 0, sums[k],
-                               split[k].o[pass]);
-        }
-        splits_next<n>(&w->ring);
-    }
+    for (u32 pass = 0; pass < way::passes; pass += some)
+        splits_pass<n, some>(w, item, pass, sums, split);
     for (u32 k = 0; k < n; k++) {
         split[k].l[0] = sums[k][0];
         split[k].l[1] = sums[k][2];
@@ -282,7 +321,7 @@ GPU void splits_values(struct splits_walk *w, const struct splits_item *const it
 
 /* --- joining ------------------------------------------------------------------------------- */
 
-template <u32 passes> GPU void splits_clear(struct splits_sum<passes> *s)
+template <class way> GPU void splits_clear(struct splits_sum<way> *s)
 {
     memset(s->o, 0, sizeof s->o);
     for (u32 r = 0; r < 2; r++) {
@@ -291,38 +330,37 @@ template <u32 passes> GPU void splits_clear(struct splits_sum<passes> *s)
     }
 }
 
-template <u32 passes>
-GPU void splits_join(struct splits_sum<passes> *s, const struct splits_sum<passes> *split)
+template <class way>
+GPU void splits_join(struct splits_sum<way> *s, const struct splits_sum<way> *split)
 {
     struct attention_join j = attention_join(s->m, split->m);
     for (u32 r = 0; r < 2; r++)
         s->l[r] = attention_add(&j, r, s->l[r], split->l[r]);
 #pragma unroll
-    for (u32 i = 0; i < passes; i++)
+    for (u32 i = 0; i < way::passes; i++)
         attention_add_chunk(&j, s->o[i], split->o[i]);
 }
 
 /* The unit's output from registers. */
-template <u32 passes, bool low>
+template <class way>
 GPU void splits_write(const struct op_attention *op, u32 chunks, const struct splits_item *item,
-                      const struct attention_row *rows, const struct splits_sum<passes> *s)
+                      const struct attention_row *rows, const struct splits_sum<way> *s)
 {
     float *out = gpu_global(op->out);
     u32 *row_max = gpu_global(op->row_max), head_dim = op->head_dim, g = gpu_lane() / 4;
     const bool one = item->tile.n == 1;
     float most = 0; /* of one token */
 #pragma unroll
-    for (u32 r = 0; r < (low ? 1 : 2); r++) {
+    for (u32 r = 0; r < (way::low ? 1 : 2); r++) {
         const struct attention_row *row = &rows[g + r * 8];
         float largest = 0, inverse = gpu_reciprocal(s->l[r]);
         bool real = row->to > 0;
 #pragma unroll
-        for (u32 i = 0; i < passes; i++)
-            if (real && splits_chunk(item, i) < chunks)
-                largest =
-                    fmaxf(largest,
-                          attention_write_chunk(out + row->out, head_dim, splits_chunk(item, i),
-                                                inverse, &s->o[i][0][r * 2], &s->o[i][1][r * 2]));
+        for (u32 i = 0; i < way::passes; i++)
+            if (real && splits_chunk<way>(item, i) < chunks)
+                largest = fmaxf(largest, attention_write_chunk(
+                                             out + row->out, head_dim, splits_chunk<way>(item, i),
+                                             inverse, &s->o[i][0][r * 2], &s->o[i][1][r * 2]));
         most = fmaxf(most, largest);
         if (!one)
             attention_write_max(row_max,
@@ -333,7 +371,7 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
         attention_write_max(row_max, item->tile.token, true, true, most);
 }
 
-/* --- units that blocks share --------------------------------------------------------------- */
+/* --- units that teams share ---------------------------------------------------------------- */
 
 /* Where query row `row` of an item lies in op->partial: O, then m, l. */
 GPU float *splits_partial(float *partial, u32 each, u32 stride, u32 index, u32 row)
@@ -341,43 +379,44 @@ GPU float *splits_partial(float *partial, u32 each, u32 stride, u32 index, u32 r
     return partial + ((size_t)index * each + row) * stride;
 }
 
-template <u32 passes, bool low>
+template <class way>
 GPU void splits_write_partial(const struct op_attention *op, const struct attention_plan *plan,
                               const struct splits_item *item, u32 index,
-                              const struct attention_row *rows,
-                              const struct splits_sum<passes> *split)
+                              const struct attention_row *rows, const struct splits_sum<way> *split)
 {
     u32 dim = plan->chunks * 16, g = gpu_lane() / 4, t = gpu_lane() % 4;
     float *partial = gpu_global(op->partial);
 #pragma unroll
-    for (u32 r = 0; r < (low ? 1 : 2); r++) {
+    for (u32 r = 0; r < (way::low ? 1 : 2); r++) {
         float *to = splits_partial(partial, plan->partial_each, dim + 4, index, g + r * 8);
         if (rows[g + r * 8].to == 0)
             continue;
 #pragma unroll
-        for (u32 i = 0; i < passes; i++) {
+        for (u32 i = 0; i < way::passes; i++) {
             const float(*o)[4] = split->o[i];
-            if (splits_chunk(item, i) >= plan->chunks)
+            if (splits_chunk<way>(item, i) >= plan->chunks)
                 continue;
-            float *at = to + splits_chunk(item, i) * 16 + t * 2;
+            float *at = to + splits_chunk<way>(item, i) * 16 + t * 2;
             gpu_store<float2>(at, (float2){o[0][r * 2], o[0][r * 2 + 1]});
             gpu_store<float2>(at + 8, (float2){o[1][r * 2], o[1][r * 2 + 1]});
         }
-        if (gpu_warp() == 0 && t == 0)
+        if (splits_warp<way>() == 0 && t == 0)
             gpu_store<float2>(to + dim, (float2){split->m[r], split->l[r]});
     }
 }
 
-/* Tells that this block's splits of the item's unit are in op->partial. When all of the unit's
- * blocks have, the highest bit of its counter has turned, as gpu_grid_arrive has it; the counter is
- * that of the first of them. */
+/* Tells that this team's splits of the item's unit are in op->partial. When all of the unit's teams
+ * have, the highest bit of its counter has turned, as gpu_grid_arrive has it; the counter is that
+ * of the first of them. */
+template <class way>
 GPU void splits_tell(const struct op_attention *op, const struct splits_item *item,
                      struct splits_told *told)
 {
-    u32 *counter = gpu_global(op->arrived) + item->counter, rank = gpu_block() - item->counter;
-    u32 before = gpu_thread() ? 0 : gpu_load_volatile(counter); /* the bit waits for this block */
-    gpu_sync();
-    if (gpu_thread())
+    u32 *counter = gpu_global(op->arrived) + item->counter;
+    const u32 rank = splits_number<way>() - item->counter, thread = splits_thread<way>();
+    u32 before = thread ? 0 : gpu_load_volatile(counter); /* the bit waits for this team */
+    splits_sync<way>();
+    if (thread)
         return;
     gpu_add_release(counter, rank ? 1 : 0x80000001u - item->units);
     told->before = before;
@@ -387,7 +426,7 @@ GPU void splits_tell(const struct op_attention *op, const struct splits_item *it
     told->splits = item->splits;
     told->counter = item->counter;
     told->rank = rank;
-    told->blocks = item->units;
+    told->teams = item->units;
 }
 
 /* Waits until all have told; a warp together. */
@@ -470,17 +509,18 @@ GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 fi
     return gpu_mul(o, gpu_reciprocal(l));
 }
 
-/* This block's share of a unit's output: warps take up to JOIN_DIMS dimensions of a row at a time.
+/* This team's share of a unit's output: warps take up to JOIN_DIMS dimensions of a row at a time.
  * near: work space of the warp. */
+template <class way>
 GPU void splits_merge(const struct op_attention *op, const struct attention_plan *plan,
                       const struct splits_told *told, u8 *near, u32 near_bytes)
 {
     u32 dim = plan->chunks * 16, each = plan->partial_each, begin = told->first_chunk * 16;
     u32 end = MIN(dim, begin + SPLITS_CHUNKS * 16), of_row = CEIL_DIV(end - begin, JOIN_DIMS + 0u);
-    u32 i = told->rank + gpu_warp() * told->blocks;
+    u32 i = told->rank + splits_warp<way>() * told->teams;
     bool waited = false;
 #pragma unroll 1
-    for (; i < each * of_row; i += told->blocks * GPU_WARPS) {
+    for (; i < each * of_row; i += told->teams * way::warps) {
         u32 r = i / of_row, first = begin + i % of_row * JOIN_DIMS, d = first + gpu_lane();
         struct attention_row row;
         attention_row_place(op, &told->tile, r, &row);
@@ -500,36 +540,65 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
     }
 }
 
-/* Does the item's unit have all its splits in this block's stretch? */
-GPU bool splits_whole(const struct splits_kept *kept, const struct splits_item *item)
+/* Does the item's unit have all its splits in this stretch? */
+GPU bool splits_whole(const struct splits_mine *mine, const struct splits_item *item)
 {
-    return kept->from <= item->unit && item->unit + item->splits <= kept->to;
+    return mine->from <= item->unit && item->unit + item->splits <= mine->to;
 }
 
 /* Puts n splits of a unit, item the first, where they belong. */
-template <u32 n, u32 passes, bool low>
+template <u32 n, class way>
 GPU void splits_finish(const struct op_attention *op, const struct splits_kept *kept,
-                       const struct splits_item *item, const struct splits_walk *w,
-                       struct splits_sum<passes> *unit, const struct splits_sum<passes> split[n])
+                       const struct splits_item *item, const struct splits_walk<way> *w,
+                       struct splits_sum<way> *unit, const struct splits_sum<way> split[n])
 {
-    const bool whole = splits_whole(kept, item);
+    const bool whole = splits_whole(splits_mine<way>(kept), item);
     for (u32 k = 0; k < n; k++)
         if (whole)
             splits_join(unit, &split[k]);
         else
-            splits_write_partial<passes, low>(op, &kept->plan, item, item->index + k, w->work->rows,
-                                              &split[k]);
+            splits_write_partial(op, &kept->plan, item, item->index + k, w->work->rows, &split[k]);
+}
+
+/* Are blocks one team each? */
+GPU bool splits_is_alone(const struct gpu_run *run)
+{
+    return splits_kept(gpu_near(run))->plan.teams == gpu_blocks();
 }
 
 /* Nothing is kept yet: at the start of a kernel, by one thread. */
 GPU void splits_forget(struct splits_kept *kept)
 {
     kept->window = ~0u;
-    kept->angle_freq = NULL;
+    for (u32 i = 0; i < SPLITS_TEAMS; i++)
+        kept->of[i].angle_freq = NULL;
 }
 
-/* Who does what, and the first items, where that is not known. */
-template <bool few>
+/* A team's stretch, and its first items. Heads may be wide, where way is not. */
+template <class way>
+GPU void splits_stretch(const struct op_attention *op, const struct gpu_run *run,
+                        const struct attention_plan *plan, struct splits_kept *kept)
+{
+    struct splits_mine *mine = splits_mine<way>(kept);
+    u32 from = gpu_uniform(attention_bound(op, run, plan, splits_number<way>()));
+    u32 to = gpu_uniform(attention_bound(op, run, plan, splits_number<way>() + 1));
+    splits_look_up<way>(op, run, plan, mine->first, from, MIN(to - from, (u32)SPLITS_KEPT));
+    if (gpu_thread() == 0) {
+        kept->slots = splits_slots<way>(run, plan->chunks);
+        kept->pairs = plan->chunks <= GPU_WARPS && kept->slots > 1;
+    }
+    if (splits_thread<way>() == 0) {
+        mine->from = from;
+        mine->to = to;
+    }
+    gpu_sync();
+    if (splits_thread<way>() == 0)
+        splits_keep_ring<way>(kept);
+}
+
+/* Who does what, where that is not known. alone: blocks may be one team (splits_low) instead of
+ * way, splits_teams. */
+template <bool few, class way, bool alone = false>
 GPU_CALL void splits_plan(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
@@ -538,53 +607,62 @@ GPU_CALL void splits_plan(const struct op_attention *op, const struct gpu_run *r
     struct attention_plan plan;
     gpu_sync(); /* what was in shared memory is done with, and all have looked */
     attention_plan_of(op, run, !few, &plan);
-    attention_plan_few(op, run, &plan);
-    u32 from = gpu_uniform(attention_bound(op, run, &plan, gpu_block()));
-    u32 to = gpu_uniform(attention_bound(op, run, &plan, gpu_block() + 1));
-    splits_look_up(op, run, &plan, kept->first, from, MIN(to - from, (u32)SPLITS_KEPT));
+    attention_plan_few(op, run, way::teams, alone, &plan);
     if (gpu_thread() == 0) {
+        if (kept->plan.teams != plan.teams) /* teams have other parts of the angles */
+            splits_forget(kept);
         kept->window = op->window;
         kept->plan = plan;
-        kept->from = from;
-        kept->to = to;
     }
-    gpu_sync();
-    if (gpu_thread() == 0)
-        splits_keep_ring(run, kept);
+    if (alone && plan.teams == gpu_blocks())
+        splits_stretch<splits_low>(op, run, &plan, kept);
+    else
+        splits_stretch<way>(op, run, &plan, kept);
     gpu_sync();
 }
 
-/* What can be done while the blocks still meet: the above, keys and values that earlier steps
- * wrote on their way, the first token's angles. */
-GPU_CALL void attention_ahead(const struct op_attention *op, const struct gpu_run *run)
+/* Keys and values that earlier steps wrote on their way, the first token's angles. */
+template <class way> GPU void splits_fill(const struct op_attention *op, struct splits_kept *kept)
+{
+    const struct splits_mine *mine = splits_mine<way>(kept);
+    const struct splits_item *item = mine->first;
+    if (mine->from == mine->to)
+        return;
+    if (!way::low && op->head_dim > GPU_WARPS * 16)
+        splits_ring_of<splits_wide>(op, kept, true);
+    else
+        splits_ring_of<way>(op, kept, true);
+    splits_angles<way>(splits_rope(op, item), item->tile.pos, kept);
+}
+
+/* What can be done while the blocks still meet. way, alone: see splits_plan. */
+template <class way, bool alone = false>
+GPU_CALL void splits_ahead(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
     run = gpu_near(run);
     struct splits_kept *kept = splits_kept(run);
-    const struct splits_item *item = kept->first;
     if (kept->window != op->window)
-        splits_plan<true>(op, run);
-    if (kept->from == kept->to)
-        return;
-    if (op->head_dim > GPU_WARPS * 16)
-        splits_ring<true>(op, kept, true);
+        splits_plan<true, way, alone>(op, run);
+    if (alone && splits_is_alone(run))
+        splits_fill<splits_low>(op, kept);
     else
-        splits_ring<false>(op, kept, true);
-    splits_angles(splits_rope(op, item), item->tile.pos, kept);
+        splits_fill<way>(op, kept);
 }
 
 /* Puts a unit's rows, queries and new keys and values where its items want them. */
-template <bool wide, bool low>
+template <class way>
 GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, u32 at,
-                      const struct splits_item *item, struct splits_walk *w)
+                      const struct splits_item *item, struct splits_walk<way> *w)
 {
     struct attention_row *rows = w->work->rows;
+    const u32 to = splits_mine<way>(splits_kept(run))->to;
     if (at)
-        gpu_sync(); /* the last unit is done with */
-    if constexpr (low)
-        splits_turn_one(op, run, item, at, &w->places, splits_kept(run)->to, rows);
+        splits_sync<way>(); /* the last unit is done with */
+    if constexpr (way::low)
+        splits_turn_one<way>(op, run, item, at, &w->places, to, rows);
     else if (w->fused)
-        splits_turn<wide>(op, run, item, at, &w->places, splits_kept(run)->to, rows);
+        splits_turn<way>(op, run, item, at, &w->places, to, rows);
     else
         splits_begin(op, w->ring.chunks, item, w->places.queries, rows);
     w->c[0] = rows[gpu_lane() / 4].c;
@@ -592,70 +670,71 @@ GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, 
 }
 
 /* n items of a unit, from place `at` of the stretch on. */
-template <u32 n, bool wide, bool low, u32 passes>
+template <u32 n, class way>
 GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept, u32 at,
-                   struct splits_walk *w, struct splits_sum<passes> *unit)
+                   struct splits_walk<way> *w, struct splits_sum<way> *unit)
 {
-    struct splits_sum<passes> split[n];
-    float x[n][2][4], m[n][2];
+    struct splits_sum<way> split[n];
+    float x[n * way::pages][2][4], m[n][2];
     const struct splits_item *item[n];
     for (u32 k = 0; k < n; k++)
-        item[k] = splits_item(kept, at + k);
-    splits_scores<n, wide>(w, item, x);
-    splits_weigh<n, low>(w, item, x, m);
-    splits_values<n, passes>(w, item, split);
+        item[k] = splits_item<way>(kept, at + k);
+    splits_scores<n>(w, item, x);
+    splits_weigh<n>(w, item, x, m);
+    splits_values<n>(w, item, split);
     for (u32 k = 0; k < n; k++) {
         split[k].m[0] = m[k][0];
         split[k].m[1] = m[k][1];
     }
-    splits_finish<n, passes, low>(op, kept, item[0], w, unit, split);
+    splits_finish<n>(op, kept, item[0], w, unit, split);
 }
 
-template <bool few, bool wide, bool low = false>
+/* few: splits_ahead ran for it. */
+template <bool few, class way>
 GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *run)
 {
-    enum { PASSES = wide ? SPLITS_PASSES : 1 };
     op = gpu_near(op);
     run = gpu_near(run);
     struct splits_kept *kept = splits_kept(run);
-    struct splits_sum<PASSES> unit;
-    struct splits_walk w;
-    u32 n = kept->to - kept->from, told = 0, together, look = 0;
+    const struct splits_mine *mine = splits_mine<way>(kept);
+    struct splits_sum<way> unit;
+    struct splits_walk<way> w;
+    u32 n = mine->to - mine->from, told = 0, together, look = 0;
     w.op = op;
     w.fused = few || attention_is_fused(run);
-    w.work = splits_shared();
-    w.places = splits_places(kept->plan.chunks);
-    w.ring = splits_ring<wide>(op, kept, !few);
+    w.work = splits_work_of<way>();
+    w.places = splits_places_of<way>(kept->plan.chunks);
+    w.ring = splits_ring_of<way>(op, kept, !few);
     w.capped = op->softcap > 0;
 #pragma unroll 1
     for (u32 at = 0; at < n; at += together) {
-        const struct splits_item *item = splits_item(kept, at);
+        const struct splits_item *item = splits_item<way>(kept, at);
         if (item->begins) {
-            splits_enter<wide, low>(op, run, at, item, &w);
+            splits_enter(op, run, at, item, &w);
             splits_clear(&unit);
         }
         if (at >= look && look + SPLITS_KEPT < n) /* before the ring gets there */
-            splits_look_on(op, run, &kept->plan, w.work->items[look / SPLITS_BATCH % 2],
-                           kept->from + look + SPLITS_KEPT,
-                           MIN(n - look - SPLITS_KEPT, (u32)SPLITS_BATCH), item);
-        look += at >= look ? SPLITS_BATCH : 0;
-        together = splits_together(kept, at, n);
-        if (wide || together == 1)
-            splits_do<1, wide, low>(op, kept, at, &w, &unit);
-        else if constexpr (!wide)
-            splits_do<2, false, low>(op, kept, at, &w, &unit);
-        if (item->index + together < MIN(item->unit + item->splits, kept->to))
+            splits_look_on<way>(op, run, &kept->plan, w.work->items[look / way::batch % 2],
+                                mine->from + look + SPLITS_KEPT,
+                                MIN(n - look - SPLITS_KEPT, +way::batch), item);
+        look += at >= look ? way::batch : 0;
+        together = splits_together<way>(kept, at, n);
+        if (way::together == 1 || together == 1)
+            splits_do<1>(op, kept, at, &w, &unit);
+        else if constexpr (way::together > 1)
+            splits_do<2>(op, kept, at, &w, &unit);
+        if (item->index + together < MIN(item->unit + item->splits, mine->to))
             continue;
-        if (splits_whole(kept, item))
-            splits_write<PASSES, low>(op, kept->plan.chunks, item, w.work->rows, &unit);
+        if (splits_whole(mine, item))
+            splits_write(op, kept->plan.chunks, item, w.work->rows, &unit);
         else
-            splits_tell(op, item, &w.work->told[told++]);
+            splits_tell<way>(op, item, &w.work->told[told++]);
     }
     if (told)
-        gpu_sync();
+        splits_sync<way>();
     for (u32 i = 0; i < told; i++)
-        splits_merge(op, &kept->plan, &w.work->told[i], w.ring.base - gpu_lane() * 16,
-                     w.ring.bytes);
+        splits_merge<way>(op, &kept->plan, &w.work->told[i], w.ring.base - gpu_lane() * 16,
+                          w.ring.bytes);
 }
 
 #endif

@@ -32,9 +32,10 @@ struct attention_plan {
     /* few */
     u32 few_units;      /* of a tile: units times slices of SPLITS_CHUNKS chunks of the output */
     u32 items;          /* in the whole step */
-    u32 each, one_more; /* of a block; so many blocks have one more */
+    u32 teams;          /* of warps, in all blocks, that take a stretch of them each */
+    u32 each, one_more; /* items of a team; so many teams have one more */
     u32 partial_each;   /* rows of op->partial an item */
-    bool share;         /* units may be shared among blocks */
+    bool share;         /* units may be shared among teams */
 
     /* many */
     u32 warps;       /* that share a tile, each with 8 chunks of the output */
@@ -130,11 +131,11 @@ GPU u32 attention_find(const struct gpu_run *run, u32 index, u32 *row)
     return index - work->before[low];
 }
 
-/* Few: the first item of a block's stretch. */
+/* Few: the first item of a team's stretch. */
 GPU u32 attention_bound(const struct op_attention *op, const struct gpu_run *run,
-                        const struct attention_plan *plan, u32 block)
+                        const struct attention_plan *plan, u32 team)
 {
-    u32 index = plan->each * block + MIN(block, plan->one_more), row;
+    u32 index = plan->each * team + MIN(team, plan->one_more), row;
     if (plan->share || index >= plan->items)
         return index;
     u32 rest = attention_find(run, index, &row);
@@ -144,7 +145,7 @@ GPU u32 attention_bound(const struct op_attention *op, const struct gpu_run *run
 }
 
 /* Few, with shared units: whose stretch an item is in. */
-GPU u32 attention_block_of(const struct attention_plan *plan, u32 index)
+GPU u32 attention_team_of(const struct attention_plan *plan, u32 index)
 {
     u32 longer = plan->one_more * (plan->each + 1);
     return index < longer ? index / (plan->each + 1)
@@ -176,16 +177,21 @@ GPU bool attention_is_even(const struct attention_plan *plan, const struct gpu_s
 {
     enum { JOINING = 3 }; /* items' time */
     u32 units = step->n_rows * plan->few_units, splits = CEIL_DIV(plan->items, units);
-    return CEIL_DIV(units, gpu_blocks()) * splits <= plan->each + JOINING;
+    return CEIL_DIV(units, gpu_blocks()) * splits <= plan->items / gpu_blocks() + JOINING;
 }
 
-GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run *run,
-                            struct attention_plan *plan)
+/* Blocks are so many teams each; alone: or one, as all its warps take less time for a unit, and
+ * two teams less for two. */
+GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run *run, u32 teams,
+                            bool alone, struct attention_plan *plan)
 {
     const struct gpu_step *step = gpu_near(run->step);
     plan->items = attention_list(op, run, plan, false);
-    plan->each = plan->items / gpu_blocks();
-    plan->one_more = plan->items % gpu_blocks();
+    if (alone && step->n_rows * plan->few_units <= gpu_blocks() && attention_is_even(plan, step))
+        teams = 1;
+    plan->teams = teams * gpu_blocks();
+    plan->each = plan->items / plan->teams;
+    plan->one_more = plan->items % plan->teams;
     plan->partial_each = step->n_tokens == step->n_rows ? MIN(plan->group, 16u) : 16;
     plan->share =
         (u64)plan->items * plan->partial_each <= op->partial_rows && !attention_is_even(plan, step);

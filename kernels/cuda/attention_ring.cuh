@@ -9,8 +9,7 @@
 enum {
     SPLITS_KEPT = 8,
     SPLITS_BATCH = 16,
-    SPLITS_PASSES = 2,   /* over the output's dimensions: 8 chunks each, a warp one */
-    PIECE_FRAGMENTS = 8, /* chunks of keys, pages of values */
+    PIECE_FRAGMENTS = 8,                         /* chunks of keys, pages of values */
     PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
     IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
     JOIN_DIMS = 32,                              /* of a split that is joined, at a time */
@@ -19,10 +18,73 @@ enum {
     ANGLE_TOKENS = 4,    /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
 };
 
-static_assert(SPLITS_PASSES * GPU_WARPS == SPLITS_CHUNKS, "a unit's output");
-static_assert(SPLITS_BATCH * SPLIT_PAGES <= GPU_THREADS, "a thread a page");
 static_assert((int)FEW_TOKENS <= 8, "the image");
 static_assert((int)PIECE_FRAGMENTS == (int)SPLIT_PAGES, "a pass over the values is a piece");
+
+/* wide: heads have more than 128 dimensions. low: units are those of splits_turn_one, and have no
+ * rows from 8 on. teams: a block goes through its items as one team of warps, or as two that have a
+ * stretch of the list each and wait for nobody but themselves, so that one works while the other
+ * waits. */
+template <bool WIDE, bool LOW, u32 TEAMS> struct splits_way {
+    static constexpr bool wide = WIDE, low = LOW;
+    static constexpr u32 teams = TEAMS, warps = GPU_WARPS / teams;
+    static constexpr u32 threads = warps * 32, rows = low ? LOW_GROUP : ATTENTION_ROWS;
+    static constexpr u32 pages = SPLIT_PAGES / warps; /* of a split, a warp's: w, w + warps */
+    static constexpr u32 chunks = wide ? (u32)SPLITS_CHUNKS : (u32)GPU_WARPS;
+    static constexpr u32 passes = chunks / warps; /* over the unit's output: a chunk a warp each */
+    static constexpr u32 together = wide || teams > 1 ? 1 : 2; /* splits at a time, at most */
+    static constexpr u32 batch = SPLITS_BATCH / teams;
+    static_assert(batch * SPLIT_PAGES <= threads, "a thread a page");
+};
+typedef splits_way<true, false, 1> splits_wide;
+typedef splits_way<false, false, 1> splits_narrow;
+typedef splits_way<false, true, 1> splits_low;
+typedef splits_way<false, true, SPLITS_TEAMS> splits_teams;
+
+/* A fragment of queries, or of weights, as it lies in shared memory. */
+template <bool low> struct splits_fragment {
+    typedef uint4 type;
+};
+template <> struct splits_fragment<true> { /* rows g */
+    typedef uint2 type;
+};
+GPU uint4 splits_a(uint4 f)
+{
+    return f;
+}
+GPU uint4 splits_a(uint2 f)
+{
+    return (uint4){f.x, 0, f.y, 0};
+}
+
+/* Of the block's teams; of the warps of a team; of its threads. */
+template <class way> GPU u32 splits_team(void)
+{
+    return way::teams > 1 ? gpu_warp() / way::warps : 0;
+}
+template <class way> GPU u32 splits_warp(void)
+{
+    return way::teams > 1 ? gpu_warp() % way::warps : gpu_warp();
+}
+template <class way> GPU u32 splits_thread(void)
+{
+    return way::teams > 1 ? gpu_thread() % way::threads : gpu_thread();
+}
+
+/* The team's threads meet. */
+template <class way> GPU void splits_sync(void)
+{
+    if constexpr (way::teams > 1)
+        gpu_sync_team<way::threads>(splits_team<way>());
+    else
+        gpu_sync();
+}
+
+/* The team's place among those of all blocks. */
+template <class way> GPU u32 splits_number(void)
+{
+    return splits_team<way>() * gpu_blocks() + gpu_block();
+}
 
 struct alignas(16) splits_item {
     u32 page[SPLIT_PAGES]; /* page * kv_heads + kv_head */
@@ -32,65 +94,86 @@ struct alignas(16) splits_item {
     u32 first_chunk;    /* of the output */
     u32 index;          /* in the list */
     u32 unit, splits;   /* index of the unit's first item; how many it has */
-    u32 counter, units; /* shared units: whose counter is theirs; blocks that share it */
+    u32 counter, units; /* shared units: whose counter is theirs; teams that share it */
     u32 row, row_index; /* of the step; index of its first item */
     u32 row_pos;        /* of the row's first token of this step: pages have what is before */
     u32 slot, flags;    /* of the row */
-    bool begins;        /* first one of its unit in this block */
-    bool writes;        /* its block writes new keys and values to the row's pages */
+    bool begins;        /* first one of its unit in this stretch */
+    bool writes;        /* who has it writes new keys and values to the row's pages */
     bool edge;          /* some row does not see all keys */
     bool mend;          /* pages may lack keys that are seen, or have others */
 };
 
-/* What stays from layer to layer, as it is the same in all that have one window. */
-struct splits_kept {
-    struct splits_item first[SPLITS_KEPT]; /* the block's first items */
-    /* cos [dims / 2] and sin [dims / 2] of as many tokens as there is room for, up to ANGLE_TOKENS;
-       that at `pos` has place pos % tokens. They are those of `angle_freq` */
-    float angles[LIMIT_HEAD_DIM];
+/* What stays from layer to layer, as it is the same in all that have one window. Of a team: */
+struct splits_mine {
+    struct splits_item first[SPLITS_KEPT]; /* its first items */
     const float *angle_freq;
     u32 angle_pos[ANGLE_TOKENS]; /* ~0: none */
-    u32 window;                  /* of the layer that the items are for; ~0: none */
-    u32 from, to;                /* the block's stretch */
-    u32 slots;                   /* of a warp's ring: 1, 2, 4 or 6 pieces */
+    u32 from, to;                /* its stretch */
     u32 full_index, full_at;     /* what is copied next when the ring has been filled */
-    bool pairs;                  /* splits of a unit go two at a time */
+};
+
+/* Of the block. */
+struct splits_kept {
+    struct splits_mine of[SPLITS_TEAMS];
+    /* A team's part: cos [dims / 2] and sin [dims / 2] of as many tokens as there is room for, up
+       to ANGLE_TOKENS; that at `pos` has place pos % tokens. They are those of `angle_freq` */
+    float angles[LIMIT_HEAD_DIM];
+    u32 window; /* of the layer that the items are for; ~0: none */
+    u32 slots;  /* of a warp's ring: 1, 2, 4 or 6 pieces */
+    bool pairs; /* splits of a unit go two at a time */
     struct attention_plan plan;
 };
 
 static_assert(sizeof(struct splits_kept) <= ATTENTION_KEPT_BYTES, "step_shared");
 
-/* A unit that other blocks have splits of, when this block has done its own. */
+/* A unit that other teams have splits of, when this one has done its own. */
 struct splits_told {
     struct attention_tile tile;
     u32 first_chunk, unit, splits;
-    u32 counter, blocks, rank; /* of the blocks that share it: number, this one's place */
-    u32 before;                /* the counter's value ahead of this block's word */
+    u32 counter, teams, rank; /* of the teams that share it: number, this one's place */
+    u32 before;               /* the counter's value ahead of this team's word */
 };
 
-struct splits_shared {
-    struct plan_shared list;
-    struct splits_item items[2][SPLITS_BATCH]; /* batches behind the first, in turn */
+/* Of a team. */
+template <class way> struct splits_work {
+    struct splits_item items[2][way::batch];   /* batches behind the first, in turn */
     struct attention_row rows[ATTENTION_ROWS]; /* of the unit */
     /* of the pages of a split, or two */
-    float largest[2][ATTENTION_ROWS][LARGEST_STRIDE] __attribute__((aligned(16)));
-    struct splits_told told[2]; /* a block shares two units at most */
+    float largest[way::together][way::rows][LARGEST_STRIDE] __attribute__((aligned(16)));
+    struct splits_told told[2]; /* a team shares two units at most */
 };
 
-static_assert(sizeof(struct splits_shared) <= SPLITS_SHARED_BYTES, "attention_shared_bytes");
+template <class way> struct splits_shared {
+    struct plan_shared list;
+    struct splits_work<way> of[way::teams];
+};
 
-/* Behind it. */
-struct splits_places {
-    uint4 *weights; /* a-fragments [split][page][32 lanes]; or work space to turn heads */
-    uint4 *queries; /* a-fragments [chunk][32 lanes] */
+static_assert(sizeof(struct splits_shared<splits_narrow>) <= SPLITS_SHARED_BYTES,
+              "attention_shared_bytes");
+static_assert(ROUND_UP(sizeof(struct splits_shared<splits_teams>), (size_t)128) +
+                      SPLITS_TEAMS * (SPLIT_PAGES * 32 * sizeof(uint2) +
+                                      LOW_HEAD_DIM / 16 * (32 * sizeof(uint2) + 2 * IMAGE_BYTES)) +
+                      2 * GPU_WARPS * PIECE_BYTES <=
+                  LOW_SHARED_BYTES,
+              "two pieces a warp");
+static_assert(LOW_SHARED_BYTES + STEP_SHARED_BYTES <= MID_SHARED_BYTES &&
+                  LOW_SHARED_BYTES + STEP_SHARED_BYTES + ONE_RINGS_BYTES <= ONE_SHARED_BYTES,
+              "their attention");
+
+/* Behind it, a team's after the other's. */
+template <class way> struct splits_places {
+    typedef typename splits_fragment<way::low>::type fragment;
+    fragment *weights; /* [split][page][32 lanes]; or work space to turn heads */
+    fragment *queries; /* [chunk][32 lanes] */
     /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
      * 2t and 2t + 1, dimension g and g + 8. */
     u8 *k, *v; /* [chunk]; v: the unit's chunks */
-    u8 *ring;
+    u8 *ring;  /* of all warps */
 };
 
 /* A warp's ring, and what is copied into it. */
-struct splits_ring {
+template <class way> struct splits_ring {
     u8 *base;               /* at this lane's 16 bytes */
     u32 bytes;              /* of all slots */
     u32 next;               /* slot to be used, and then to be filled again; in bytes */
@@ -103,29 +186,43 @@ struct splits_ring {
 };
 
 /* What a split yields, and what a unit has so far. */
-template <u32 passes> struct splits_sum {
-    float o[passes][2][4];
+template <class way> struct splits_sum {
+    float o[way::passes][2][4];
     float m[2], l[2];
 };
 
-GPU struct splits_shared *splits_shared(void)
-{
-    return gpu_near((struct splits_shared *)gpu_shared());
+template <class way> GPU struct splits_work<way> *splits_work_of(void) {
+    struct splits_shared<way> *all = (struct splits_shared<way> *)gpu_shared();
+    return gpu_near(&all->of[splits_team<way>()]);
 }
 
-GPU struct splits_places splits_places(u32 chunks)
+/* Bytes of weights, a team's. */
+template <class way>
+GPU u32 splits_weights(u32 chunks)
 {
-    struct splits_places p;
-    p.weights = (uint4 *)(gpu_shared() + SPLITS_SHARED_BYTES);
-    p.queries = p.weights + SPLITS_WEIGHTS_BYTES(chunks * 16) / sizeof *p.weights;
-    p.k = (u8 *)(p.queries + chunks * 32);
-    p.v = p.k + chunks * IMAGE_BYTES;
-    p.ring = p.v + MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES;
+    return way::low ? way::together * SPLIT_PAGES * 32 * (u32)sizeof(uint2)
+                    : SPLITS_WEIGHTS_BYTES(chunks * 16);
+}
+
+template <class way> GPU struct splits_places<way> splits_places_of(u32 chunks) {
+    typedef typename splits_places<way>::fragment fragment;
+    const u32 weights = splits_weights<way>(chunks), queries = chunks * 32 * (u32)sizeof(fragment),
+              k = chunks * IMAGE_BYTES, v = MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES,
+              all = weights + queries + k + v;
+    u8 *first = gpu_shared() + ROUND_UP(sizeof(struct splits_shared<way>), (size_t)128);
+    u8 *mine = first + splits_team<way>() * all;
+    struct splits_places<way> p;
+    p.weights = (fragment *)mine;
+    p.queries = (fragment *)(mine + weights);
+    p.k = mine + weights + queries;
+    p.v = p.k + k;
+    p.ring = first + way::teams * all;
     return p;
 }
 
 /* Shared memory for attention: the rings of linears have nothing in them yet. */
-GPU u32 splits_space(const struct gpu_run *run)
+GPU u32
+splits_space(const struct gpu_run *run)
 {
     return run->shared_bytes + GPU_WARPS * run->ring_bytes;
 }
@@ -136,12 +233,22 @@ GPU struct splits_kept *splits_kept(const struct gpu_run *run)
     return gpu_near((struct splits_kept *)near->attention);
 }
 
-/* The item at place `at` of the block's stretch. */
+template <class way> GPU struct splits_mine *splits_mine(struct splits_kept *kept)
+{
+    return &kept->of[splits_team<way>()];
+}
+template <class way> GPU const struct splits_mine *splits_mine(const struct splits_kept *kept)
+{
+    return &kept->of[splits_team<way>()];
+}
+
+/* The item at place `at` of the team's stretch. */
+template <class way>
 GPU const struct splits_item *splits_item(const struct splits_kept *kept, u32 at)
 {
-    const struct splits_item *behind = &splits_shared()->items[0][0];
-    return gpu_near(at < SPLITS_KEPT ? kept->first + at
-                                     : behind + (at - SPLITS_KEPT) % (2 * SPLITS_BATCH));
+    const struct splits_item *behind = &splits_work_of<way>()->items[0][0];
+    return gpu_near(at < SPLITS_KEPT ? splits_mine<way>(kept)->first + at
+                                     : behind + (at - SPLITS_KEPT) % (2 * way::batch));
 }
 
 /* --- the list ------------------------------------------------------------------------------ */
@@ -191,8 +298,8 @@ GPU void splits_fill_item(const struct op_attention *op, const struct gpu_run *r
     item->unit = index - split;
     item->splits = splits;
     if (plan->share) {
-        item->counter = attention_block_of(plan, item->unit);
-        item->units = attention_block_of(plan, item->unit + splits - 1) - item->counter + 1;
+        item->counter = attention_team_of(plan, item->unit);
+        item->units = attention_team_of(plan, item->unit + splits - 1) - item->counter + 1;
     }
     item->row = row_at;
     item->row_index = index - in_row;
@@ -224,12 +331,13 @@ GPU void splits_go_on(const struct op_attention *op, const struct gpu_run *run,
     item->begins = false;
 }
 
-/* Items [first, first + n) of the list, none of which is behind `before`; n <= SPLITS_BATCH. */
+/* Items [first, first + n) of the list, none of which is behind `before`; n <= way::batch. */
+template <class way>
 GPU void splits_look_on(const struct op_attention *op, const struct gpu_run *run,
                         const struct attention_plan *plan, struct splits_item *items, u32 first,
                         u32 n, const struct splits_item *before)
 {
-    u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, its;
+    u32 i = splits_thread<way>() / SPLIT_PAGES, p = splits_thread<way>() % SPLIT_PAGES, its;
     const struct gpu_row *rows = gpu_global(gpu_near(run->step)->rows);
     struct splits_item *item = &items[i];
     if (i >= n)
@@ -246,12 +354,13 @@ GPU void splits_look_on(const struct op_attention *op, const struct gpu_run *run
     splits_fill_item(op, run, plan, item, row, in_row, first + i, p);
 }
 
-/* The block's first items [first, first + n), n <= SPLITS_KEPT, from the list of rows. */
+/* The team's first items [first, first + n), n <= SPLITS_KEPT, from the list of rows. */
+template <class way>
 GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run,
                         const struct attention_plan *plan, struct splits_item *items, u32 first,
                         u32 n)
 {
-    u32 i = gpu_thread() / SPLIT_PAGES, p = gpu_thread() % SPLIT_PAGES, row;
+    u32 i = splits_thread<way>() / SPLIT_PAGES, p = splits_thread<way>() % SPLIT_PAGES, row;
     if (i >= n)
         return;
     u32 in_row = attention_find(run, first + i, &row);
@@ -263,17 +372,18 @@ GPU void splits_look_up(const struct op_attention *op, const struct gpu_run *run
 /* --- the ring ------------------------------------------------------------------------------ */
 
 /* This warp's chunk of the output in a pass; chunks or more: none. */
-GPU u32 splits_chunk(const struct splits_item *item, u32 pass)
+template <class way> GPU u32 splits_chunk(const struct splits_item *item, u32 pass)
 {
-    return item->first_chunk + pass * GPU_WARPS + gpu_warp();
+    return item->first_chunk + pass * way::warps + splits_warp<way>();
 }
 
-/* Chunks from `first` on of this warp's page. */
-GPU void splits_copy_keys(const struct splits_ring *r, const struct splits_item *item, u32 first,
-                          u8 *to)
+/* Chunks from `first` on of a page. */
+template <class way>
+GPU void splits_copy_keys(const struct splits_ring<way> *r, const struct splits_item *item,
+                          u32 page, u32 first, u8 *to)
 {
-    bool live = item->live >> gpu_warp() & 1;
-    const u8 *from = r->k + (u64)item->page[gpu_warp()] * r->page_bytes + first * CHUNK_BYTES;
+    bool live = item->live >> page & 1;
+    const u8 *from = r->k + (u64)item->page[page] * r->page_bytes + first * CHUNK_BYTES;
     if (first + PIECE_FRAGMENTS <= r->chunks) {
 #pragma unroll
         for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
@@ -286,10 +396,11 @@ GPU void splits_copy_keys(const struct splits_ring *r, const struct splits_item 
 }
 
 /* This warp's chunk of all pages, zeros where nothing is seen. */
-GPU void splits_copy_values(const struct splits_ring *r, const struct splits_item *item, u32 pass,
-                            u8 *to)
+template <class way>
+GPU void splits_copy_values(const struct splits_ring<way> *r, const struct splits_item *item,
+                            u32 pass, u8 *to)
 {
-    u32 c = splits_chunk(item, pass), live = item->live;
+    u32 c = splits_chunk<way>(item, pass), live = item->live;
     const u8 *from = r->v + c * CHUNK_BYTES;
     uint4 a = gpu_load<uint4>(item->page), b = gpu_load<uint4>(item->page + 4);
     const u32 page[SPLIT_PAGES] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
@@ -301,93 +412,100 @@ GPU void splits_copy_values(const struct splits_ring *r, const struct splits_ite
 }
 
 /* How many splits go together from place `at` of the stretch's n on. */
-GPU u32 splits_together(const struct splits_kept *kept, u32 at, u32 n)
+template <class way> GPU u32 splits_together(const struct splits_kept *kept, u32 at, u32 n)
 {
-    return kept->pairs && at + 1 < n && !splits_item(kept, at + 1)->begins ? 2 : 1;
+    if (way::together == 1)
+        return 1;
+    return kept->pairs && at + 1 < n && !splits_item<way>(kept, at + 1)->begins ? 2 : 1;
 }
 
 /* Starts the copies of the next piece. */
-GPU void splits_copy(struct splits_ring *r, u8 *to)
+template <class way> GPU void splits_copy(struct splits_ring<way> *r, u8 *to)
 {
     if (r->index < r->to) {
         u32 piece = r->at >> (r->count - 1);
-        const struct splits_item *item = splits_item(r->kept, r->index + (r->at & (r->count - 1)));
-        if (piece < r->k_pieces)
-            splits_copy_keys(r, item, piece * PIECE_FRAGMENTS, to);
+        const struct splits_item *item =
+            splits_item<way>(r->kept, r->index + (r->at & (r->count - 1)));
+        if (piece >= r->k_pieces)
+            splits_copy_values<way>(r, item, piece - r->k_pieces, to);
+        else if (way::pages > 1)
+            splits_copy_keys<way>(r, item, splits_warp<way>() + piece * way::warps, 0, to);
         else
-            splits_copy_values(r, item, piece - r->k_pieces, to);
+            splits_copy_keys<way>(r, item, gpu_warp(), piece * PIECE_FRAGMENTS, to);
         if (++r->at == r->pieces * r->count) {
             r->at = 0;
             r->index += r->count;
-            r->count = splits_together(r->kept, r->index, r->to);
+            r->count = splits_together<way>(r->kept, r->index, r->to);
         }
     }
     gpu_copy_commit(); /* also an empty one: they are counted */
 }
 
-GPU u32 splits_slots(const struct gpu_run *run, u32 chunks)
+template <class way> GPU u32 splits_slots(const struct gpu_run *run, u32 chunks)
 {
-    u32 taken = (u32)(splits_places(chunks).ring - gpu_shared());
+    u32 taken = (u32)(splits_places_of<way>(chunks).ring - gpu_shared());
     u32 slots = (splits_space(run) - taken) / (GPU_WARPS * PIECE_BYTES);
     return slots >= 6 ? 6 : slots == 1 ? 1 : slots & ~1u;
 }
 
 /* Pieces of an item's keys; in all. */
-GPU u32 splits_k_pieces(u32 chunks)
+template <class way> GPU u32 splits_k_pieces(u32 chunks)
 {
-    return CEIL_DIV(chunks, (u32)PIECE_FRAGMENTS);
+    return way::wide ? CEIL_DIV(chunks, (u32)PIECE_FRAGMENTS) : way::pages;
 }
 
-GPU u32 splits_pieces(u32 chunks)
+template <class way> GPU u32 splits_pieces(u32 chunks)
 {
-    return splits_k_pieces(chunks) + (chunks > GPU_WARPS ? SPLITS_PASSES : 1);
+    return splits_k_pieces<way>(chunks) + way::passes;
 }
 
-/* Once the first items are known: the ring, and what is copied next when it is full. By one
- * thread. */
-GPU void splits_keep_ring(const struct gpu_run *run, struct splits_kept *kept)
+/* What of a stretch is copied next when its ring is full. By one thread. Heads may be wide, where
+ * way is not. */
+template <class way> GPU void splits_keep_ring(struct splits_kept *kept)
 {
-    u32 chunks = kept->plan.chunks, slots = splits_slots(run, chunks), index = 0, at = slots;
-    u32 pieces = splits_pieces(chunks), n = kept->to - kept->from;
-    kept->slots = slots;
-    kept->pairs = chunks <= GPU_WARPS && slots > 1;
-    for (; index < n && at >= pieces * splits_together(kept, index, n);) {
-        u32 count = splits_together(kept, index, n);
+    struct splits_mine *mine = splits_mine<way>(kept);
+    u32 index = 0, at = kept->slots, n = mine->to - mine->from, chunks = kept->plan.chunks;
+    u32 pieces = !way::low && chunks > GPU_WARPS ? splits_pieces<splits_wide>(chunks)
+                                                 : splits_pieces<way>(chunks);
+    for (; index < n && at >= pieces * splits_together<way>(kept, index, n);) {
+        u32 count = splits_together<way>(kept, index, n);
         at -= pieces * count;
         index += count;
     }
-    kept->full_index = index;
-    kept->full_at = index < n ? at : 0;
+    mine->full_index = index;
+    mine->full_at = index < n ? at : 0;
 }
 
 /* The ring of a stretch, full. Not `really`: its first copies were started before. */
-template <bool wide>
-GPU struct splits_ring splits_ring(const struct op_attention *op, const struct splits_kept *kept,
-                                   bool really)
-{
-    struct splits_ring r;
+template <class way>
+GPU struct splits_ring<way> splits_ring_of(const struct op_attention *op,
+                                           const struct splits_kept *kept, bool really) {
+    const struct splits_mine *mine = splits_mine<way>(kept);
+    struct splits_ring<way> r;
     r.kept = kept;
     r.chunks = kept->plan.chunks;
     r.page_bytes = r.chunks * CHUNK_BYTES;
     r.bytes = kept->slots * PIECE_BYTES;
-    r.base = gpu_near(splits_places(r.chunks).ring) + gpu_warp() * r.bytes + gpu_lane() * 16;
+    r.base =
+        gpu_near(splits_places_of<way>(r.chunks).ring) + gpu_warp() * r.bytes + gpu_lane() * 16;
     r.next = 0;
-    r.to = kept->to - kept->from;
+    r.to = mine->to - mine->from;
     r.k = gpu_global((const u8 *)op->k) + gpu_lane() * 16;
     r.v = gpu_global((const u8 *)op->v) + gpu_lane() * 16;
-    r.k_pieces = wide ? splits_k_pieces(r.chunks) : 1;
-    r.pieces = wide ? splits_pieces(r.chunks) : 2;
-    r.index = really ? 0 : kept->full_index;
-    r.at = really ? 0 : kept->full_at;
-    r.count = splits_together(kept, r.index, r.to);
+    r.k_pieces = splits_k_pieces<way>(r.chunks);
+    r.pieces = splits_pieces<way>(r.chunks);
+    r.index = really ? 0 : mine->full_index;
+    r.at = really ? 0 : mine->full_at;
+    r.count = splits_together<way>(kept, r.index, r.to);
     for (u32 i = 0; really && i < r.bytes; i += PIECE_BYTES)
-        splits_copy(&r, r.base + i);
+        splits_copy<way>(&r, r.base + i);
     return r;
 }
 
 /* The next n pieces, at this lane's 16 bytes. At most slots - n copies may be open behind them. A
  * ring of one slot has no pairs; in others pairs begin at an even one. */
-template <u32 n> GPU void splits_wait(const struct splits_ring *r, u8 *piece[n])
+template <u32 n, class way>
+GPU void splits_wait(const struct splits_ring<way> *r, u8 *piece[n])
 {
     if (r->bytes == 6 * PIECE_BYTES)
         gpu_copy_wait<6 - n>();
@@ -402,11 +520,11 @@ template <u32 n> GPU void splits_wait(const struct splits_ring *r, u8 *piece[n])
 }
 
 /* They are done with. */
-template <u32 n> GPU void splits_next(struct splits_ring *r)
+template <u32 n, class way> GPU void splits_next(struct splits_ring<way> *r)
 {
 #pragma unroll
     for (u32 i = 0; i < n; i++) {
-        splits_copy(r, r->base + r->next);
+        splits_copy<way>(r, r->base + r->next);
         r->next = r->next + PIECE_BYTES == r->bytes ? 0 : r->next + PIECE_BYTES;
     }
 }

@@ -14,8 +14,9 @@ GPU const struct gpu_rope *splits_rope(const struct op_attention *op,
     return item->flags & ROW_ROPE_LONG ? &op->rope_long : &op->rope;
 }
 
+template <class way>
 GPU struct rope_heads splits_heads(const struct op_attention *op, const struct splits_item *item,
-                                   const struct splits_places *places, const float *angles)
+                                   const struct splits_places<way> *places, const float *angles)
 {
     struct rope_heads h;
     h.queries = op->heads;
@@ -30,45 +31,56 @@ GPU struct rope_heads splits_heads(const struct op_attention *op, const struct s
     return h;
 }
 
+template <class way> GPU float *splits_angles_at(struct splits_kept *kept, u32 dims, u32 place)
+{
+    return kept->angles + splits_team<way>() * (LIMIT_HEAD_DIM / way::teams) + place * dims;
+}
+
 /* A function of its own, since it seldom runs: instructions that are skipped in every layer have to
  * be fetched as well, or those behind them are waited for (1 us of a layer of 90). Begins and ends
  * with a barrier. */
+template <class way>
 GPU_CALL void splits_new_angles(const struct gpu_rope *rope, u32 pos, u32 place,
                                 struct splits_kept *kept)
 {
     rope = gpu_near(rope);
     kept = gpu_near(kept);
+    struct splits_mine *mine = splits_mine<way>(kept);
     u32 half = rope->dims / 2;
-    float *at = kept->angles + place * rope->dims;
-    gpu_sync(); /* all have looked, and nobody reads what was there */
-    for (u32 i = gpu_thread(); i < half; i += GPU_THREADS)
+    float *at = splits_angles_at<way>(kept, rope->dims, place);
+    splits_sync<way>(); /* all have looked, and nobody reads what was there */
+    for (u32 i = splits_thread<way>(); i < half; i += way::threads)
         rope_angle(rope, pos, i, at + i, at + half + i);
-    if (gpu_thread() == 0) {
-        for (u32 i = 0; i < ANGLE_TOKENS && kept->angle_freq != rope->freq; i++)
-            kept->angle_pos[i] = ~0u;
-        kept->angle_freq = rope->freq;
-        kept->angle_pos[place] = pos;
+    if (splits_thread<way>() == 0) {
+        for (u32 i = 0; i < ANGLE_TOKENS && mine->angle_freq != rope->freq; i++)
+            mine->angle_pos[i] = ~0u;
+        mine->angle_freq = rope->freq;
+        mine->angle_pos[place] = pos;
     }
-    gpu_sync();
+    splits_sync<way>();
 }
 
-/* The angles of the token at `pos`; all threads together. When they are not at hand yet, begins and
- * ends with a barrier. */
+/* The angles of the token at `pos`; all threads of a team together. When they are not at hand yet,
+ * begins and ends with a barrier. */
+template <class way>
 GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct splits_kept *kept)
 {
+    const struct splits_mine *mine = splits_mine<way>(kept);
+    constexpr u32 room = LIMIT_HEAD_DIM / way::teams;
     u32 dims = rope->dims;
-    u32 place = pos % (dims * 4 <= LIMIT_HEAD_DIM ? 4 : dims * 2 <= LIMIT_HEAD_DIM ? 2 : 1);
-    if (kept->angle_freq != rope->freq || kept->angle_pos[place] != pos)
-        splits_new_angles(rope, pos, place, kept);
-    return kept->angles + place * dims;
+    u32 place = pos % (dims * 4 <= room ? 4 : dims * 2 <= room ? 2 : 1);
+    if (mine->angle_freq != rope->freq || mine->angle_pos[place] != pos)
+        splits_new_angles<way>(rope, pos, place, kept);
+    return splits_angles_at<way>(kept, dims, place);
 }
 
 /* A turned query head to row r of the tile. */
-template <u32 slots_max>
+template <u32 slots_max, class fragment>
 GPU void splits_put_query(const struct op_attention *op, const struct rope_heads *h,
-                          const float v[slots_max][4], u32 r, uint4 *queries,
+                          const float v[slots_max][4], u32 r, fragment *queries,
                           struct attention_row *row)
 {
+    constexpr u32 step = sizeof(fragment) / sizeof(uint2); /* words between its dimensions */
     u32 slots = 1u << h->shift, dim = ROUND_UP(h->dim, 16u), exponent;
     float largest[slots_max];
     rope_largest<slots_max>(h->shift, slots, v, largest);
@@ -81,7 +93,7 @@ GPU void splits_put_query(const struct op_attention *op, const struct rope_heads
             break;
         u32 *to = (u32 *)&queries[d / 16 * 32 + r % 8 * 4 + d % 16 / 4] + r / 8;
         gpu_store<u32>(to, gpu_half2(gpu_mul(v[j][0], power), gpu_mul(v[j][1], power)));
-        gpu_store<u32>(to + 2, gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power)));
+        gpu_store<u32>(to + step, gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power)));
     }
     if (gpu_lane() == 0)
         attention_row_scale(op, rope_undo(exponent), row);
@@ -126,25 +138,26 @@ GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4
 }
 
 /* The page of a unit's KV head that has position pos; the unit's first item here has place `at`. */
+template <class way>
 GPU u32 splits_page_of(const struct op_attention *op, const struct gpu_run *run,
                        const struct splits_item *item, u32 at, u32 pos)
 {
     u32 in = pos - item->pos;
     at += in / ATTENTION_SPLIT;
     if (at < SPLITS_KEPT)
-        return splits_kept(run)->first[at].page[in % ATTENTION_SPLIT / PAGE_KEYS];
+        return splits_mine<way>(splits_kept(run))->first[at].page[in % ATTENTION_SPLIT / PAGE_KEYS];
     const u32 *pages = gpu_global(run->state.pages) + (size_t)item->slot * run->state.pages_stride;
     return pages[pos / PAGE_KEYS] * op->kv_heads + item->tile.kv_head;
 }
 
 /* The heads of a token that this block needs, a warp a head. */
-template <bool wide>
+template <class way>
 GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *run,
                            const struct splits_item *item, u32 at,
-                           const struct splits_places *places, const float *angles, u32 pos,
+                           const struct splits_places<way> *places, const float *angles, u32 pos,
                            bool new_key, struct attention_row rows[ATTENTION_ROWS])
 {
-    enum { SLOTS = wide ? 4 : 1 };
+    enum { SLOTS = way::wide ? 4 : 1 };
     struct rope_heads h = splits_heads(op, item, places, angles);
     const struct attention_tile *t = &item->tile;
     u32 group = splits_kept(run)->plan.group, first = t->part * ATTENTION_ROWS, page = 0;
@@ -161,7 +174,7 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
         h.first += query ? 0 : t->kv_head;
         h.x = (float *)x + h.first * h.dim;
         if (!query && item->writes)
-            page = splits_page_of(op, run, item, at, pos);
+            page = splits_page_of<way>(op, run, item, at, pos);
         do
             rope_read<SLOTS, false>(&h, 1u << h.shift, v);
         while (op->awaited && rope_missing<SLOTS>(v));
@@ -183,10 +196,11 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
 
 /* Turns what the block needs of a unit whose first item here has place `at`; its splits up to
  * index `to` are the block's own. Ends with a barrier. */
-template <bool wide>
+template <class way>
 GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
-                     const struct splits_item *item, u32 at, const struct splits_places *places,
-                     u32 to, struct attention_row rows[ATTENTION_ROWS])
+                     const struct splits_item *item, u32 at,
+                     const struct splits_places<way> *places, u32 to,
+                     struct attention_row rows[ATTENTION_ROWS])
 {
     const struct attention_tile *t = &item->tile;
     const struct gpu_rope *rope = splits_rope(op, item);
@@ -197,9 +211,9 @@ GPU void splits_turn(const struct op_attention *op, const struct gpu_run *run,
         attention_row_place(op, t, last, &rows[last]);
 #pragma unroll 1
     for (u32 pos = to_pos > item->row_pos ? item->row_pos : t->pos; pos < end; pos++) {
-        const float *angles = splits_angles(rope, pos, splits_kept(run));
-        splits_turn_token<wide>(op, run, item, at, places, angles, pos,
-                                pos >= from_pos && pos < to_pos, rows);
+        const float *angles = splits_angles<way>(rope, pos, splits_kept(run));
+        splits_turn_token<way>(op, run, item, at, places, angles, pos,
+                               pos >= from_pos && pos < to_pos, rows);
     }
     gpu_sync();
 }
@@ -251,9 +265,11 @@ GPU void turn_rotate(u32 dims, float4 c, float4 s, float v[4])
 }
 
 /* As splits_turn, a warp a head, a lane four of its dimensions. */
+template <class way>
 GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *run,
-                         const struct splits_item *item, u32 at, const struct splits_places *places,
-                         u32 to, struct attention_row rows[ATTENTION_ROWS])
+                         const struct splits_item *item, u32 at,
+                         const struct splits_places<way> *places, u32 to,
+                         struct attention_row rows[ATTENTION_ROWS])
 {
     struct splits_kept *kept = splits_kept(run);
     const struct attention_tile *t = &item->tile;
@@ -264,14 +280,14 @@ GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *ru
     const u32 d = gpu_lane() * 4,
               angle = d < dims / 2 ? d : MIN(d, dims - MIN(dims, 4u)) - dims / 2;
     const float *x = gpu_global(op->qkv) + (size_t)t->token * op->stride;
-    const float *angles = splits_angles(rope, pos, kept);
+    const float *angles = splits_angles<way>(rope, pos, kept);
     struct rope_heads h = {
         NULL, NULL, NULL, NULL, 0, 1, op->heads, op->heads + op->kv_heads, op->head_dim, dims, 0};
-    const u32 last = GPU_THREADS - 1 - gpu_thread(); /* by a warp that has less to turn */
+    const u32 last = way::threads - 1 - splits_thread<way>(); /* by a warp that has less to turn */
     if (last < ATTENTION_ROWS)
         turn_row(op, t, group, last, &rows[last]);
 #pragma unroll 1
-    for (u32 i = gpu_warp(); i < heads; i += GPU_WARPS) {
+    for (u32 i = splits_warp<way>(); i < heads; i += way::warps) {
         const bool query = i < group, key = i == group;
         const float4 c = gpu_load<float4>(angles + angle);
         const float4 s = gpu_load<float4>(angles + dims / 2 + angle);
@@ -279,7 +295,7 @@ GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *ru
         float v[1][4];
         h.first = query ? t->kv_head * group + i : t->kv_head + (key ? h.queries : h.rotated);
         if (!query && item->writes)
-            page = splits_page_of(op, run, item, at, pos);
+            page = splits_page_of<way>(op, run, item, at, pos);
         turn_ask(op, x + h.first * h.dim, v);
         rope_norm<1>(op, &h, 1, v);
         if (query || key)
@@ -294,7 +310,7 @@ GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *ru
                                gpu_global((u8 *)(key ? op->k : op->v)) +
                                    (size_t)page * ROUND_UP(h.dim, 16u) * PAGE_KEYS * sizeof(u16));
     }
-    gpu_sync();
+    splits_sync<way>();
 }
 
 #endif

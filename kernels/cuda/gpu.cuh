@@ -77,6 +77,11 @@ GPU bool gpu_sync_any(bool v)
                  : "memory");
     return any;
 }
+/* The threads of one of the block's teams meet, of so many threads each, from the first on. */
+template <u32 threads> GPU void gpu_sync_team(u32 team)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 2), "n"((int)threads) : "memory");
+}
 /* All threads of the block meet, in a kernel that has more. */
 GPU void gpu_sync_all(void)
 {

@@ -121,7 +121,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             gpu_copy_commit();
         };
         if (few && i == p->first && op->kind == OP_ATTENTION)
-            attention_ahead(&op->attention, &near->run);
+            splits_ahead<splits_narrow>(&op->attention, &near->run);
         bool meet = run_op<few>(op, &near->run, &begun, copy_next) && more;
         gpu_copy_wait<0>();
         u32 before = 0;
@@ -131,7 +131,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
             gpu_sync();
         begun = {};
         if (few && more && next->kind == OP_ATTENTION) /* which uses the rings' memory */
-            attention_ahead(&next->attention, &near->run);
+            splits_ahead<splits_narrow>(&next->attention, &near->run);
         else if (few && more && next->kind == OP_LINEAR)
             few_begin_op(&begun, &next->linear, &near->run);
         else if (ahead && meet)
@@ -263,7 +263,7 @@ GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid
 {
     const u32 kind = gpu_scalar(op->kind);
     if (kind == OP_ATTENTION)
-        attention_ahead(&op->attention, run);
+        splits_ahead<splits_teams>(&op->attention, run);
     if (kind != OP_LINEAR || linear_rows(&op->linear.in, run->step) == 0)
         return true;
     const u32 linear = mid_kept<shape>(&walk->linear);
@@ -300,7 +300,7 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
             }
         }
     } else if (kind == OP_ATTENTION) {
-        splits_run<true, false, true>(&op->attention, run); /* attention_ahead ran for it */
+        splits_run<true, splits_teams>(&op->attention, run); /* splits_ahead ran for it */
     } else {
         run_vector_op<shape::tokens, shape::bytes>(op, run);
     }
@@ -410,7 +410,10 @@ GPU bool one_op(const struct op *op, const struct gpu_run *run)
         vector_add_norm(&op->add_norm, run->step);
         return true;
     case OP_ATTENTION:
-        splits_run<true, false, true>(&op->attention, run);
+        if (splits_is_alone(run))
+            splits_run<true, splits_low>(&op->attention, run);
+        else
+            splits_run<true, splits_teams>(&op->attention, run);
         return true;
     case OP_GATE:
         vector_gate(&op->gate, run->step);
@@ -425,7 +428,7 @@ GPU void one_look(struct one_begun *b, const struct op *op, const struct gpu_run
 {
     *b = {};
     if (op->kind == OP_ATTENTION)
-        attention_ahead(&op->attention, run);
+        splits_ahead<splits_teams, true>(&op->attention, run);
     else if (op->kind == OP_LINEAR)
         one_begin(b, &op->linear, run->step);
 }

@@ -61,6 +61,7 @@ enum {
     NEAR_NORM_FEATURES = 8192, /* and of one with a norm */
     ATTENTION_SPLIT = 128,     /* positions */
     ATTENTION_ROWS = 16,       /* query rows (token, head) of one tensor-core tile */
+    SPLITS_TEAMS = 2,          /* of a block's warps in attention of few tokens, at most */
 };
 
 /* --- matrices ------------------------------------------------------------------------------ */
@@ -270,15 +271,15 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
                        finishes. Any number of rows works; where they do not suffice, fewer blocks
                        share a sequence: 16 a split of the longest sequence, times KV heads, times
                        two or more, is good */
-    u32 *arrived;   /* a counter a block: zero before the first step; then all but the highest bit
-                       are left at zero */
+    u32 *arrived;   /* SPLITS_TEAMS counters a block: zero before the first step; then all but the
+                       highest bit are left at zero */
     u32 partial_rows;
     u32 stride, out_stride, heads, kv_heads, head_dim, window;
     float eps, scale, softcap;
     u32 awaited; /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
 };
 
-enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 3072 }; /* attention_few.cuh */
+enum { SPLITS_SHARED_BYTES = 6784, ATTENTION_KEPT_BYTES = 4096 }; /* attention_few.cuh */
 
 /* Can the kernel `prefill_attention` compute it? */
 static inline u32 attention_is_grouped(u32 head_dim)
@@ -293,6 +294,9 @@ static inline u32 attention_is_low(u32 heads, u32 kv_heads, u32 head_dim, u32 di
     return heads / kv_heads <= LOW_GROUP && head_dim <= LOW_HEAD_DIM && head_dim % 4 == 0 &&
            dims % 8 == 0;
 }
+
+/* What it then needs of shared memory at the least. */
+enum { LOW_SHARED_BYTES = 88448 };
 
 /* Weights of a split, or, where heads are small, of two. */
 #define SPLITS_WEIGHTS_BYTES(dim) ((dim) <= 128 ? 8192u : 4096u)
@@ -441,7 +445,7 @@ enum {
     ONE_RINGS_BYTES = ONE_HEAD_BYTES + GPU_WARPS * ONE_SLOTS * ONE_SLOT_BYTES,
     /* in front of shared memory, behind the row: as `decode`, and sums of the row's groups */
     ONE_WORK_BYTES = DECODE_WORK_BYTES + NEAR_ROW_FEATURES / 128 * sizeof(i32),
-    ONE_SHARED_BYTES = 200 << 10, /* dynamic shared memory that it needs at the least */
+    ONE_SHARED_BYTES = 227 << 10, /* dynamic shared memory that it needs at the least */
 };
 
 /* A row in shared memory: two bytes an input. Neighbouring rows begin in different banks. */

@@ -75,7 +75,7 @@ struct late {
 };
 
 struct block {
-    struct meeting meeting, all;
+    struct meeting meeting, all, team[SPLITS_TEAMS];
     struct late *late; /* [LATE] */
     u32 n_late;
     bool any[2]; /* what the threads of this meeting said, and of the last */
@@ -228,6 +228,15 @@ static void part(struct meeting *m)
 void fiber_sync_block(void)
 {
     struct meeting *m = &running_now()->block->meeting;
+    if (meet(m, SYNC))
+        part(m);
+}
+
+void fiber_sync_team(u32 team, u32 threads)
+{
+    struct meeting *m = &running_now()->block->team[team];
+    emulate_check(team == fiber_now->thread / threads, "a thread meets another team");
+    m->n = threads;
     if (meet(m, SYNC))
         part(m);
 }

@@ -47,6 +47,7 @@ extern struct fiber *fiber_now;
 
 void fiber_pause(void);                                    /* lets the others run */
 void fiber_sync_block(void);                               /* the first GPU_THREADS of the block */
+void fiber_sync_team(u32 team, u32 threads);               /* so many of the first GPU_THREADS */
 void fiber_sync_all(void);                                 /* all fibers of the block */
 bool fiber_sync_any(bool v);                               /* the same, and whether one said so */
 void fiber_sync_warp(void);                                /* all fibers of the warp */
@@ -90,6 +91,10 @@ GPU u8 *gpu_shared(void)
 GPU void gpu_sync(void)
 {
     fiber_sync_block();
+}
+template <u32 threads> GPU void gpu_sync_team(u32 team)
+{
+    fiber_sync_team(team, threads);
 }
 GPU bool gpu_sync_any(bool v)
 {

@@ -1,8 +1,8 @@
 /* Attention for rows of few tokens: every split of every tile and KV head is an item, and the items
  * of all rows stand in one list, split after split of each unit (tile, KV head, part). Each team of
  * warps takes an even stretch of the list, so that also one long sequence occupies all of them. A
- * team is a block's warps, or in `mid_..`, and in `one_token` when that has more than a unit for
- * each block, half of them: while one team waits, for a barrier, for instructions, for what comes
+ * team is a block's warps, or in `mid_..`, and in `one_token` when there are more items than
+ * blocks, half of them: while one team waits, for a barrier, for instructions, for what comes
  * from memory, the other works.
  *
  * A team's first items, and the angles of the tokens, stay from layer to layer; others are looked

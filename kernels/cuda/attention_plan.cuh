@@ -135,7 +135,7 @@ GPU u32 attention_find(const struct gpu_run *run, u32 index, u32 *row)
 GPU u32 attention_bound(const struct op_attention *op, const struct gpu_run *run,
                         const struct attention_plan *plan, u32 team)
 {
-    u32 index = plan->each * team + MIN(team, plan->one_more), row;
+    u32 index = MIN(plan->each * team + MIN(team, plan->one_more), plan->items), row;
     if (plan->share || index >= plan->items)
         return index;
     u32 rest = attention_find(run, index, &row);
@@ -171,30 +171,35 @@ GPU void attention_plan_of(const struct op_attention *op, const struct gpu_run *
                                                                  : 0;
 }
 
-/* Would whole units make blocks about as even as shared ones do, joining included? Told by rows of
- * one token and one length; of others it may be wrong. */
-GPU bool attention_is_even(const struct attention_plan *plan, const struct gpu_step *step)
+/* Would whole units take no longer than shared ones do, joining included? Told by rows of one token
+ * and one length; of others it may be wrong. In the time of an item; teams: in all blocks. */
+GPU bool attention_is_even(const struct attention_plan *plan, const struct gpu_step *step,
+                           u32 teams)
 {
-    enum { JOINING = 3 }; /* items' time */
+    enum { ONE_JOINED = 2, JOINING = 3 }; /* measured on Hopper */
     u32 units = step->n_rows * plan->few_units, splits = CEIL_DIV(plan->items, units);
-    return CEIL_DIV(units, gpu_blocks()) * splits <= plan->items / gpu_blocks() + JOINING;
+    u32 shared = plan->items <= teams ? (u32)ONE_JOINED : plan->items / gpu_blocks() + JOINING;
+    return CEIL_DIV(units, gpu_blocks()) * splits <= shared;
 }
 
-/* Blocks are so many teams each; alone: or one, as all its warps take less time for a unit, and
- * two teams less for two. */
+/* Blocks are so many teams each. Where each has a unit at most, one of them is idle, so that no
+ * other block is. alone: blocks may be one team of all warps, then and where each has an item at
+ * most: it takes less time for one, and two teams less for two. */
 GPU void attention_plan_few(const struct op_attention *op, const struct gpu_run *run, u32 teams,
                             bool alone, struct attention_plan *plan)
 {
     const struct gpu_step *step = gpu_near(run->step);
     plan->items = attention_list(op, run, plan, false);
-    if (alone && step->n_rows * plan->few_units <= gpu_blocks() && attention_is_even(plan, step))
+    const bool even = attention_is_even(plan, step, teams * gpu_blocks());
+    if (even && step->n_rows * plan->few_units <= gpu_blocks())
+        teams = 1;
+    if (alone && plan->items <= gpu_blocks())
         teams = 1;
     plan->teams = teams * gpu_blocks();
     plan->each = plan->items / plan->teams;
     plan->one_more = plan->items % plan->teams;
     plan->partial_each = step->n_tokens == step->n_rows ? MIN(plan->group, 16u) : 16;
-    plan->share =
-        (u64)plan->items * plan->partial_each <= op->partial_rows && !attention_is_even(plan, step);
+    plan->share = (u64)plan->items * plan->partial_each <= op->partial_rows && !even;
 }
 
 #endif

@@ -191,6 +191,18 @@ template <class way> struct splits_sum {
     float m[2], l[2];
 };
 
+/* Shared memory for attention: the rings of linears have nothing in them yet. */
+GPU u32 splits_space(const struct gpu_run *run)
+{
+    return run->shared_bytes + GPU_WARPS * run->ring_bytes;
+}
+
+GPU struct splits_kept *splits_kept(const struct gpu_run *run)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + splits_space(run));
+    return gpu_near((struct splits_kept *)near->attention);
+}
+
 template <class way> GPU struct splits_work<way> *splits_work_of(void) {
     struct splits_shared<way> *all = (struct splits_shared<way> *)gpu_shared();
     return gpu_near(&all->of[splits_team<way>()]);
@@ -220,20 +232,8 @@ template <class way> GPU struct splits_places<way> splits_places_of(u32 chunks) 
     return p;
 }
 
-/* Shared memory for attention: the rings of linears have nothing in them yet. */
-GPU u32
-splits_space(const struct gpu_run *run)
-{
-    return run->shared_bytes + GPU_WARPS * run->ring_bytes;
-}
-
-GPU struct splits_kept *splits_kept(const struct gpu_run *run)
-{
-    struct step_shared *near = (struct step_shared *)(gpu_shared() + splits_space(run));
-    return gpu_near((struct splits_kept *)near->attention);
-}
-
-template <class way> GPU struct splits_mine *splits_mine(struct splits_kept *kept)
+template <class way>
+GPU struct splits_mine *splits_mine(struct splits_kept *kept)
 {
     return &kept->of[splits_team<way>()];
 }

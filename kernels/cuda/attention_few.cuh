@@ -88,7 +88,7 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
     gpu_warp_sync();
 }
 
-/* What stays for a unit, or longer, on a block's way through its stretch. */
+/* What stays for a unit, or longer, on a team's way through its stretch. */
 template <class way> struct splits_walk {
     struct splits_work<way> *work;
     struct splits_places<way> places;

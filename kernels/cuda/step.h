@@ -267,9 +267,9 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     struct gpu_rope rope, rope_long;
     float *out;     /* [token][out_stride]: heads x head_dim */
     u32 *row_max;   /* of out; or NULL */
-    float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another block
-                       finishes. Any number of rows works; where they do not suffice, fewer blocks
-                       share a sequence: 16 a split of the longest sequence, times KV heads, times
+    float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another team
+                       finishes. Any number of rows works; where they do not suffice, fewer share
+                       a sequence: 16 a split of the longest sequence, times KV heads, times
                        two or more, is good */
     u32 *arrived;   /* SPLITS_TEAMS counters a block: zero before the first step; then all but the
                        highest bit are left at zero */

@@ -21,12 +21,13 @@ GPU_CALL void attention_many(const struct op_attention *op, const struct gpu_run
 /* `few`: splits_ahead ran for it. */
 template <bool few> GPU void attention_few(const struct op_attention *op, const struct gpu_run *run)
 {
+    const bool is_wide = op->head_dim > GPU_WARPS * 16;
     if (!few) {
         if (splits_kept(run)->window != op->window)
             splits_plan<few, splits_narrow>(op, run); /* which wide ones have, too */
         gpu_sync(); /* the way of many is done with shared memory */
     }
-    if (op->head_dim > GPU_WARPS * 16)
+    if (is_wide)
         splits_run<few, splits_wide>(op, run);
     else
         splits_run<few, splits_narrow>(op, run);

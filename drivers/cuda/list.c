@@ -241,10 +241,10 @@ struct buffers {
     float *x, *y, *qkv, *attention, *h, *raw; /* [step_tokens][stride]; raw: gate and up apart */
     float *attention_partial, *linear_partial;
     u32 partial_rows;
-    u32 *attention_max, *h_max, *attention_arrived, *linear_arrived, *sample_arrived;
+    u32 *attention_arrived, *linear_arrived, *sample_arrived;
     u32 *sample_work;
     u16 *prepared;
-    float *prepared_scale;
+    float *prepared_scale, *prepared_factor;
     u32 room; /* inputs of a token there */
     /* Of a list for kernels whose blocks turn heads for themselves, and prepare inputs. */
     bool turns, prepares;
@@ -301,13 +301,10 @@ static bool shares_all(const struct model *m)
 /* Words that must be zero before the first step, and are left zero by each. */
 static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
 {
-    u32 tokens = l->limits.step_tokens;
     const struct {
         u32 **to;
         size_t n;
     } words[] = {{&b->sample_work, l->limits.slots * sizeof(struct sample_work) / sizeof(u32)},
-                 {&b->attention_max, tokens},
-                 {&b->h_max, tokens},
                  {&b->attention_arrived, l->blocks * SPLITS_TEAMS},
                  {&b->linear_arrived, LINEAR_COUNTERS},
                  {&b->sample_arrived, 1},
@@ -359,7 +356,8 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
     b->room = inputs_max(l);
     b->prepared = carve(s, (size_t)ROUND_UP(tokens, 128u) * b->room * sizeof *b->prepared);
-    b->prepared_scale = carve_rows(s, ROUND_UP(tokens, 8u), 1);
+    b->prepared_scale = carve_rows(s, ROUND_UP(tokens, 128u), MATRIX_SLICES);
+    b->prepared_factor = carve_rows(s, ROUND_UP(tokens, 8u), 1);
     b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
@@ -455,8 +453,7 @@ struct output {
     float *y;
     const float *old; /* OUTPUT_ADD */
     u32 stride, kind; /* enum output_kind */
-    u32 *row_max, *clear_max;
-    float *clear; /* awaited rows of `mid_..`; NULL in other lists */
+    float *clear;     /* awaited rows of `mid_..`; NULL in other lists */
     u32 clear_stride;
 };
 
@@ -479,8 +476,6 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     op->y = out->y;
     op->old = out->old;
     op->y_stride = out->stride;
-    op->row_max = out->row_max;
-    op->clear_max = out->clear_max;
     op->clear = out->clear;
     op->clear_stride = out->clear_stride;
     op->activation = l->model->activation;
@@ -506,7 +501,6 @@ static void add_linears(struct list *l, const struct buffers *b, struct input in
         while (i + same < n && same_input(w[i].from, w[i + same].from))
             same++;
         add_linear(l, b, in, &w[i], same, &out);
-        out.clear_max = NULL;
         out.clear = NULL;
         in.awaited &= b->place != NULL;
         for (u32 end = i + same; i < end; i++)
@@ -528,28 +522,28 @@ static struct input normed(const struct list *l, const struct buffers *b, const 
                           .norm = norm,
                           .prepared = b->prepared,
                           .prepared_scale = b->prepared_scale,
+                          .prepared_factor = b->prepared_factor,
                           .kind = INPUT_NORM,
                           .stride = b->x_stride,
                           .awaited = awaits(b, w),
                           .eps = l->model->norm_eps};
 }
 
-/* max: NULL where they are awaited */
-static struct input rows(const struct buffers *b, const float *x, u32 stride, const u32 *max)
+static struct input rows(const struct buffers *b, const float *x, u32 stride, bool awaited)
 {
     return (struct input){.x = x,
-                          .row_max = max,
-                          .awaited = max == NULL,
                           .prepared = b->prepared,
                           .prepared_scale = b->prepared_scale,
+                          .prepared_factor = b->prepared_factor,
                           .kind = INPUT_ROWS,
-                          .stride = stride};
+                          .stride = stride,
+                          .awaited = awaited};
 }
 
 /* x += W in, through a norm where the family has one after the block. */
 static void add_product(struct list *l, struct buffers *b, const struct input *in,
                         const char *label, const struct list_weight *w, const float *norm_after,
-                        u32 *clear_max, float *clear, u32 clear_stride)
+                        float *clear, u32 clear_stride)
 {
     struct output out = {.label = label,
                          .y = norm_after  ? b->y
@@ -558,7 +552,6 @@ static void add_product(struct list *l, struct buffers *b, const struct input *i
                          .old = b->x,
                          .stride = b->x_stride,
                          .kind = norm_after ? OUTPUT_STORE : OUTPUT_ADD,
-                         .clear_max = b->place ? NULL : clear_max,
                          .clear = b->next_x ? clear : NULL,
                          .clear_stride = clear_stride};
     add_linear(l, b, *in, w, 1, &out);
@@ -588,7 +581,6 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .rope = b->rope[layer->rope],
                              .rope_long = b->rope_long[layer->rope],
                              .out = b->attention,
-                             .row_max = awaits(b, p->o) ? NULL : b->attention_max,
                              .partial = b->attention_partial,
                              .arrived = b->attention_arrived,
                              .partial_rows = b->partial_rows,
@@ -617,7 +609,6 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
                              .y = b->h,
                              .stride = b->h_stride,
                              .kind = OUTPUT_GATE,
-                             .row_max = b->place ? NULL : b->h_max,
                              .clear = b->next_x,
                              .clear_stride = b->x_stride};
         add_linear(l, b, in, p->gate_up, 1, &out);
@@ -629,7 +620,6 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
     add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->raw,
                                                      .up = b->raw + m->intermediate,
                                                      .h = b->h,
-                                                     .row_max = b->h_max,
                                                      .in_stride = b->raw_stride,
                                                      .h_stride = b->h_stride,
                                                      .n = m->intermediate,
@@ -650,17 +640,15 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
                          .y = b->qkv,
                          .stride = b->qkv_stride,
                          .kind = OUTPUT_STORE,
-                         .clear_max = awaits(b, p->o) ? NULL : b->attention_max,
                          .clear = b->next_x,
                          .clear_stride = b->x_stride};
     add_linears(l, b, in, p->qkv, m->n_qkv, out);
     add_attention(l, b, layer, p);
-    in = rows(b, b->attention, b->attention_stride, awaits(b, p->o) ? NULL : b->attention_max);
-    add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->h_max, b->qkv, b->qkv_stride);
+    in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
+    add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->qkv, b->qkv_stride);
     add_mlp(l, b, layer, p);
-    in = rows(b, b->h, b->h_stride, b->place ? NULL : b->h_max);
-    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, NULL, b->attention,
-                b->attention_stride);
+    in = rows(b, b->h, b->h_stride, b->place != NULL);
+    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, b->attention, b->attention_stride);
 }
 
 static void add_head(struct list *l, const struct buffers *b, const struct list_weight *head,

@@ -347,28 +347,18 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
                       const struct attention_row *rows, const struct splits_sum<way> *s)
 {
     float *out = gpu_global(op->out);
-    u32 *row_max = gpu_global(op->row_max), head_dim = op->head_dim, g = gpu_lane() / 4;
-    const bool one = item->tile.n == 1;
-    float most = 0; /* of one token */
+    u32 head_dim = op->head_dim, g = gpu_lane() / 4;
 #pragma unroll
     for (u32 r = 0; r < (way::low ? 1 : 2); r++) {
         const struct attention_row *row = &rows[g + r * 8];
-        float largest = 0, inverse = gpu_reciprocal(s->l[r]);
+        float inverse = gpu_reciprocal(s->l[r]);
         bool real = row->to > 0;
 #pragma unroll
         for (u32 i = 0; i < way::passes; i++)
             if (real && splits_chunk<way>(item, i) < chunks)
-                largest = fmaxf(largest, attention_write_chunk(
-                                             out + row->out, head_dim, splits_chunk<way>(item, i),
-                                             inverse, &s->o[i][0][r * 2], &s->o[i][1][r * 2]));
-        most = fmaxf(most, largest);
-        if (!one)
-            attention_write_max(row_max,
-                                item->tile.token + (real ? row->to - 1 - item->tile.pos : 0), real,
-                                false, largest);
+                attention_write_chunk(out + row->out, head_dim, splits_chunk<way>(item, i), inverse,
+                                      &s->o[i][0][r * 2], &s->o[i][1][r * 2]);
     }
-    if (one)
-        attention_write_max(row_max, item->tile.token, true, true, most);
 }
 
 /* --- units that teams share ---------------------------------------------------------------- */
@@ -532,11 +522,8 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
         const float *from = splits_partial(gpu_global(op->partial), each, dim + 4, told->unit, r);
         float v = splits_join_partials(from, (size_t)each * (dim + 4), dim, first, end,
                                        told->splits, near, near_bytes);
-        bool real = d < MIN(end, op->head_dim);
-        if (real)
+        if (d < MIN(end, op->head_dim))
             gpu_global(op->out)[row.out + d] = gpu_answer(v);
-        attention_write_max(gpu_global(op->row_max), told->tile.token + row.to - 1 - told->tile.pos,
-                            true, true, real ? fabsf(v) : 0);
     }
 }
 

@@ -238,7 +238,7 @@ GPU void group_run(const struct op_attention *op, const struct gpu_run *run,
             gpu_barrier_leave(&ring.head->empty[at]);
             group_advance(&ring);
         }
-        many_write(op, CHUNKS, tile, &t, out);
+        many_write(op, CHUNKS, &t, out);
     });
 }
 

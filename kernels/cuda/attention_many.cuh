@@ -301,24 +301,20 @@ GPU void many_begin(const struct op_attention *op, const struct attention_plan *
     memset(t->o, 0, sizeof t->o);
 }
 
-GPU void many_write(const struct op_attention *op, u32 chunks, const struct attention_tile *tile,
-                    const struct many_tile *t, const u32 at[2])
+GPU void many_write(const struct op_attention *op, u32 chunks, const struct many_tile *t,
+                    const u32 at[2])
 {
     float *out = gpu_global(op->out);
-    u32 *row_max = gpu_global(op->row_max), head_dim = op->head_dim;
+    u32 head_dim = op->head_dim;
 #pragma unroll
     for (u32 r = 0; r < 2; r++) {
-        float largest = 0, inverse = gpu_reciprocal(t->l[r]);
+        float inverse = gpu_reciprocal(t->l[r]);
         bool real = t->row_to[r] > 0;
 #pragma unroll
         for (u32 i = 0; i < WARP_CHUNKS; i++)
             if (real && t->first_chunk + i < chunks)
-                largest =
-                    fmaxf(largest,
-                          attention_write_chunk(out + at[r], head_dim, t->first_chunk + i, inverse,
-                                                &t->o[i][0][r * 2], &t->o[i][1][r * 2]));
-        u32 token = tile->token + (real ? t->row_to[r] - 1 - tile->pos : 0);
-        attention_write_max(row_max, token, real, tile->n == 1, largest);
+                attention_write_chunk(out + at[r], head_dim, t->first_chunk + i, inverse,
+                                      &t->o[i][0][r * 2], &t->o[i][1][r * 2]);
     }
 }
 
@@ -358,7 +354,7 @@ GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
 #pragma unroll 1
         while (ring->piece < ring->pieces)
             many_split(ring, &t);
-        many_write(op, plan->chunks, tile, &t, out);
+        many_write(op, plan->chunks, &t, out);
     });
 }
 

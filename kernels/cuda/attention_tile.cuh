@@ -221,9 +221,9 @@ GPU void attention_add_chunk(const struct attention_join *j, float total[2][4],
 }
 
 /* Writes a chunk of an output row (head_dim floats) as mma leaves it, o times inverse, by the row's
- * four lanes; returns the largest magnitude. */
-GPU float attention_write_chunk(float *out, u32 head_dim, u32 c, float inverse, const float a[2],
-                                const float b[2])
+ * four lanes. */
+GPU void attention_write_chunk(float *out, u32 head_dim, u32 c, float inverse, const float a[2],
+                               const float b[2])
 {
     float2 v = {gpu_answer(gpu_mul(a[0], inverse)), gpu_answer(gpu_mul(a[1], inverse))};
     float2 w = {gpu_answer(gpu_mul(b[0], inverse)), gpu_answer(gpu_mul(b[1], inverse))};
@@ -232,20 +232,6 @@ GPU float attention_write_chunk(float *out, u32 head_dim, u32 c, float inverse, 
         gpu_store<float2>(out + d, v);
     if (d + 8 < head_dim)
         gpu_store<float2>(out + d + 8, w);
-    /* in the padding v is 0 */
-    return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(w.x), fabsf(w.y)));
-}
-
-/* row_max, if any, of a token, by lanes in fours that have rows of the same one; `one`: all 32
- * have. */
-GPU void attention_write_max(u32 *row_max, u32 token, bool real, bool one, float largest)
-{
-    if (!row_max)
-        return;
-    largest = real ? largest : 0;
-    largest = one ? gpu_max_warp(largest) : attention_largest(largest);
-    if (real && gpu_lane() % (one ? 32 : 4) == 0)
-        gpu_atomic_max(&row_max[token], gpu_bits(largest));
 }
 
 #endif

@@ -150,10 +150,6 @@ GPU u32 gpu_load_acquire(const u32 *p)
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
-GPU u32 gpu_atomic_max(u32 *p, u32 v)
-{
-    return atomicMax(p, v);
-}
 GPU void gpu_atomic_add64(u64 *p, u64 v)
 {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);

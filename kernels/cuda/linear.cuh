@@ -50,14 +50,6 @@ GPU void linear_run_prepared(const struct op_linear *op, const struct gpu_run *r
     many_run(op, run);
 }
 
-GPU void linear_clear_max(const struct op_linear *op, const struct gpu_run *run)
-{
-    u32 tokens = run->step->n_tokens;
-    if (op->clear_max && gpu_block() == gpu_blocks() - 1)
-        for (u32 i = gpu_thread(); i < tokens; i += GPU_THREADS)
-            op->clear_max[i] = 0;
-}
-
 /* OP_LINEAR; `few`: it has begun. meanwhile: other work, which this calls once, when it has to
  * wait.
  */
@@ -65,7 +57,6 @@ template <bool few, class task>
 GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, struct few_begun *begun,
                     task meanwhile)
 {
-    linear_clear_max(op, run);
     bool none = linear_rows(&op->in, run->step) == 0;
     if (!few || none)
         meanwhile();

@@ -299,7 +299,7 @@ GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
 {
     const struct matrix *m = &op->part[it->part];
     const u32 scale_type = m->scale_type, slice_end = gpu_uniform(it->slice_end);
-    const u32 first = gpu_uniform(it->slice), tile = it->tile;
+    const u32 first = gpu_uniform(it->slice), tile = it->tile, token = it->token;
     const bool zeros = m->zeros != NULL;
     struct broad_ahead<loop> ahead;
     struct tile_sums<shape> p;
@@ -316,7 +316,7 @@ GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
         for (; left; left--)
             broad_stage<shape, loop>(ring, &ahead, scale_type, zeros, --all > 0, &p);
         if (whole)
-            tile_park<shape>(&p, slice == 0);
+            tile_park<shape>(&p, tile_scales_of<shape>(op, slice, token), slice == 0);
         else
             tile_leave<shape>(op, tile, slice, &p);
     }
@@ -372,17 +372,10 @@ template <class shape> GPU void broad_gather(const struct op_linear *op, u32 pla
     gpu_fence();
     for (u32 i = share; i < shape::m * shape::n; i += sharers) {
         const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
-        float4 p[MATRIX_SLICES];
         struct tile_sums<small> sum;
-#pragma unroll
-        for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
-            p[slice] = from[slice * (shape::floats / 4)];
-        tile_clear<small>(&sum);
-#pragma unroll
-        for (u32 slice = 0; slice < MATRIX_SLICES; slice++) {
-            float *v = sum.v[0][0];
-            v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
-        }
+        tile_join_all<small>(&sum, from, shape::floats / 4,
+                             op->in.prepared_scale + (token + i % shape::n * 8) * MATRIX_SLICES, 1,
+                             MATRIX_SLICES);
         tile_store<small>(op, it.part,
                           it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
                           token + i % shape::n * 8, w.rows, &sum);

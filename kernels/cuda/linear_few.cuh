@@ -40,15 +40,12 @@ enum {
 
 /* The operation's input and sums in shared memory. */
 struct few_work {
-    u8 *fragments;   /* [rows][near_stride(k)] */
-    float *sums;     /* [turn][GPU_WARPS][unit of the turn][rows][FEW_ROW_FLOATS] */
-    float *measures; /* [FEW_TOKENS][GPU_WARPS][2] */
-    u32 *most;       /* [FEW_TOKENS] largest |y| of the block's outputs, as bits */
-    struct linear_scale *scales;
+    u8 *fragments;                /* [rows][near_stride(k)] */
+    float *sums;                  /* [turn][GPU_WARPS][unit of the turn][rows][FEW_ROW_FLOATS] */
+    struct linear_slices *slices; /* [FEW_TOKENS] */
 };
 
-static_assert((FEW_SUMS_FLOATS + FEW_TOKENS * GPU_WARPS * 2 + FEW_TOKENS) * sizeof(float) +
-                      FEW_TOKENS * sizeof(struct linear_scale) <=
+static_assert(FEW_SUMS_FLOATS * sizeof(float) + FEW_TOKENS * sizeof(struct linear_slices) <=
                   DECODE_WORK_BYTES,
               "what is behind the fragments");
 
@@ -57,9 +54,7 @@ GPU struct few_work few_work_of(u32 rows, u32 k)
     struct few_work w;
     w.fragments = gpu_shared();
     w.sums = (float *)(gpu_shared() + rows * near_stride(k));
-    w.measures = w.sums + FEW_SUMS_FLOATS;
-    w.most = (u32 *)(w.measures + FEW_TOKENS * GPU_WARPS * 2);
-    w.scales = (struct linear_scale *)(w.most + FEW_TOKENS);
+    w.slices = (struct linear_slices *)(w.sums + FEW_SUMS_FLOATS);
     return w;
 }
 
@@ -472,30 +467,43 @@ GPU struct few_output few_output_of(const struct op_linear *op, u32 p, const str
     return o;
 }
 
-GPU float few_value(const struct matrix *m, u32 n, const float *sums, u32 apart, float scale)
+/* What a token's sums are multiplied by. */
+struct few_row {
+    float scale[MATRIX_SLICES], factor;
+};
+
+/* When the block has met behind the products. */
+GPU struct few_row few_row_of(const struct input *in, const struct linear_slices *slices)
+{
+    struct few_row row;
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++)
+        row.scale[i] = slices->scale[i];
+    row.factor = linear_factor_of(linear_how_of(in), slices);
+    return row;
+}
+
+GPU float few_value(const struct matrix *m, u32 n, const float *sums, u32 apart,
+                    const struct few_row *row)
 {
     float sum = 0;
 #pragma unroll
     for (u32 w = 0; w < GPU_WARPS; w++)
-        sum += sums[w * apart];
+        sum = fmaf(sums[w * apart], row->scale[w], sum);
     if (m->kind == MATRIX_HALF)
         sum *= gpu_global((const float *)m->scales)[n];
-    return m->bias ? fmaf(sum, scale, gpu_global(m->bias)[n]) : sum * scale;
+    return m->bias ? fmaf(sum, row->factor, gpu_global(m->bias)[n]) : sum * row->factor;
 }
 
-GPU void few_finish(const struct op_linear *op, u32 p, const struct few_work *work,
+GPU void few_finish(const struct op_linear *op, u32 p, const struct few_row *row,
                     const struct few_output *o, u32 apart, float old)
 {
     const struct matrix *m = &op->part[p];
-    float scale = work->scales[o->token].scale;
-    float v = few_value(m, o->n, o->sums, apart, scale);
-    if (op->output == OUTPUT_GATE) {
-        v = linear_activate(v, op->activation) * few_value(m, o->n + 8, o->sums + 8, apart, scale);
-        if (op->row_max)
-            gpu_atomic_max(&work->most[o->token], gpu_bits(fabsf(v)));
-    } else if (op->output == OUTPUT_ADD) {
+    float v = few_value(m, o->n, o->sums, apart, row);
+    if (op->output == OUTPUT_GATE)
+        v = linear_activate(v, op->activation) * few_value(m, o->n + 8, o->sums + 8, apart, row);
+    else if (op->output == OUTPUT_ADD)
         v += old;
-    }
     if (op->softcap > 0)
         v = op->softcap * tanhf(v / op->softcap);
     *o->y = gpu_answer(v);
@@ -553,12 +561,14 @@ GPU void few_part(const struct op_linear *op, u32 p, u32 rows, const struct few_
         gpu_sync();
 #pragma unroll
         for (u32 i = 0; i < FEW_FINISH; i++)
-            if (o[i].some)
-                few_finish(op, p, &work, &o[i], c.apart, old[i]);
+            if (o[i].some) {
+                const struct few_row row = few_row_of(&op->in, &work.slices[o[i].token]);
+                few_finish(op, p, &row, &o[i], c.apart, old[i]);
+            }
         if (done + c.units < s.units)
             gpu_sync();
     }
-    if (p + 1 < op->parts || op->output == OUTPUT_GATE) /* others use the sums, the maxima */
+    if (p + 1 < op->parts) /* others use the sums */
         gpu_sync();
 }
 
@@ -613,17 +623,14 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
 {
     struct few_stream *stream = &begun->stream;
     const bool one = begun->input.way != NEAR_ANY;
-    u32 rows = one ? 1 : linear_rows(&op->in, run->step), thread = gpu_thread();
+    u32 rows = one ? 1 : linear_rows(&op->in, run->step);
     struct few_work work = few_work_of(rows, op->in.k);
     meanwhile();
     few_fill_op(begun, op, FEW_SECOND_WAVE);
-    if (thread < FEW_TOKENS)
-        work.most[thread] = 0;
     if (one)
-        near_prepare_one<false>(&op->in, &begun->input, work.fragments, work.scales, work.measures,
-                                NULL);
+        near_prepare_one<false>(&op->in, &begun->input, work.fragments, work.slices, NULL);
     else
-        near_prepare(&op->in, run->step, work.fragments, work.scales, work.measures);
+        near_prepare(&op->in, run->step, work.fragments, work.slices);
     for (u32 p = 0; p < op->parts; p++) {
         if (p)
             few_begin_part(stream, op, p, run);
@@ -637,8 +644,6 @@ GPU void few_run(const struct op_linear *op, const struct gpu_run *run, struct f
             FEW_WITH_FORM(m, FEW_PART)
         }
     }
-    if (op->output == OUTPUT_GATE && thread < rows && work.most[thread])
-        gpu_atomic_max(&op->row_max[thread], work.most[thread]);
 }
 
 #endif

@@ -1,22 +1,22 @@
-/* The rows that enter a linear, as tensor cores want them: normed where a norm stands before the
- * linear, in packed order, rounded to half after a scaling by a power of two of the row's own (or,
- * for W8A8, to integers), and laid out as step.h says: struct input.prepared for many tokens; for
- * few, in each block's shared memory, as b-fragments (gpu_mma).
+/* The rows that enter a linear, as tensor cores want them: times the norm's weights where a norm
+ * stands before the linear, in packed order, rounded to half after a scaling by a power of two of
+ * each slice's own (or, for W8A8, to integers), and laid out as step.h says: struct input.prepared
+ * for many tokens; for few, in each block's shared memory, as b-fragments (gpu_mma).
  *
- * A row's sum of squares is that of eight parts in order; part w has the features i with i / 128 %
- * 8 = w, four neighbours a lane at a time, summed by 32 lanes and then in a tree. Whoever computes
- * it keeps to that.
+ * A slice of a row is made by a warp, whose lane i has four neighbouring inputs a turn: quads i, i
+ * + 32, .. of the slice. The row's sum of squares is that of its slices in order, and a slice's is
+ * summed by lane and then in a tree. Whoever computes it keeps to that.
  */
 #ifndef ZIGCUDA_LINEAR_INPUT_CUH
 #define ZIGCUDA_LINEAR_INPUT_CUH
 
 #include "kernels/cuda/gpu.cuh"
 
-/* How a row becomes halves: half(x * norm * inverse * factor), to nearest integer for W8A8; a half
- * stands for `scale` times its value, which is NaN where the row has what is no number or none of
+/* How a slice of a row becomes halves: half(x * norm * up), of the nearest integer for W8A8. A half
+ * stands for `scale` times its value, which is NaN where the slice has what is no number or none of
  * this size. */
 struct linear_scale {
-    float inverse, factor, scale;
+    float up, scale;
 };
 
 GPU u32 linear_rows(const struct input *in, const struct gpu_step *s)
@@ -38,20 +38,11 @@ struct linear_quad {
     float v[4];
 };
 
-/* Features 4 q .. 4 q + 3 of a row, 0 behind its end. `whole`: rows are aligned, and q within. */
-GPU struct linear_quad linear_load_quad(const float *x, u32 q, u32 features, bool whole)
+/* Features 4 q .. 4 q + 3 of an aligned row. */
+GPU struct linear_quad linear_load_quad(const float *x, u32 q)
 {
-    struct linear_quad quad = {{0, 0, 0, 0}};
-    if (whole) {
-        float4 v = *(const float4 *)(x + 4 * q);
-        quad = {{v.x, v.y, v.z, v.w}};
-        return quad;
-    }
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        if (4 * q + i < features)
-            quad.v[i] = x[4 * q + i];
-    return quad;
+    float4 v = *(const float4 *)(x + 4 * q);
+    return (struct linear_quad){{v.x, v.y, v.z, v.w}};
 }
 
 /* The same of a row that may be awaited: aligned, q within. */
@@ -92,69 +83,10 @@ GPU bool linear_aligned(const struct input *in)
            0;
 }
 
-/* The larger of two magnitudes; NaN, whose bits are larger, if one is. */
-GPU float linear_larger(float a, float b)
-{
-    return gpu_from_bits(MAX(gpu_bits(a), gpu_bits(b)));
-}
-
-/* The largest of a warp's. */
+/* The largest of a warp's magnitudes; NaN, whose bits are larger, if one is. */
 GPU float linear_most_warp(float most)
 {
     return gpu_from_bits(gpu_most_warp(gpu_bits(most)));
-}
-
-/* This warp's sum of squares of part w of a row, and the largest |x * norm| in it. */
-GPU void linear_measure_part(const struct input *in, const float *x, u32 w, float *sum, float *most)
-{
-    float squares = 0, top = 0;
-    const float *norm = in->norm;
-    u32 features = in->features;
-    bool aligned = linear_aligned(in);
-    const u32 quads = CEIL_DIV(features, 4u),
-              AT_ONCE = 4; /* loads on their way, no branch between */
-    for (u32 first = w * 32 + gpu_lane(); first < quads; first += AT_ONCE * GPU_THREADS) {
-        struct linear_quad a[AT_ONCE], n[AT_ONCE];
-        if (aligned) {
-#pragma unroll
-            for (u32 j = 0; j < AT_ONCE; j++) {
-                u32 q = MIN(first + j * GPU_THREADS, quads - 1);
-                a[j] = linear_load_quad(x, q, features, true);
-                n[j] = linear_load_quad(norm, q, features, true);
-            }
-        } else {
-#pragma unroll
-            for (u32 j = 0; j < AT_ONCE; j++) {
-                a[j] = linear_load_quad(x, first + j * GPU_THREADS, features, false);
-                n[j] = linear_load_quad(norm, first + j * GPU_THREADS, features, false);
-            }
-        }
-#pragma unroll
-        for (u32 j = 0; j < AT_ONCE; j++)
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) {
-                float value = first + j * GPU_THREADS < quads ? a[j].v[i] : 0;
-                squares = fmaf(value, value, squares);
-                top = linear_larger(top, fabsf(value * n[j].v[i]));
-            }
-    }
-    *sum = gpu_sum_warp(squares);
-    *most = linear_most_warp(top);
-}
-
-/* Of all parts from those of the warps; a block together. work: 2 GPU_WARPS floats. */
-GPU void linear_join_parts(float *work, float *sum, float *most)
-{
-    if (gpu_lane() == 0) {
-        work[gpu_warp() * 2] = *sum;
-        work[gpu_warp() * 2 + 1] = *most;
-    }
-    gpu_sync();
-    *sum = *most = 0;
-    for (u32 i = 0; i < GPU_WARPS; i++) {
-        *sum += work[i * 2];
-        *most = linear_larger(*most, work[i * 2 + 1]);
-    }
 }
 
 /* What of an input its rows' scales depend on. */
@@ -170,57 +102,205 @@ GPU struct linear_how linear_how_of(const struct input *in)
                                gpu_reciprocal((float)in->features), in->eps};
 }
 
-/* `sum` of squares (not read for INPUT_ROWS) and the largest |x * norm| of a row. */
-GPU struct linear_scale linear_scale_of(const struct linear_how &how, float sum, float most)
+/* most: the largest |x * norm| of the slice, or for W8A8 of the row. */
+GPU struct linear_scale linear_scale_of(const struct linear_how &how, float most)
 {
-    struct linear_scale s = {1, 1, 1};
-    if (how.norm) {
-        s.inverse = gpu_rsqrt(sum * how.each + how.eps);
-        most *= s.inverse;
-    }
-    if (how.int8) {
-        s.factor = most > 0 ? 127 / most : 0;
-        s.scale = most / 127;
+    struct linear_scale s = {most > 0x1p-100f ? 127 * gpu_reciprocal(most) : 0, 1};
+    if (how.int8)
         return s;
-    }
     /* most * 2^(up - 127) lies in [2^13, 2^14), or [2^-12, 2^-11) */
     u32 exponent = gpu_bits(most) >> 23;
     u32 up = exponent < how.top ? MIN(how.top - exponent, 253u) : 1u;
-    s.factor = gpu_from_bits(up << 23);
+    s.up = gpu_from_bits(up << 23);
     s.scale = gpu_from_bits(exponent < MIN(how.top, 255u) ? (254 - up) << 23 : 0x7fc00000u);
     return s;
 }
 
-GPU float linear_value(const struct input *in, const float *x, const struct linear_scale *s, u32 i)
+/* What a row's sums are multiplied by at the end. squares: their sum (of a norm); most: see above
+ * (of W8A8). */
+GPU float linear_factor_of(const struct linear_how &how, float squares, float most)
 {
-    u32 feature = in->order ? in->order[i] : i;
-    if (feature >= in->features)
-        return 0;
-    float v = x[feature];
-    if (in->kind == INPUT_NORM)
-        v = v * in->norm[feature] * s->inverse;
-    v *= s->factor;
-    return in->int8 ? rintf(v) : v;
+    const float inverse = how.norm ? gpu_rsqrt(squares * how.each + how.eps) : 1;
+    return how.int8 ? inverse * (most * (1 / 127.0f)) : inverse;
 }
 
-/* The 16 bytes that lane t = i % 4 of each group reads for the 32 inputs from i / 4 * 32 on. */
-GPU uint4 linear_fragment(const struct input *in, const float *x, const struct linear_scale *s,
-                          u32 i)
+/* A slice of the packed inputs, in quads: 32 each `step` from `first` on. */
+struct linear_slice {
+    u32 first, end, step;
+};
+
+GPU struct linear_slice linear_slice_of(const struct input *in, u32 slice)
 {
-    u32 k = i / 4 * 32 + i % 4 * 2, word[4];
+    static_assert(MATRIX_SLICES == GPU_WARPS, "a warp of a block each");
+    const u32 each = ROUND_UP(CEIL_DIV(in->k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT) / 4;
+    return (struct linear_slice){MIN(slice * each, in->k / 4), MIN((slice + 1) * each, in->k / 4),
+                                 32};
+}
+
+/* Inputs of a lane: a turn; normed: there may be a norm. */
+template <u32 held, bool normed> struct linear_held {
+    struct linear_quad x[held], norm[normed ? held : 1];
+};
+
+/* Those of quads q, q + step, .. of a slice; 0 behind its end and the row's. plain: the row is
+ * aligned and in the order of its features; it may be awaited, and what is missing is asked for
+ * until all is there. Loads have no branch between them: in place of what is behind the end, they
+ * load what is in front of it. */
+template <u32 held, bool plain, bool normed>
+GPU void linear_hold(struct linear_held<held, normed> *h, const struct input *in, const float *x,
+                     u32 q, struct linear_slice slice)
+{
+    const bool norm = normed && in->kind == INPUT_NORM;
+    if constexpr (!plain) {
 #pragma unroll
-    for (u32 j = 0; j < 4; j++)
-        word[j] =
-            gpu_half2(linear_value(in, x, s, k + 8 * j), linear_value(in, x, s, k + 8 * j + 1));
-    uint4 v = {word[0], word[1], word[2], word[3]};
-    return v;
+        for (u32 j = 0; j < held * 4; j++) {
+            const u32 at = q + j / 4 * slice.step, i = 4 * at + j % 4;
+            const u32 feature = at >= slice.end ? ORDER_NONE : in->order ? in->order[i] : i;
+            const bool there = feature < in->features;
+            h->x[j / 4].v[j % 4] = there ? x[feature] : 0;
+            if (normed)
+                h->norm[j / 4].v[j % 4] = there && norm ? in->norm[feature] : 1;
+        }
+        return;
+    }
+    const u32 end = MIN(slice.end, in->features / 4);
+#pragma unroll
+    for (u32 j = 0; j < held && normed; j++)
+        h->norm[j] = norm ? linear_load_quad(in->norm, MIN(q + j * slice.step, end - 1))
+                          : (struct linear_quad){{1, 1, 1, 1}};
+    do {
+#pragma unroll
+        for (u32 j = 0; j < held; j++)
+            h->x[j] = linear_ask_quad(x, MIN(q + j * slice.step, end - 1));
+    } while (in->awaited && linear_missing<held>(h->x));
+#pragma unroll
+    for (u32 j = 0; j < held; j++)
+        if (q + j * slice.step >= end)
+            h->x[j] = {{0, 0, 0, 0}};
 }
 
-GPU uint4 linear_round_eight(const float v[8])
+/* Of a slice: sum of squares, and largest |x * norm|. */
+struct linear_measure {
+    float squares, most;
+};
+
+/* Adds what a lane holds, which is multiplied by the norm's weights. */
+template <u32 held, bool normed>
+GPU void linear_measure_held(struct linear_held<held, normed> *h, float *squares, u32 *most)
 {
-    uint4 word = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3]), gpu_half2(v[4], v[5]),
-                  gpu_half2(v[6], v[7])};
-    return word;
+#pragma unroll
+    for (u32 j = 0; j < held; j++) {
+        u32 sizes[4];
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            if (normed) {
+                *squares = fmaf(h->x[j].v[i], h->x[j].v[i], *squares);
+                h->x[j].v[i] *= h->norm[j].v[i];
+            }
+            sizes[i] = gpu_bits(fabsf(h->x[j].v[i]));
+        }
+        *most = MAX(*most, gpu_most<4>(sizes));
+    }
+}
+
+/* Puts what a lane holds: put(quad, its four values). places: bit j: the j-th quad. */
+template <u32 held, bool normed, class task>
+GPU void linear_put_held(const struct linear_held<held, normed> *h, u32 first,
+                         struct linear_slice slice, float up, bool int8, u32 places, task put)
+{
+#pragma unroll
+    for (u32 j = 0; j < held; j++) {
+        const u32 q = first + j * slice.step;
+        float v[4];
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            v[e] = h->x[j].v[e] * up;
+            v[e] = int8 ? rintf(v[e]) : v[e];
+        }
+        if (places >> j & 1 && q < slice.end) /* of a warp together */
+            put(q, v);
+    }
+}
+
+/* A warp's part of a slice: measured, and put with the scale that scale_of(measure) gives. held:
+ * the part is no longer, or, 0, it is read twice. */
+template <u32 held, bool plain, bool normed, class task, class putter>
+GPU void linear_make_slice(const struct input *in, const float *x, struct linear_slice slice,
+                           u32 places, task scale_of, putter put)
+{
+    constexpr u32 turn = held ? held : 4;
+    const u32 first = slice.first + gpu_lane();
+    const bool int8 = in->int8;
+    struct linear_held<turn, normed> h;
+    struct linear_measure m = {0, 0};
+    u32 most = 0;
+    if (held) {
+        linear_hold<turn, plain, normed>(&h, in, x, first, slice);
+        linear_measure_held(&h, &m.squares, &most);
+    } else {
+#pragma unroll 1
+        for (u32 q = first; q < slice.end; q += turn * slice.step) {
+            linear_hold<turn, plain, normed>(&h, in, x, q, slice);
+            linear_measure_held(&h, &m.squares, &most);
+        }
+    }
+    m.squares = normed ? gpu_sum_warp(m.squares) : 0;
+    m.most = linear_most_warp(gpu_from_bits(most));
+    const float up = scale_of(m);
+    if (held) {
+        linear_put_held(&h, first, slice, up, int8, places, put);
+    } else {
+#pragma unroll 1
+        for (u32 q = first; q < slice.end; q += turn * slice.step) {
+            linear_hold<turn, plain, normed>(&h, in, x, q, slice);
+#pragma unroll
+            for (u32 j = 0; j < turn * 4 && normed; j++)
+                h.x[j / 4].v[j % 4] *= h.norm[j / 4].v[j % 4];
+            linear_put_held(&h, q, slice, up, int8, places, put);
+        }
+    }
+}
+
+/* What the warps of a block leave of a row's slices, in shared memory. */
+struct linear_slices {
+    float scale[MATRIX_SLICES], squares[MATRIX_SLICES], most[MATRIX_SLICES];
+};
+
+/* Of the whole row, when the block has met: for W8A8, and for its factor. */
+GPU float linear_most_of(const struct linear_slices *s)
+{
+    u32 most = 0;
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++)
+        most = MAX(most, gpu_bits(s->most[i]));
+    return gpu_from_bits(most);
+}
+
+GPU float linear_factor_of(const struct linear_how &how, const struct linear_slices *s)
+{
+    float squares = 0;
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++)
+        squares += s->squares[i];
+    return linear_factor_of(how, squares, how.int8 ? linear_most_of(s) : 0);
+}
+
+/* This warp's part of a row is measured: leaves that, and returns the largest magnitude of the 1 <<
+ * bits warps that ask together; where these are several, the block meets. */
+GPU float linear_leave(struct linear_slices *s, struct linear_measure m, u32 bits)
+{
+    u32 most = 0;
+    if (gpu_lane() == 0) {
+        s->squares[gpu_warp()] = m.squares;
+        s->most[gpu_warp()] = m.most;
+    }
+    if (bits == 0)
+        return m.most;
+    gpu_sync();
+#pragma unroll 1
+    for (u32 i = gpu_warp() >> bits << bits; i <= (gpu_warp() | ((1u << bits) - 1)); i++)
+        most = MAX(most, gpu_bits(s->most[i]));
+    return gpu_from_bits(most);
 }
 
 /* Is it one of `mid_..`? */
@@ -263,261 +343,14 @@ GPU uint2 linear_mix(u32 a, u32 b)
 }
 
 #ifdef GPU_GROUPS
-/* Of n times four inputs of a lane: high and low bytes; returns their sum. */
-template <u32 n> GPU i32 linear_split_all(const float v[4 * n], u32 high[n], u32 low[n])
+/* Four inputs of a lane: high and low bytes; returns their sum. */
+GPU i32 linear_split_quad(const float v[4], u32 *high, u32 *low)
 {
-    i32 sum = 0;
-#pragma unroll
-    for (u32 i = 0; i < n; i++) {
-        const u32 halves[2] = {gpu_half2(v[4 * i], v[4 * i + 1]),
-                               gpu_half2(v[4 * i + 2], v[4 * i + 3])};
-        linear_split(halves, &high[i], &low[i]);
-        sum += 128 * gpu_add_bytes(high[i]) + gpu_add_bytes(low[i]);
-    }
-    return sum;
-}
-
-/* Puts inputs 8 i .. of row `row` of a tile as bytes. By whole warps, i in the order of lanes from
- * a multiple of 32 on: 16 lanes have a group. Even lanes place high bytes of 16 inputs, odd ones
- * low bytes. */
-template <u32 tile> GPU void linear_put_bytes(u8 *to, u32 row, u32 i, const float v[8], bool valid)
-{
-    const bool odd = i % 2;
-    u32 low[2], high[2];
-    uint2 word[2];
-    i32 sum = linear_split_all<2>(v, high, low);
-#pragma unroll
-    for (u32 t = 0; t < 2; t++) {
-        u32 other = gpu_shuffle_xor(odd ? high[t] : low[t], 1);
-        word[t] = linear_mix(odd ? other : high[t], odd ? low[t] : other);
-    }
-    for (u32 mask = 1; mask < 16; mask *= 2)
-        sum = (i32)((u32)sum + gpu_shuffle_xor((u32)sum, mask));
-    to += (size_t)(i / 16) * linear_group_bytes(tile, true);
-    uint4 four = {word[0].x, word[0].y, word[1].x, word[1].y};
-    if (valid)
-        *(uint4 *)(to + (i / 2 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16) = four;
-    if (valid && i % 16 == 0)
-        ((i32 *)(to + tile * 256))[row] = sum;
+    const u32 halves[2] = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
+    linear_split(halves, high, low);
+    return 128 * gpu_add_bytes(*high) + gpu_add_bytes(*low);
 }
 #endif
-
-/* The same, or as halves. */
-template <u32 tile, bool bytes>
-GPU void linear_put_eight(u8 *to, u32 row, u32 i, const float v[8], bool valid)
-{
-#ifdef GPU_GROUPS
-    if constexpr (bytes)
-        return linear_put_bytes<tile>(to, row, i, v, valid);
-#endif
-    if (valid)
-        *(uint4 *)(to + row * 16 + (size_t)i * (tile * 16)) = linear_round_eight(v);
-}
-
-/* A row of OP_PREPARE, by a block or by a warp, eight inputs at a time. With an order: */
-template <u32 tile, bool bytes>
-GPU void linear_gather_row(const struct input *in, const float *x, struct linear_scale scale,
-                           u8 *to, u32 row, u32 thread, u32 threads)
-{
-    const u32 end = bytes ? ROUND_UP(in->k / 8, 32u) : in->k / 8; /* of whole warps */
-#pragma unroll 1
-    for (u32 i = thread; i < end; i += threads) {
-        const bool valid = i < in->k / 8;
-        float v[8];
-#pragma unroll
-        for (u32 e = 0; e < 8; e++)
-            v[e] = valid ? linear_value(in, x, &scale, 8 * i + e) : 0;
-        linear_put_eight<tile, bytes>(to, row, i, v, valid);
-    }
-}
-
-/* Without: some 8 features of a thread, from `first` on, each `threads` behind the one before. All
- * loads of a turn stand before its stores, which the compiler would not know, and before the scale
- * is computed. */
-enum { LINEAR_AHEAD = 2 };
-
-struct linear_turn {
-    struct linear_quad v[2 * LINEAR_AHEAD], norm[2 * LINEAR_AHEAD];
-};
-
-template <bool aligned>
-GPU void linear_load_turn_as(struct linear_turn *t, const struct input *in, const float *x,
-                             u32 first, u32 threads)
-{
-    const u32 features = in->features;
-    const float *norm = in->kind == INPUT_NORM ? in->norm : x;
-#pragma unroll
-    for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++) { /* behind the row's end its last ones, no branch */
-        const u32 q = 2 * (first + i / 2 * threads) + i % 2;
-        if constexpr (aligned) {
-            t->v[i] = linear_load_quad(x, MIN(q, features / 4 - 1), features, true);
-            t->norm[i] = linear_load_quad(norm, MIN(q, features / 4 - 1), features, true);
-        } else {
-#pragma unroll
-            for (u32 e = 0; e < 4; e++) {
-                t->v[i].v[e] = x[MIN(4 * q + e, features - 1)];
-                t->norm[i].v[e] = norm[MIN(4 * q + e, features - 1)];
-            }
-        }
-    }
-#pragma unroll
-    for (u32 i = 0; i < 2 * LINEAR_AHEAD; i++)
-#pragma unroll
-        for (u32 e = 0; e < 4; e++)
-            if (4 * (2 * (first + i / 2 * threads) + i % 2) + e >= features)
-                t->v[i].v[e] = 0;
-}
-
-GPU void linear_load_turn(struct linear_turn *t, const struct input *in, const float *x, u32 first,
-                          u32 threads)
-{
-    if (linear_aligned(in))
-        linear_load_turn_as<true>(t, in, x, first, threads);
-    else
-        linear_load_turn_as<false>(t, in, x, first, threads);
-}
-
-template <u32 tile, bool bytes>
-GPU void linear_store_turn(const struct linear_turn *t, const struct input *in,
-                           struct linear_scale scale, u8 *to, u32 row, u32 first, u32 threads)
-{
-    bool norm = in->kind == INPUT_NORM, int8 = in->int8;
-#pragma unroll
-    for (u32 a = 0; a < LINEAR_AHEAD; a++) {
-        u32 i = first + a * threads;
-        float v[8];
-#pragma unroll
-        for (u32 e = 0; e < 8; e++) {
-            float x = t->v[2 * a + e / 4].v[e % 4], n = t->norm[2 * a + e / 4].v[e % 4];
-            float u = (norm ? x * n * scale.inverse : x) * scale.factor;
-            v[e] = int8 ? rintf(u) : u;
-        }
-        linear_put_eight<tile, bytes>(to, row, i, v, i < in->k / 8);
-    }
-}
-
-/* Where a row's inputs go, in its tile. */
-template <u32 tile, bool bytes> GPU u8 *linear_row_to(const struct input *in, u32 row)
-{
-    constexpr bool mid = linear_is_mid_tile(tile);
-    return (u8 *)in->prepared + (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) *
-                                    linear_group_bytes(tile, bytes);
-}
-
-/* The row with its scale; `turn`: what linear_load_turn loaded from `thread` on. */
-template <u32 tile, bool bytes>
-GPU void linear_prepare_row(const struct input *in, const float *x, struct linear_scale scale,
-                            struct linear_turn *turn, u32 row, u32 thread, u32 threads)
-{
-    const u32 end = bytes ? ROUND_UP(in->k / 8, 32u) : in->k / 8; /* of whole warps */
-    u8 *to = linear_row_to<tile, bytes>(in, row);
-    if (thread == 0)
-        in->prepared_scale[row] = scale.scale;
-    if (in->order)
-        return linear_gather_row<tile, bytes>(in, x, scale, to, row % tile, thread, threads);
-    linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, thread, threads);
-#pragma unroll 1
-    for (u32 i = thread + LINEAR_AHEAD * threads; i < end; i += LINEAR_AHEAD * threads) {
-        linear_load_turn(turn, in, x, i, threads);
-        linear_store_turn<tile, bytes>(turn, in, scale, to, row % tile, i, threads);
-    }
-}
-
-/* Rows by blocks, or by several blocks each where rows are few: each warp measures its part of the
- * row, and the block places its share. */
-template <u32 tile, bool bytes>
-GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s, float *work)
-{
-    u32 rows = linear_rows(in, s), w = gpu_warp();
-    u32 sharers = MIN(MAX(gpu_blocks() / rows, 1u), CEIL_DIV(in->k / 8, (u32)GPU_THREADS));
-#pragma unroll 1
-    for (u32 share = gpu_block(); share < rows * sharers; share += gpu_blocks()) {
-        u32 row = share / sharers, thread = share % sharers * GPU_THREADS + gpu_thread();
-        const float *x = linear_row(in, s, row);
-        struct linear_turn turn;
-        float sum = 0, most = 0;
-        linear_load_turn(&turn, in, x, thread, sharers * GPU_THREADS);
-        if (in->kind == INPUT_NORM) {
-            linear_measure_part(in, x, w, &sum, &most);
-            linear_join_parts(work, &sum, &most);
-        } else {
-            most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
-        }
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(linear_how_of(in), sum, most), &turn,
-                                        row, thread, sharers * GPU_THREADS);
-        gpu_sync();
-    }
-}
-
-/* Rows by warps: each measures all parts. */
-template <u32 tile, bool bytes>
-GPU void linear_prepare_by_warp(const struct input *in, const struct gpu_step *s)
-{
-    u32 rows = linear_rows(in, s);
-    bool norm = in->kind == INPUT_NORM;
-    for (u32 row = gpu_block() * GPU_WARPS + gpu_warp(); row < rows;
-         row += gpu_blocks() * GPU_WARPS) {
-        const float *x = linear_row(in, s, row);
-        struct linear_turn turn;
-        float sum = 0, most = norm ? 0 : gpu_from_bits(in->row_max[linear_token(in, s, row)]);
-        for (u32 w = 0; w < GPU_WARPS && norm; w++) {
-            float part_sum, part_most;
-            linear_measure_part(in, x, w, &part_sum, &part_most);
-            sum += part_sum;
-            most = linear_larger(most, part_most);
-        }
-        linear_load_turn(&turn, in, x, gpu_lane(), 32);
-        linear_prepare_row<tile, bytes>(in, x, linear_scale_of(linear_how_of(in), sum, most), &turn,
-                                        row, gpu_lane(), 32);
-    }
-}
-
-/* --- aligned rows in the order of their features, which may be awaited, by blocks ------------ */
-
-/* A thread has the quads `thread`, `thread` + GPU_THREADS, .. of a row, a warp those of its part of
- * the sum of squares: LINEAR_HELD of them, a turn, in registers at a time. Where the row is no
- * longer than a turn it is read once. What others wait for is that reading. */
-enum { LINEAR_HELD = 4, LINEAR_HELD_QUADS = LINEAR_HELD * GPU_THREADS };
-
-struct linear_held {
-    struct linear_quad x[LINEAR_HELD], norm[LINEAR_HELD];
-};
-
-/* Quads from `first` on; behind the row's end its last one, no branch. */
-GPU void linear_hold(struct linear_held *h, const struct input *in, const float *x, u32 first)
-{
-    const u32 last = in->features / 4 - 1;
-    first += gpu_thread();
-#pragma unroll
-    for (u32 j = 0; j < LINEAR_HELD; j++)
-        h->norm[j] = in->kind == INPUT_NORM
-                         ? linear_load_quad(in->norm, MIN(first + j * GPU_THREADS, last), 0, true)
-                         : (struct linear_quad){{1, 1, 1, 1}};
-    do {
-#pragma unroll
-        for (u32 j = 0; j < LINEAR_HELD; j++)
-            h->x[j] = linear_ask_quad(x, MIN(first + j * GPU_THREADS, last));
-    } while (in->awaited && linear_missing<LINEAR_HELD>(h->x));
-#pragma unroll
-    for (u32 j = 0; j < LINEAR_HELD; j++)
-        if (first + j * GPU_THREADS > last)
-            h->x[j] = {{0, 0, 0, 0}};
-}
-
-/* Adds those to what this lane has of its part, as linear_measure_part does. */
-GPU void linear_measure_held(const struct linear_held *h, float *squares, float *top)
-{
-#pragma unroll
-    for (u32 j = 0; j < LINEAR_HELD; j++) {
-        u32 sizes[4];
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            sizes[i] = gpu_bits(fabsf(h->x[j].v[i] * h->norm[j].v[i]));
-            *squares = fmaf(h->x[j].v[i], h->x[j].v[i], *squares);
-        }
-        *top = linear_larger(*top, gpu_from_bits(gpu_most<4>(sizes)));
-    }
-}
 
 /* Puts inputs 4 q .. of row `row` of a tile, q in the order of a warp's lanes from a group's first
  * on. With bytes lanes exchange: of 16 inputs the first two place high bytes, the others low. */
@@ -527,7 +360,7 @@ template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q,
     if constexpr (bytes) {
         const bool odd = q & 2;
         u32 high, low;
-        const i32 sum = gpu_add_warp(linear_split_all<1>(v, &high, &low));
+        const i32 sum = gpu_add_warp(linear_split_quad(v, &high, &low));
         const u32 other = gpu_shuffle_xor(odd ? high : low, 2); /* 8 inputs further on, or back */
         to += (size_t)(q / 32) * linear_group_bytes(tile, true);
         *(uint2 *)(to + (q / 4 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16 +
@@ -541,84 +374,91 @@ template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q,
         (uint2){gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
 }
 
-/* places: bit j: this block has the j-th of each thread. */
-template <u32 tile, bool bytes>
-GPU void linear_put_held(const struct linear_held *h, const struct input *in,
-                         struct linear_scale scale, u32 row, u32 first, u32 places)
+/* Where a row's inputs go, in its tile. */
+template <u32 tile, bool bytes> GPU u8 *linear_row_to(const struct input *in, u32 row)
 {
-    const bool norm = in->kind == INPUT_NORM, int8 = in->int8;
-    u8 *to = linear_row_to<tile, bytes>(in, row);
-#pragma unroll
-    for (u32 j = 0; j < LINEAR_HELD; j++) {
-        const u32 q = first + gpu_thread() + j * GPU_THREADS;
-        float v[4];
-        if (!(places >> j & 1))
-            continue;
-#pragma unroll
-        for (u32 e = 0; e < 4; e++) {
-            float u = (norm ? h->x[j].v[e] * h->norm[j].v[e] * scale.inverse : h->x[j].v[e]) *
-                      scale.factor;
-            v[e] = int8 ? rintf(u) : u;
-        }
-        if (q < in->k / 4) /* a warp together: k is a multiple of 128 */
-            linear_put_quad<tile, bytes>(to, row % tile, q, v);
-    }
+    constexpr bool mid = linear_is_mid_tile(tile);
+    return (u8 *)in->prepared + (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) *
+                                    linear_group_bytes(tile, bytes);
 }
 
-/* Where rows are few, several blocks share one: each measures all of it and places every other or
- * every fourth quad of its threads; or, where its largest magnitude is known, has turns of its own.
- * work: 2 GPU_WARPS floats of shared memory. */
-template <u32 tile, bool bytes>
-GPU void linear_prepare_held(const struct input *in, const struct gpu_step *s, float *work)
+/* --- OP_PREPARE ---------------------------------------------------------------------------- */
+
+/* A block's share of a row, where several blocks share one since rows are few. */
+struct linear_share {
+    u32 bits, number; /* 1 << bits share it */
+    bool apart; /* each has slices of its own, and several warps a slice; else, since the row's sum
+                   of squares or its largest magnitude is wanted and has an order, each measures all
+                   of it and places every other or every fourth quad of a lane */
+};
+
+GPU u32 linear_share_bits(u32 rows)
 {
-    const bool known = in->kind == INPUT_ROWS && !in->awaited;
-    const u32 turns = CEIL_DIV(in->k / 4, (u32)LINEAR_HELD_QUADS), rows = linear_rows(in, s);
-    const u32 most_sharers = known ? turns : (u32)LINEAR_HELD, blocks = gpu_blocks() / rows;
-    const u32 bits = blocks >= 4 && most_sharers >= 4 ? 2 : blocks >= 2 && most_sharers >= 2;
-    const u32 sharers = 1u << bits, step = known ? sharers : 1;
+    const u32 blocks = gpu_blocks() / rows;
+    return blocks >= 4 ? 2 : blocks >= 2;
+}
+
+/* The part of a slice that this warp measures. */
+GPU struct linear_slice linear_share_of(const struct input *in, struct linear_share share)
+{
+    const u32 bits = share.apart ? share.bits : 0;
+    const u32 of = (share.apart ? share.number : 0) * GPU_WARPS + gpu_warp();
+    struct linear_slice slice = linear_slice_of(in, of >> bits);
+    slice.first += (of & ((1u << bits) - 1)) * 32;
+    slice.step = 32u << bits;
+    return slice;
+}
+
+/* Rows by blocks, slices by warps. */
+template <u32 tile, bool bytes, u32 held, bool plain, bool normed>
+GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s)
+{
+    struct linear_slices *slices = (struct linear_slices *)gpu_shared();
+    const u32 rows = linear_rows(in, s);
     const struct linear_how how = linear_how_of(in); /* before anything is waited for */
+    const bool whole = how.norm || how.int8;
+    struct linear_share share = {linear_share_bits(rows), 0, !whole};
 #pragma unroll 1
-    for (u32 i = gpu_block(); i < rows << bits; i += gpu_blocks()) {
-        const u32 row = i >> bits, share = i & (sharers - 1);
-        const u32 places = known ? ~0u : (bits == 0 ? 15 : bits == 1 ? 5 : 1) << share;
+    for (u32 i = gpu_block(); i < rows << share.bits; i += gpu_blocks()) {
+        const u32 row = i >> share.bits;
+        share.number = i & ((1u << share.bits) - 1);
+        const u32 places = share.apart || share.bits == 0 ? ~0u
+                           : share.bits == 1              ? 0x55555555u << share.number
+                                                          : 0x11111111u << share.number;
+        const struct linear_slice slice = linear_share_of(in, share);
         const float *x = linear_row(in, s, row);
-        struct linear_held held;
-        float sum = 0, most = 0;
-        u32 turn = known ? ((turns - 1 - share) >> bits << bits) + share : 0;
-        for (;; turn++) {
-            linear_hold(&held, in, x, turn * LINEAR_HELD_QUADS);
-            if (known)
-                break;
-            linear_measure_held(&held, &sum, &most);
-            if (turn + 1 == turns)
-                break;
-        }
-        if (known) {
-            most = gpu_from_bits(in->row_max[linear_token(in, s, row)]);
-        } else {
-            sum = gpu_sum_warp(sum);
-            most = linear_most_warp(most);
-            linear_join_parts(work, &sum, &most);
-        }
-        const struct linear_scale scale = linear_scale_of(how, sum, most);
-        if (share == 0 && gpu_thread() == 0)
-            in->prepared_scale[row] = scale.scale;
-        for (;; turn -= step) {
-            linear_put_held<tile, bytes>(&held, in, scale, row, turn * LINEAR_HELD_QUADS, places);
-            if (turn < step)
-                break;
-            linear_hold(&held, in, x, (turn - step) * LINEAR_HELD_QUADS);
-        }
+        u8 *to = linear_row_to<tile, bytes>(in, row);
+        linear_make_slice<held, plain, normed>(
+            in, x, slice, places,
+            [&](struct linear_measure m) {
+                m.most = linear_leave(slices, m, share.apart ? share.bits : how.int8 ? 3 : 0);
+                const struct linear_scale scale = linear_scale_of(how, m.most);
+                float *scales = in->prepared_scale + row * MATRIX_SLICES;
+                if (share.apart && gpu_lane() == 0)
+                    scales[(share.number * GPU_WARPS + gpu_warp()) >> share.bits] = scale.scale;
+                else if (share.number == 0 && gpu_lane() == 0)
+                    scales[gpu_warp()] = scale.scale;
+                return scale.up;
+            },
+            [=](u32 q, const float v[4]) { linear_put_quad<tile, bytes>(to, row % tile, q, v); });
         gpu_sync();
+        if (share.number == 0 && gpu_thread() == 0)
+            in->prepared_factor[row] = linear_factor_of(how, slices);
+        if (i + gpu_blocks() < rows << share.bits)
+            gpu_sync();
     }
 }
 
-/* Rows of `mid_..` that are none of these: a function of its own, since its instructions would
- * stand between those that run in every layer. */
+/* Rows that are read twice: a function of its own, since in `mid_..` its instructions would stand
+ * between those that run in every layer. */
 template <u32 tile, bool bytes>
-GPU_CALL void linear_prepare_others(const struct input *in, const struct gpu_step *s)
+GPU_CALL void linear_prepare_twice(const struct input *op_in, const struct gpu_step *s)
 {
-    linear_prepare_by_block<tile, bytes>(gpu_near(in), s, (float *)gpu_shared());
+    const struct input *in = gpu_near(op_in);
+    if (in->order || !linear_aligned(in))
+        linear_prepare_by_block<tile, bytes, 0, false, true>(in, s);
+    else
+        linear_prepare_by_block<tile, bytes, 0, true, true>(in, s);
 }
 
 /* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
@@ -627,16 +467,22 @@ template <u32 tile, bool bytes>
 GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
-    if constexpr (linear_is_mid_tile(tile)) {
-        if (in.order || !linear_aligned(&in))
-            linear_prepare_others<tile, bytes>(op_in, s);
-        else
-            linear_prepare_held<tile, bytes>(&in, s, (float *)gpu_shared());
-    } else if (linear_rows(&in, s) <= 2 * gpu_blocks()) {
-        linear_prepare_by_block<tile, bytes>(&in, s, (float *)gpu_shared());
-    } else {
-        linear_prepare_by_warp<tile, bytes>(&in, s);
-    }
+    /* Where several warps may have a slice; where one may. `step` makes do with little code. */
+    constexpr bool few = linear_is_mid_tile(tile), many = tile >= PREFILL_TOKENS;
+    const bool norm = in.kind == INPUT_NORM;
+    const u32 bits = norm || in.int8 ? 0 : linear_share_bits(linear_rows(&in, s));
+    const u32 quads = CEIL_DIV(linear_slice_of(&in, 0).end, 32u << bits); /* of a lane */
+    if constexpr (few || many)
+        if (!in.order && linear_aligned(&in) && quads <= (many && !norm ? 14 : 4)) {
+            if (norm)
+                linear_prepare_by_block<tile, bytes, 4, true, true>(&in, s);
+            else if (few && quads <= 4 && (bits == 2 || !many))
+                linear_prepare_by_block<tile, bytes, 4, true, false>(&in, s);
+            else if (many)
+                linear_prepare_by_block<tile, bytes, 14, true, false>(&in, s);
+            return;
+        }
+    linear_prepare_twice<tile, bytes>(op_in, s);
 }
 
 #endif

@@ -363,26 +363,27 @@ GPU bool many_last(const struct op_linear *op, u32 tile, u32 split)
 }
 
 template <class shape>
-GPU void many_gather(const struct op_linear *op, u32 tile, struct tile_sums<shape> *total)
+GPU void many_gather(const struct op_linear *op, const struct tile_item *it,
+                     struct tile_sums<shape> *total)
 {
     gpu_fence();
     if (gpu_thread() == 0)
-        op->arrived[tile] = 0;
-    const float4 *from = tile_partial(op, tile, 0, shape::floats);
+        op->arrived[it->tile] = 0;
+    const float4 *from = tile_partial(op, it->tile, 0, shape::floats);
     tile_clear<shape>(total);
 #pragma unroll(shape::n > 4 ? 1 : 2)
     for (u32 slice = 0; slice < MATRIX_SLICES; slice++, from += shape::floats / 4) {
+        const auto scales = tile_scales_of<shape>(op, slice, it->token);
+        struct tile_sums<shape> p;
 #pragma unroll
         for (u32 i = 0; i < shape::m; i++)
 #pragma unroll
             for (u32 j = 0; j < shape::n; j++) {
                 float4 four = from[(i * shape::n + j) * GPU_THREADS];
-                float *v = total->v[i][j];
-                v[0] += four.x;
-                v[1] += four.y;
-                v[2] += four.z;
-                v[3] += four.w;
+                float *v = p.v[i][j];
+                v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
             }
+        tile_add<shape>(total, &p, scales);
     }
 }
 
@@ -431,20 +432,22 @@ GPU void many_run_item(const struct op_linear *op, const struct many_work *w,
         u32 left = (tile_slice_at(m, slice + 1) - tile_slice_at(m, slice)) / MANY_K;
         tile_clear<shape>(&p);
         many_slice<shape>(op, w, m, pipe, left, &p);
+        it = many_item_of(op, w, shape::kind, shape::tokens, item);
         if (w->split > 1) {
-            it = many_item_of(op, w, shape::kind, shape::tokens, item);
             tile_leave<shape>(op, it.tile, slice, &p);
-        } else if (shape::parked) {
-            tile_park<shape>(&p, i == 0);
-        } else {
-            tile_add<shape>(&total, &p);
+            continue;
         }
+        const auto scales = tile_scales_of<shape>(op, slice, it.token);
+        if (shape::parked)
+            tile_park<shape>(&p, scales, i == 0);
+        else
+            tile_add<shape>(&total, &p, scales);
     }
     it = many_item_of(op, w, shape::kind, shape::tokens, item);
     if (w->split > 1) {
         if (!many_last(op, it.tile, w->split))
             return;
-        many_gather<shape>(op, it.tile, &p);
+        many_gather<shape>(op, &it, &p);
     } else if (shape::parked) {
         tile_unpark<shape>(&p);
     } else {

@@ -391,6 +391,32 @@ GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 sl
             }
 }
 
+/* What the tokens' sums are multiplied by, from the operation's begin on: from memory they would
+ * come last, when all else is done. */
+template <class shape> GPU float *mid_factors(void)
+{
+    return (float *)gpu_shared();
+}
+
+/* The same of a slice. */
+template <class shape> GPU float *mid_scales(u32 slice)
+{
+    return (float *)gpu_shared() + (1 + slice) * shape::rows;
+}
+
+template <class shape> GPU void mid_load_scales(const struct input *in, u32 rows)
+{
+    if (gpu_thread() < rows)
+        mid_factors<shape>()[gpu_thread()] = in->prepared_factor[gpu_thread()];
+    if (gpu_thread() < rows * 2) { /* four slices */
+        static_assert(MID_TOKENS * 2 <= GPU_THREADS && MATRIX_SLICES == 8, "at once");
+        const float4 v = *((const float4 *)in->prepared_scale + gpu_thread());
+        float *to = mid_scales<shape>(gpu_thread() % 2 * 4) + gpu_thread() / 2;
+        to[0] = v.x, to[shape::rows] = v.y, to[2 * shape::rows] = v.z, to[3 * shape::rows] = v.w;
+    }
+    gpu_sync();
+}
+
 /* The slices of an item: their sum to `total` if it has all, else each for those that share the
  * tile. All that loops and descriptors depend on is the warp's (gpu_scalar): what the compiler
  * takes for divergent is slow. */
@@ -428,34 +454,13 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
         if (!whole)
             mid_leave<shape>(op, it, slice, &p);
         else
-            tile_add<shape>(total, &p);
+            tile_add<shape>(total, &p,
+                            tile_load_scales<shape>(mid_scales<shape>(slice), 1,
+                                                    it->token + gpu_lane() % 4 * 2));
     }
 }
 
 /* --- all together -------------------------------------------------------------------------- */
-
-/* The largest magnitudes of gates of this block, by token: atomics of all warps of all blocks on
- * one line of memory took 10 us at 64 tokens. */
-GPU u32 *mid_maxima(void)
-{
-    return (u32 *)gpu_shared();
-}
-
-/* What halves of the tokens' inputs are multiplied by, from the operation's begin on: from memory
- * they would come last, when all else is done. */
-GPU float *mid_scales(void)
-{
-    static_assert(MID_TOKENS * 8 <= MID_WORK_BYTES, "maxima and scales");
-    return (float *)gpu_shared() + MID_TOKENS;
-}
-
-/* To where those of all blocks go. */
-GPU void mid_put_maxima(const struct op_linear *op, u32 rows)
-{
-    gpu_sync();
-    if (gpu_thread() < rows && mid_maxima()[gpu_thread()])
-        gpu_atomic_max(&op->row_max[gpu_thread()], mid_maxima()[gpu_thread()]);
-}
 
 /* 16 outputs by 8 tokens a warp. */
 template <u32 KIND> struct mid_small {
@@ -496,23 +501,15 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
         const u32 unit = i % shape::units, octet = i / shape::units;
         const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
         const u32 token = it.token + gpu_lane() % 4 * 2 + octet * 8;
-        float4 p[MATRIX_SLICES];
         struct tile_sums<small> sum;
         struct tile_old<small> old;
         if (it.unit + unit >= it.end)
             continue;
         mid_load_old(&old, op, it.part, it.unit + unit, token, rows);
-#pragma unroll
-        for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
-            p[slice] = from[slice * (shape::floats / 4)];
-        tile_clear<small>(&sum);
-#pragma unroll
-        for (u32 slice = 0; slice < MATRIX_SLICES; slice++) {
-            float *v = sum.v[0][0];
-            v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
-        }
-        tile_store<small, true>(op, it.part, it.unit + unit, token, rows, &sum, it.end,
-                                mid_maxima(), &old, mid_scales());
+        tile_join_all<small>(&sum, from, shape::floats / 4, mid_scales<shape>(0) + token,
+                             shape::rows, 1);
+        tile_store<small, true>(op, it.part, it.unit + unit, token, rows, &sum, it.end, &old,
+                                mid_factors<shape>());
     }
 }
 
@@ -523,11 +520,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 {
     const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
     const bool whole = plan->bits == 0;
-    if (gpu_thread() < rows) {
-        mid_maxima()[gpu_thread()] = 0;
-        mid_scales()[gpu_thread()] = op->in.prepared_scale[gpu_thread()];
-    }
-    gpu_sync();
+    mid_load_scales<shape>(&op->in, rows);
 #pragma unroll 1
     for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
         const struct mid_item it = mid_item_of<shape>(op, plan, item);
@@ -535,8 +528,8 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
         mid_slices<shape>(op, &it, whole, ring, &total);
         if (whole) {
             tile_store<shape, true>(op, it.part, it.unit + gpu_warp(),
-                                    it.token + gpu_lane() % 4 * 2, rows, &total, it.end,
-                                    mid_maxima(), NULL, mid_scales());
+                                    it.token + gpu_lane() % 4 * 2, rows, &total, it.end, NULL,
+                                    mid_factors<shape>());
             continue;
         }
         gpu_sync();
@@ -547,8 +540,6 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks())
             mid_gather<shape>(op, plan, item, rows);
-    if (op->output == OUTPUT_GATE)
-        mid_put_maxima(op, rows);
 }
 
 /* When the blocks have met, and nobody reads these rows any more; before mid_run, since until its

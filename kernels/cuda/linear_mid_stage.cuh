@@ -21,7 +21,6 @@
 #ifdef GPU_GROUPS
 
 enum {
-    MID_WORK_BYTES = 1024, /* in front of shared memory, for other operations; mid_maxima */
     MID_BYTES_TOKENS = 16, /* up to so many, products of INT4 are of bytes */
     MID_SPAN = 128,
 };
@@ -51,7 +50,9 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     static constexpr u32 inputs_at = units * unit_bytes;
     static constexpr u32 sides_at = inputs_at + spans * span_bytes;
     static constexpr u32 stage_bytes = sides_at + units * side_bytes;
-    static constexpr u32 stages_at = MID_WORK_BYTES;
+    /* In front of them: of all rows, factors and the scales of slices (mid_factors). */
+    static constexpr u32 rows = wide ? (u32)MID_TOKENS : TOKENS;
+    static constexpr u32 stages_at = ROUND_UP(rows * 4 * (1 + MATRIX_SLICES), 128u);
 };
 
 template <class shape> GPU u8 *mid_stage_at(u32 stage)

@@ -330,7 +330,7 @@ GPU void one_slices(float *sums, u32 units, u32 spans, struct one_ring *ring,
 /* Behind what few_work has: sums of the inputs of each span. */
 GPU i32 *one_sums(const struct few_work *work)
 {
-    return (i32 *)(work->scales + FEW_TOKENS);
+    return (i32 *)(work->slices + FEW_TOKENS);
 }
 
 struct one_form {
@@ -401,14 +401,15 @@ GPU void one_part(const struct op_linear *op, u32 p, struct one_begun *b, struct
         gpu_sync();
         if (!left && p + 1 == op->parts && gpu_thread() == 0)
             gpu_barrier_arrive(calm);
+        const struct few_row row = few_row_of(&op->in, work.slices);
 #pragma unroll
         for (u32 i = 0; i < FEW_FINISH; i++)
             if (b->o[i].some)
-                few_finish(op, p, &work, &b->o[i], c.apart, b->old[i]);
+                few_finish(op, p, &row, &b->o[i], c.apart, b->old[i]);
         if (left)
             gpu_sync();
     }
-    if (p + 1 < op->parts || op->row_max) /* others use the sums, the maxima */
+    if (p + 1 < op->parts) /* others use the sums */
         gpu_sync();
 }
 
@@ -416,17 +417,12 @@ GPU void one_part(const struct op_linear *op, u32 p, struct one_begun *b, struct
 GPU void one_run(const struct op_linear *op, struct one_begun *b, struct one_ring *ring, u64 *calm)
 {
     const struct few_work work = few_work_of(1, op->in.k);
-    if (gpu_thread() == 0)
-        work.most[0] = 0;
-    near_prepare_one<true>(&op->in, &b->input, work.fragments, work.scales, work.measures,
-                           one_sums(&work));
+    near_prepare_one<true>(&op->in, &b->input, work.fragments, work.slices, one_sums(&work));
     for (u32 p = 0; p < op->parts; p++)
         if (op->part[p].kind == MATRIX_HALF)
             one_part<MATRIX_HALF>(op, p, b, ring, calm);
         else
             one_part<MATRIX_INT4>(op, p, b, ring, calm);
-    if (op->row_max && gpu_thread() == 0 && work.most[0])
-        gpu_atomic_max(op->row_max, work.most[0]);
 }
 
 #endif

@@ -39,6 +39,21 @@ template <class shape> GPU void tile_clear(struct tile_sums<shape> *s)
                 s->v[i][j][e] = 0;
 }
 
+/* What a slice's sums are multiplied by, by this lane's tokens. */
+template <class shape> struct tile_scales {
+    float v[shape::n][2];
+};
+
+/* scale: of the slice, of all tokens, `stride` apart; token: this lane's first. */
+template <class shape>
+GPU struct tile_scales<shape> tile_load_scales(const float *scale, u32 stride, u32 token) {
+    struct tile_scales<shape> s;
+#pragma unroll
+    for (u32 j = 0; j < shape::n * 2; j++)
+        s.v[j / 2][j % 2] = scale[token * stride + (j / 2 * 8 + j % 2) * stride];
+    return s;
+}
+
 /* First block of 16 outputs, and of 8 tokens, of this warp in a tile. */
 template <class shape> GPU u32 tile_warp_block(void)
 {
@@ -58,9 +73,10 @@ template <class shape> GPU constexpr u32 tile_row(u32 i)
 
 /* --- outputs ------------------------------------------------------------------------------- */
 
-/* Sums to values: scaled, with their bias. A missing bias is -0, which changes nothing. */
+/* Sums to values: times the row's factor, with their bias. A missing bias is -0, which changes
+ * nothing. */
 template <class shape>
-GPU void tile_scale(struct tile_sums<shape> *s, const struct matrix *m, const float *token_scale,
+GPU void tile_scale(struct tile_sums<shape> *s, const struct matrix *m, const float *row_factor,
                     u32 rows, u32 n, u32 token)
 {
     float factor[shape::m][2], bias[shape::m][2], scale[shape::n][2];
@@ -72,7 +88,7 @@ GPU void tile_scale(struct tile_sums<shape> *s, const struct matrix *m, const fl
     }
 #pragma unroll
     for (u32 j = 0; j < shape::n * 2; j++)
-        scale[j / 2][j % 2] = token_scale[MIN(token + j / 2 * 8 + j % 2, rows - 1)];
+        scale[j / 2][j % 2] = row_factor[MIN(token + j / 2 * 8 + j % 2, rows - 1)];
 #pragma unroll
     for (u32 i = 0; i < shape::m; i++)
 #pragma unroll
@@ -173,45 +189,37 @@ GPU void tile_put(const struct tile_sums<shape> *s, float *y, const float *from,
     }
 }
 
-/* The same for gates: 8 columns a block of 16 outputs, and the largest magnitude of each token. */
+/* The same for gates: 8 columns a block of 16 outputs. */
 template <class shape>
-GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, u32 *row_max,
-                        u32 blocks, u32 tokens)
+GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, u32 blocks,
+                        u32 tokens)
 {
 #pragma unroll
     for (u32 j = 0; j < shape::n; j++)
 #pragma unroll
         for (u32 e = 0; e < 2; e++) {
-            u32 token = j * 8 + e, most = 0;
+            u32 token = j * 8 + e;
 #pragma unroll
-            for (u32 i = 0; i < shape::m; i++) {
-                float v = s->v[i][j][e];
-                if (token < tokens && i * shape::apart < blocks) {
-                    y[(size_t)token * stride + i * shape::apart * 8] = v;
-                    most = MAX(most, gpu_bits(fabsf(v)));
-                }
-            }
-            for (u32 mask = 4; mask < 32; mask *= 2)
-                most = gpu_max_xor(most, mask);
-            if (gpu_lane() < 4 && most)
-                gpu_atomic_max(&row_max[token], most);
+            for (u32 i = 0; i < shape::m; i++)
+                if (token < tokens && i * shape::apart < blocks)
+                    y[(size_t)token * stride + i * shape::apart * 8] = s->v[i][j][e];
         }
 }
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
- * token, on. row_max: where the maxima of gates go, of all tokens; NULL: op->row_max. had: see
- * tile_put. token_scale: those of all tokens, where they are at hand. awaited: y may be.
+ * token, on. had: see tile_put. row_factor: those of all tokens, where they are at hand. awaited: y
+ * may be.
  */
 template <class shape, bool awaited = false>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
-                    struct tile_sums<shape> *s, u32 end = ~0u, u32 *row_max = NULL,
-                    const struct tile_old<shape> *had = NULL, const float *token_scale = NULL)
+                    struct tile_sums<shape> *s, u32 end = ~0u,
+                    const struct tile_old<shape> *had = NULL, const float *row_factor = NULL)
 {
     struct matrix m = op->part[part];
     bool gate = op->output == OUTPUT_GATE;
     u32 row = gpu_lane() / 4, all = MIN(CEIL_DIV(m.n, 16), end), columns = MIN(m.n, all * 16);
     u32 blocks = all - MIN(block, all), tokens = rows - MIN(token, rows);
-    tile_scale<shape>(s, &m, token_scale ? token_scale : op->in.prepared_scale, rows,
+    tile_scale<shape>(s, &m, row_factor ? row_factor : op->in.prepared_factor, rows,
                       block * 16 + row, token);
     if (gate && op->activation == ACT_SILU)
         tile_silu<shape>(s);
@@ -220,21 +228,33 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
     const size_t at = (size_t)token * op->y_stride + op->at[part] + row;
     float *y = op->y + at;
     if (gate)
-        tile_put_gates<shape>(s, y + block * 8, op->y_stride,
-                              (row_max ? row_max : op->row_max) + token, blocks, tokens);
+        tile_put_gates<shape>(s, y + block * 8, op->y_stride, blocks, tokens);
     else
         tile_put<shape, awaited>(s, y + block * 16,
                                  (awaited && op->old ? op->old + at : y) + block * 16, op->y_stride,
                                  op->output == OUTPUT_ADD, columns, block * 16 + row, tokens, had);
 }
 
-/* The same for the tile of an item. */
+/* This lane's first token of a tile's. */
+template <class shape> GPU u32 tile_token(u32 first)
+{
+    return first + tile_warp_octet<shape>() * 8 + gpu_lane() % 4 * 2;
+}
+
+/* Those of a slice of a tile, as OP_PREPARE left them. */
+template <class shape>
+GPU struct tile_scales<shape> tile_scales_of(const struct op_linear *op, u32 slice, u32 token) {
+    return tile_load_scales<shape>(op->in.prepared_scale + slice, MATRIX_SLICES,
+                                   tile_token<shape>(token));
+}
+
+/* tile_store of an item. */
 template <class shape>
 GPU void tile_store_item(const struct op_linear *op, const struct tile_item it, u32 rows,
                          struct tile_sums<shape> *s)
 {
-    tile_store<shape>(op, it.part, it.block + tile_warp_block<shape>(),
-                      it.token + tile_warp_octet<shape>() * 8 + gpu_lane() % 4 * 2, rows, s);
+    tile_store<shape>(op, it.part, it.block + tile_warp_block<shape>(), tile_token<shape>(it.token),
+                      rows, s);
 }
 
 /* --- sums of slices that several blocks made ----------------------------------------------- */
@@ -259,10 +279,44 @@ GPU void tile_leave(const struct op_linear *op, u32 tile, u32 slice,
         }
 }
 
+/* total += p, scaled; of 8 tokens: two of this lane's. */
+GPU void tile_join(float4 *total, const float p[4], float scale, float next_scale)
+{
+    total->x = fmaf(p[0], scale, total->x);
+    total->y = fmaf(p[1], next_scale, total->y);
+    total->z = fmaf(p[2], scale, total->z);
+    total->w = fmaf(p[3], next_scale, total->w);
+}
+
+/* All slices of 16 outputs by 8 tokens, `apart` from slice to slice, in order. scale: of slice 0
+ * and this lane's first token; `slice` and `next` floats on are those of the next slice, the next
+ * token. */
+template <class small>
+GPU void tile_join_all(struct tile_sums<small> *sum, const float4 *from, u32 apart,
+                       const float *scale, u32 slice, u32 next)
+{
+    float4 p[MATRIX_SLICES], total = {0, 0, 0, 0};
+    float s[MATRIX_SLICES][2];
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++) {
+        p[i] = from[i * apart];
+        s[i][0] = scale[i * slice];
+        s[i][1] = scale[i * slice + next];
+    }
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++) {
+        const float v[4] = {p[i].x, p[i].y, p[i].z, p[i].w};
+        tile_join(&total, v, s[i][0], s[i][1]);
+    }
+    float *v = sum->v[0][0];
+    v[0] = total.x, v[1] = total.y, v[2] = total.z, v[3] = total.w;
+}
+
 /* --- sums of slices that one block made ---------------------------------------------------- */
 
 template <class shape>
-GPU void tile_add(struct tile_sums<shape> *total, const struct tile_sums<shape> *p)
+GPU void tile_add(struct tile_sums<shape> *total, const struct tile_sums<shape> *p,
+                  const struct tile_scales<shape> &scales)
 {
 #pragma unroll
     for (u32 i = 0; i < shape::m; i++)
@@ -270,7 +324,7 @@ GPU void tile_add(struct tile_sums<shape> *total, const struct tile_sums<shape> 
         for (u32 j = 0; j < shape::n; j++)
 #pragma unroll
             for (u32 e = 0; e < 4; e++)
-                total->v[i][j][e] += p->v[i][j][e];
+                total->v[i][j][e] = fmaf(p->v[i][j][e], scales.v[j][e % 2], total->v[i][j][e]);
 }
 
 /* The thread's place in shared memory for sums that are parked: those of a warp's tile i. */
@@ -280,16 +334,18 @@ template <class shape> GPU float4 *tile_parked(u32 i)
 }
 
 /* The same addition with parked sums; `first`: they are none yet. */
-template <class shape> GPU void tile_park(const struct tile_sums<shape> *p, bool first)
+template <class shape>
+GPU void tile_park(const struct tile_sums<shape> *p, const struct tile_scales<shape> &scales,
+                   bool first)
 {
 #pragma unroll
     for (u32 i = 0; i < shape::m * shape::n; i++) {
-        const float *v = p->v[i / shape::n][i % shape::n];
+        const float *s = scales.v[i % shape::n];
         float4 four = {0, 0, 0, 0};
         if (!first)
             four = *tile_parked<shape>(i);
-        float4 sum = {four.x + v[0], four.y + v[1], four.z + v[2], four.w + v[3]};
-        *tile_parked<shape>(i) = sum;
+        tile_join(&four, p->v[i / shape::n][i % shape::n], s[0], s[1]);
+        *tile_parked<shape>(i) = four;
     }
 }
 

@@ -352,12 +352,15 @@ GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe
             wide_slice<shape, true>(pipe, op, m, left, &p);
         else
             wide_slice<shape, false>(pipe, op, m, left, &p);
-        if (!whole)
+        if (!whole) {
             tile_leave<shape>(op, it.tile, slice, &p);
-        else if (shape::parked)
-            tile_park<shape>(&p, slice == 0);
+            continue;
+        }
+        const auto scales = tile_scales_of<shape>(op, slice, it.token);
+        if (shape::parked)
+            tile_park<shape>(&p, scales, slice == 0);
         else
-            tile_add<shape>(&total, &p);
+            tile_add<shape>(&total, &p, scales);
     }
     if (!whole) {
         gpu_fence();
@@ -397,17 +400,10 @@ template <class shape> GPU void wide_gather(const struct op_linear *op, u32 plac
     gpu_fence();
     for (u32 i = share; i < shape::m * shape::n; i += sharers) {
         const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
-        float4 p[MATRIX_SLICES];
         struct tile_sums<small> sum;
-#pragma unroll
-        for (u32 slice = 0; slice < MATRIX_SLICES; slice++)
-            p[slice] = from[slice * (shape::floats / 4)];
-        tile_clear<small>(&sum);
-#pragma unroll
-        for (u32 slice = 0; slice < MATRIX_SLICES; slice++) {
-            float *v = sum.v[0][0];
-            v[0] += p[slice].x, v[1] += p[slice].y, v[2] += p[slice].z, v[3] += p[slice].w;
-        }
+        tile_join_all<small>(&sum, from, shape::floats / 4,
+                             op->in.prepared_scale + (token + i % shape::n * 8) * MATRIX_SLICES, 1,
+                             MATRIX_SLICES);
         tile_store<small>(op, it.part,
                           it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
                           token + i % shape::n * 8, w.rows, &sum);

@@ -202,7 +202,6 @@ template <u32 kind>
 GPU void prefill_op(const struct op *op, const struct gpu_run *run, struct broad_ring *ring)
 {
     if (op->kind == OP_LINEAR) {
-        linear_clear_max(&op->linear, run);
         broad_run<kind>(&op->linear, run, ring);
     } else {
         run_vector_op<BROAD_TOKENS, false>(op, run);
@@ -283,7 +282,6 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
         struct mid_ring ring = mid_ring_now<shape>(run, walk);
         if (some)
             gpu_barrier_wait(&ring.head->met, ring.linear);
-        linear_clear_max(&op->linear, run);
         mid_clear(&op->linear, run);
         if (some) {
             const struct mid_plan *at = &ring.head->plan[ring.linear];
@@ -463,7 +461,6 @@ GPU void one_ops(const struct gpu_run *p)
             quiet = linear_rows(&op->linear.in, &near->step) > 0;
             if (quiet)
                 one_run(&op->linear, &begun, &ring, calm);
-            linear_clear_max(&op->linear, &near->run);
         }
         gpu_copy_wait<0>();
         if (i + 1 >= p->last)

@@ -15,9 +15,9 @@
  * not on its neighbours, on the number of tokens, on how many multiprocessors there are or on which
  * of the ways below computes it. Where an operation has several ways (few tokens, many tokens), all
  * sum in one order:
- *   linear     y[n] = x_scale * sum over slices s = 0..7 in order of P_s, plus bias, where
- *              P_s = sum over the groups of slice s in order, fma(scale[n][group], A, P_s), and
- *              A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
+ *   linear     y[n] = factor * sum over slices s = 0..7 in order of x_scale[s] * P_s, plus bias,
+ *              where P_s = sum over the groups of slice s in order, fma(scale[n][group], A, P_s),
+ *              and A = the tensor core's sum from 0, 16 packed inputs at a time in order, of
  *              (q - zero) * x over a group. With INT4 it is exact (below), in any order, of
  *              whatever numbers. Halves have no scales: P_s is the tensor core's sum over the
  * slice. attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the
@@ -25,13 +25,15 @@
  * sum of weight * v, both as the tensor core adds them, page after page; then the splits in order,
  * by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O alike.
  *
- * Numbers: activations between operations are f32; what enters a tensor core is half, each token
- * scaled by a power of two of its own so that its largest magnitude lies in [2^13, 2^14): full half
- * precision for everything within 2^-27 of the largest. Where it meets INT4, in [2^-12, 2^-11): so
- * all halves are multiples of 2^-24, the smallest half, and at most 2^13 of them; |q - zero| <= 16;
- * and sums of 128 products are multiples of 2^-24 up to 1, which f32 and 24 bits of an integer hold
- * exactly. What is within 2^-3 of the largest has full half precision, and the rest is as near to
- * its value as that: a row in 14 bits. KV pages are half.
+ * Numbers: activations between operations are f32; what enters a tensor core is half, each slice of
+ * a token's row scaled by a power of two of its own, 1 / x_scale, so that its largest magnitude
+ * lies in [2^13, 2^14): full half precision for everything within 2^-27 of the largest. Where it
+ * meets INT4, in [2^-12, 2^-11): so all halves are multiples of 2^-24, the smallest half, and at
+ * most 2^13 of them; |q - zero| <= 16; and sums of 128 products are multiples of 2^-24 up to 1,
+ * which f32 and 24 bits of an integer hold exactly. What is within 2^-3 of the largest has full
+ * half precision, and the rest is as near to its value as that: a slice in 14 bits. So a slice can
+ * be made without the others; what depends on the whole row, the root mean square of a norm, is
+ * `factor`. KV pages are half.
  */
 #ifndef ZIGCUDA_CUDA_STEP_H
 #define ZIGCUDA_CUDA_STEP_H
@@ -100,17 +102,15 @@ struct matrix {
 #define ORDER_NONE 0xffffffffu
 
 enum input_kind {
-    INPUT_ROWS, /* x as it is; row_max[token] = max |x|, left there by the operation that made x */
-    INPUT_NORM, /* rmsnorm: x * rsqrt(mean(x^2) + eps) * norm */
+    INPUT_ROWS, /* x as it is */
+    INPUT_NORM, /* rmsnorm: x * norm, times rsqrt(mean(x^2) + eps), which is the row's factor */
 };
 
 /* The rows that enter a linear. */
 struct input {
     const float *x; /* [token][stride] */
     const float *norm;
-    const u32 *row_max; /* INPUT_ROWS: bits of a float >= 0, so that integers compare alike. NULL:
-                           awaited rows, which their readers measure */
-    const u32 *order;   /* [k] or NULL: packed input i is feature i, padding beyond `features` */
+    const u32 *order; /* [k] or NULL: packed input i is feature i, padding beyond `features` */
     /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
      * ldmatrix and wgmma read from shared memory. T is 8; in the kernels `prefill_..` 128 and in
@@ -119,12 +119,14 @@ struct input {
      * / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10, .. of INT4's nibbles;
      * then i32 [16 tokens]: the sum of these n. Aligned to 16. */
     u16 *prepared;
-    float *prepared_scale; /* [step_tokens rounded up to 8] */
+    float *prepared_scale;  /* [step_tokens rounded up to 128][MATRIX_SLICES] */
+    float *prepared_factor; /* [step_tokens rounded up to 8] */
     u32 kind, stride, features, k;
     u32 room; /* k at least: in `mid_..` tiles of tokens lie so far apart, and so does a token's
                  input of whatever linear from that of others */
     float eps;
-    u32 int8;    /* W8A8: x is rounded to integers of scale absmax / 127, to nearest even */
+    u32 int8;    /* W8A8: the row is rounded to integers of scale absmax / 127, to nearest even;
+                    this is its factor then, and its slices have scale 1 */
     u32 group;   /* INT4: that of all parts, which are INT4; 0: none of them is */
     u32 wanted;  /* 1: row i is that of token wants[i], and there are n_wants rows */
     u32 awaited; /* 1: in `one_token` and `mid_..`, the rows are (NOT_YET) */
@@ -156,7 +158,7 @@ enum output_kind {
     OUTPUT_STORE, /* y = v */
     OUTPUT_ADD,   /* y += v */
     OUTPUT_GATE,  /* outputs of a block of 16: 8 gates, then their 8 ups; y[8 block + i] =
-                     act(gate) * up; row_max[token] = max |y| by atomic max */
+                     act(gate) * up */
 };
 
 struct op_clear {
@@ -186,9 +188,7 @@ struct op_linear {
     u32 y_stride;
     float *y;
     const float *old; /* OUTPUT_ADD: y = old + v, of y's stride; where y is not awaited, y itself */
-    u32 *row_max;     /* OUTPUT_GATE; NULL: who reads y measures it */
-    u32 *clear_max;   /* [tokens] set to zero by this operation, for a later one; or NULL */
-    float *clear; /* the same of awaited rows, set to NOT_YET: [tokens][clear_stride]; or NULL */
+    float *clear;     /* awaited rows, set to NOT_YET: [tokens][clear_stride]; or NULL */
     u32 clear_stride;
     float *partial; /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
     u32 *arrived;   /* [LINEAR_COUNTERS] counters of zero, left at zero */
@@ -244,7 +244,6 @@ struct op_add_norm {
 struct op_gate {
     const float *gate, *up;
     float *h;
-    u32 *row_max;
     u32 in_stride, h_stride, n, activation;
 };
 
@@ -266,7 +265,6 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     const float *norm_q, *norm_k; /* [head_dim] or NULL */
     struct gpu_rope rope, rope_long;
     float *out;     /* [token][out_stride]: heads x head_dim */
-    u32 *row_max;   /* of out; or NULL */
     float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another team
                        finishes. Any number of rows works; where they do not suffice, fewer share
                        a sequence: 16 a split of the longest sequence, times KV heads, times

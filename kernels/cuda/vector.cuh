@@ -86,22 +86,16 @@ GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
 {
     const float *gates = gpu_global(op->gate), *ups = gpu_global(op->up);
     float *hs = gpu_global(op->h);
-    u32 *row_max = gpu_global(op->row_max), columns = op->n, activation = op->activation;
+    u32 columns = op->n, activation = op->activation;
     u32 in_stride = op->in_stride, h_stride = op->h_stride, pieces = CEIL_DIV(columns, 256u);
     u32 n = s->n_tokens * pieces;
     for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
          item += gpu_blocks() * GPU_WARPS) {
         u32 i = item / pieces, from = item % pieces * 256;
         const float *gate = gates + (size_t)i * in_stride, *up = ups + (size_t)i * in_stride;
-        float *h = hs + (size_t)i * h_stride, largest = 0;
-        for (u32 j = from + gpu_lane(); j < MIN(from + 256, columns); j += 32) {
-            float v = linear_activate(gate[j], activation) * up[j];
-            h[j] = v;
-            largest = fmaxf(largest, fabsf(v));
-        }
-        largest = gpu_max_warp(largest);
-        if (gpu_lane() == 0)
-            gpu_atomic_max(&row_max[i], gpu_bits(largest));
+        float *h = hs + (size_t)i * h_stride;
+        for (u32 j = from + gpu_lane(); j < MIN(from + 256, columns); j += 32)
+            h[j] = linear_activate(gate[j], activation) * up[j];
     }
 }
 

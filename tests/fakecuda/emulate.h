@@ -186,12 +186,6 @@ GPU u32 gpu_load_acquire(const u32 *p)
 {
     return *(const volatile u32 *)p;
 }
-GPU u32 gpu_atomic_max(u32 *p, u32 v)
-{
-    u32 old = *p;
-    *p = old > v ? old : v;
-    return old;
-}
 GPU void gpu_atomic_add64(u64 *p, u64 v)
 {
     *p += v;

@@ -236,6 +236,12 @@ static u32 row_stride(u32 n)
     return ROUND_UP(n, 16u);
 }
 
+/* Where OP_PREPARE leaves inputs (struct input). */
+struct prepared {
+    u16 *inputs;
+    float *scale, *factor;
+};
+
 struct buffers {
     u32 x_stride, qkv_stride, attention_stride, h_stride, raw_stride;
     float *x, *y, *qkv, *attention, *h, *raw; /* [step_tokens][stride]; raw: gate and up apart */
@@ -243,8 +249,9 @@ struct buffers {
     u32 partial_rows;
     u32 *attention_arrived, *linear_arrived, *sample_arrived;
     u32 *sample_work;
-    u16 *prepared;
-    float *prepared_scale, *prepared_factor;
+    /* Behind a norm; and without. In `mid_..` these are two: slices of attention's rows are awaited
+     * one by one, when other blocks may still read what was prepared for qkv. */
+    struct prepared prepared, prepared_rows;
     u32 room; /* inputs of a token there */
     /* Of a list for kernels whose blocks turn heads for themselves, and prepare inputs. */
     bool turns, prepares;
@@ -252,6 +259,7 @@ struct buffers {
      * MID_TOKENS at most, and where the next x goes, NULL in other lists. */
     float *places, *place;
     float *mid_x[2], *mid_qkv, *mid_attention, *next_x;
+    struct prepared mid_prepared;
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
 
@@ -327,6 +335,14 @@ static u32 places_n(const struct list *l, const struct buffers *b)
     return b->x_stride + l->model->layers_n * layer;
 }
 
+static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u32 tokens)
+{
+    const u32 rows = ROUND_UP(tokens, 128u);
+    return (struct prepared){.inputs = carve(s, (size_t)rows * b->room * sizeof(u16)),
+                             .scale = carve_rows(s, rows, MATRIX_SLICES),
+                             .factor = carve_rows(s, rows, 1)};
+}
+
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
     const u32 tokens = MIN(l->limits.step_tokens, (u32)MID_TOKENS);
@@ -337,6 +353,7 @@ static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
     b->mid_qkv = carve(s, l->n_unset * sizeof *b->mid_qkv);
     b->mid_attention = b->mid_qkv + (size_t)tokens * b->qkv_stride;
     l->unset = (uintptr_t)b->mid_qkv;
+    b->mid_prepared = carve_prepared(s, b, tokens);
 }
 
 static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
@@ -355,9 +372,7 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     b->h = carve_rows(s, tokens, b->h_stride);
     b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
     b->room = inputs_max(l);
-    b->prepared = carve(s, (size_t)ROUND_UP(tokens, 128u) * b->room * sizeof *b->prepared);
-    b->prepared_scale = carve_rows(s, ROUND_UP(tokens, 128u), MATRIX_SLICES);
-    b->prepared_factor = carve_rows(s, ROUND_UP(tokens, 8u), 1);
+    b->prepared = b->prepared_rows = carve_prepared(s, b, tokens);
     b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
@@ -520,9 +535,9 @@ static struct input normed(const struct list *l, const struct buffers *b, const 
 {
     return (struct input){.x = b->x,
                           .norm = norm,
-                          .prepared = b->prepared,
-                          .prepared_scale = b->prepared_scale,
-                          .prepared_factor = b->prepared_factor,
+                          .prepared = b->prepared.inputs,
+                          .prepared_scale = b->prepared.scale,
+                          .prepared_factor = b->prepared.factor,
                           .kind = INPUT_NORM,
                           .stride = b->x_stride,
                           .awaited = awaits(b, w),
@@ -532,9 +547,9 @@ static struct input normed(const struct list *l, const struct buffers *b, const 
 static struct input rows(const struct buffers *b, const float *x, u32 stride, bool awaited)
 {
     return (struct input){.x = x,
-                          .prepared = b->prepared,
-                          .prepared_scale = b->prepared_scale,
-                          .prepared_factor = b->prepared_factor,
+                          .prepared = b->prepared_rows.inputs,
+                          .prepared_scale = b->prepared_rows.scale,
+                          .prepared_factor = b->prepared_rows.factor,
                           .kind = INPUT_ROWS,
                           .stride = stride,
                           .awaited = awaited};
@@ -722,6 +737,7 @@ static struct buffers in_mid(struct buffers b)
     b.next_x = b.mid_x[1];
     b.qkv = b.mid_qkv;
     b.attention = b.mid_attention;
+    b.prepared_rows = b.mid_prepared;
     return b;
 }
 

@@ -305,7 +305,8 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
 }
 
 /* Do the blocks not meet before it? When a row is there, nobody reads any more what the linear that
- * it comes from had of it as inputs, where it will be prepared. */
+ * it comes from had of it as inputs; where slices of it are awaited, it is prepared in another
+ * place (drivers/cuda/list.c). */
 GPU bool mid_awaits(const struct op *op)
 {
     return op->kind == OP_PREPARE ? op->linear.in.awaited

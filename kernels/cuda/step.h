@@ -120,7 +120,7 @@ struct input {
      * then i32 [16 tokens]: the sum of these n. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale;  /* [step_tokens rounded up to 128][MATRIX_SLICES] */
-    float *prepared_factor; /* [step_tokens rounded up to 8] */
+    float *prepared_factor; /* [step_tokens] */
     u32 kind, stride, features, k;
     u32 room; /* k at least: in `mid_..` tiles of tokens lie so far apart, and so does a token's
                  input of whatever linear from that of others */

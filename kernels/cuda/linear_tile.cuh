@@ -55,7 +55,8 @@ GPU struct tile_scales<shape> tile_load_scales(const float *scale, u32 stride, u
 }
 
 /* First block of 16 outputs, and of 8 tokens, of this warp in a tile. */
-template <class shape> GPU u32 tile_warp_block(void)
+template <class shape>
+GPU u32 tile_warp_block(void)
 {
     return shape::apart == 1 ? gpu_warp() / shape::across * shape::m
                              : gpu_warp() / 4 * 4 * shape::m + gpu_warp() % 4;

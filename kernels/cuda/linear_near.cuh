@@ -121,7 +121,7 @@ template <bool one> GPU void near_look(struct near_ahead *a)
         near_load<NEAR_HELD>(a->v, a, a->x);
 }
 
-/* As linear_measure_slice; v becomes v * norm. */
+/* As linear_measure_held, of a slice; v becomes v * norm. */
 template <bool normed, u32 held>
 GPU struct linear_measure near_measure_held(float4 v[held], const float4 norm[held])
 {

@@ -336,10 +336,9 @@ GPU void broad_run_item(const struct op_linear *op, struct broad_ring *ring, u32
     else
         broad_slices<shape, struct broad_loop<shape::kind, false>>(ring, op, &it, whole);
     if (!whole) {
-        gpu_fence();
         gpu_sync();
         if (gpu_thread() == 0)
-            gpu_atomic_add(&op->arrived[it.tile], it.slice_end - it.slice);
+            gpu_add_release(&op->arrived[it.tile], it.slice_end - it.slice);
         return;
     }
     struct tile_sums<shape> p;
@@ -365,11 +364,13 @@ template <class shape> GPU void broad_gather(const struct op_linear *op, u32 pla
         share = gpu_block() - first;
         sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
     }
-    if (gpu_thread() == 0)
-        while (gpu_load_volatile(&op->arrived[it.tile]) < MATRIX_SLICES)
+    if (gpu_thread() == 0) {
+        u32 *arrived = &op->arrived[it.tile];
+        while (gpu_load_acquire(arrived) < MATRIX_SLICES)
             gpu_pause();
+        gpu_count_around(arrived, MATRIX_SLICES - 1 + sharers); /* 0 when all have seen it */
+    }
     gpu_sync();
-    gpu_fence();
     for (u32 i = share; i < shape::m * shape::n; i += sharers) {
         const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
         struct tile_sums<small> sum;
@@ -380,10 +381,6 @@ template <class shape> GPU void broad_gather(const struct op_linear *op, u32 pla
                           it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
                           token + i % shape::n * 8, w.rows, &sum);
     }
-    gpu_sync();
-    if (gpu_thread() == 0 &&
-        gpu_atomic_add(&op->arrived[it.tile], 1) == MATRIX_SLICES + sharers - 1)
-        op->arrived[it.tile] = 0;
 }
 
 /* The tiles that this block shares with others, when all of it is done that others wait for. */

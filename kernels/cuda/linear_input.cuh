@@ -433,11 +433,11 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
             [&](struct linear_measure m) {
                 m.most = linear_leave(slices, m, share.apart ? share.bits : how.int8 ? 3 : 0);
                 const struct linear_scale scale = linear_scale_of(how, m.most);
-                float *scales = in->prepared_scale + row * MATRIX_SLICES;
-                if (share.apart && gpu_lane() == 0)
-                    scales[(share.number * GPU_WARPS + gpu_warp()) >> share.bits] = scale.scale;
-                else if (share.number == 0 && gpu_lane() == 0)
-                    scales[gpu_warp()] = scale.scale;
+                const u32 of = share.number * GPU_WARPS + gpu_warp();
+                const bool mine = share.apart ? of % (1u << share.bits) == 0 : share.number == 0;
+                if (mine && gpu_lane() == 0)
+                    in->prepared_scale[row * MATRIX_SLICES +
+                                       (share.apart ? of >> share.bits : gpu_warp())] = scale.scale;
                 return scale.up;
             },
             [=](u32 q, const float v[4]) { linear_put_quad<tile, bytes>(to, row % tile, q, v); });

@@ -354,11 +354,13 @@ GPU void many_stage(const struct matrix *m, const u8 *stage, bool begins,
 /* True in the block that left the last sums of the tile. */
 GPU bool many_last(const struct op_linear *op, u32 tile, u32 split)
 {
-    gpu_fence();
-    gpu_sync();
     u32 before = 0;
-    if (gpu_thread() == 0)
+    gpu_sync();
+    if (gpu_thread() == 0) {
+        gpu_fence(); /* for all of the block, as they have met: what they leave, */
         before = gpu_atomic_add(&op->arrived[tile], 1);
+        gpu_fence(); /* and what others have left */
+    }
     return gpu_sync_any(before == split - 1);
 }
 
@@ -366,7 +368,6 @@ template <class shape>
 GPU void many_gather(const struct op_linear *op, const struct tile_item *it,
                      struct tile_sums<shape> *total)
 {
-    gpu_fence();
     if (gpu_thread() == 0)
         op->arrived[it->tile] = 0;
     const float4 *from = tile_partial(op, it->tile, 0, shape::floats);

@@ -169,7 +169,7 @@ GPU void sample_done(const struct op_sample *op, const struct gpu_step *s)
         gpu_fence_system();
         if (gpu_atomic_add(op->arrived, 1) != s->n_wants - 1)
             return;
-        *op->arrived = 0;
+        gpu_store_volatile(op->arrived, 0);
     }
     if (s->stamps)
         s->stamps[1] = gpu_clock_ns();
@@ -203,9 +203,11 @@ GPU void sample_put(const struct op_sample *op, const struct gpu_run *run,
         sample_done(op, run->step);
         run->state.last[r->slot] = token;
         r->counts[token] += r->counts[token] != 0xffff;
+        if (!r->deep) {
+            r->work->side[SAMPLE_DRAW].best = 0;
+            r->work->arrived = 0;
+        }
     }
-    r->work->side[SAMPLE_DRAW].best = 0;
-    r->work->arrived = 0;
     u32 n = r->deep ? sizeof *r->work / sizeof(u32) : 0;
     for (u32 i = gpu_thread(); i < n; i += GPU_THREADS)
         ((u32 *)r->work)[i] = 0;
@@ -217,8 +219,8 @@ GPU void sample_mask_and_bias(const struct sample_row *r, u32 from, u32 to)
 {
     const struct gpu_sampling *s = r->s;
     for (u32 i = gpu_thread(); i < s->n_stop && r->outputs < s->min_tokens; i += GPU_THREADS)
-        if (s->stop[i] >= from && s->stop[i] < to)
-            r->z[s->stop[i]] = -INFINITY;
+        if (s->stop[i] >= from && s->stop[i] < to) /* an id may be there twice */
+            gpu_store_volatile((u32 *)&r->z[s->stop[i]], gpu_bits(-INFINITY));
     gpu_sync();
     for (u32 i = gpu_thread(); i < s->n_bias; i += GPU_THREADS) {
         u32 id = s->bias_id[i];
@@ -648,7 +650,8 @@ GPU void sample_skip(const struct op_sample *op, const struct gpu_step *s)
 
 GPU void sample_run(const struct op_sample *op, const struct gpu_run *run)
 {
-    sample_shared()->row_of = 0;
+    if (gpu_thread() == 0)
+        sample_shared()->row_of = 0;
     gpu_sync();
     sample_scores(op, run);
     sample_skip(op, run->step);

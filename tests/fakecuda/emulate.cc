@@ -34,6 +34,7 @@ enum gathering {
 
 struct meeting { /* of n fibers, again and again */
     u32 n, here, turn;
+    u32 first; /* number of its first */
     enum gathering what;
 };
 
@@ -58,6 +59,7 @@ struct copy {
     void *to;
     const void *from;
     u32 group, bytes, zeros; /* bytes to copy; zeros behind them */
+    bool made;
 };
 
 struct barrier { /* a word of shared memory */
@@ -221,6 +223,7 @@ static bool meet(struct meeting *m, enum gathering what)
 
 static void part(struct meeting *m)
 {
+    races_meet(m->first, m->n);
     m->here = 0;
     m->turn++;
 }
@@ -237,6 +240,7 @@ void fiber_sync_team(u32 team, u32 threads)
     struct meeting *m = &running_now()->block->team[team];
     emulate_check(team == fiber_now->thread / threads, "a thread meets another team");
     m->n = threads;
+    m->first = running_now()->block->all.first + team * threads;
     if (meet(m, SYNC))
         part(m);
 }
@@ -277,24 +281,48 @@ const u64 *fiber_exchange(const void *mine, size_t bytes)
 /* --- copies in the background -------------------------------------------------------------------
  */
 
-void gpu_copy16(void *to, const void *from, bool read)
+/* Until somebody has waited, what a copy reads and writes must be left alone by others. */
+static void see_copy(const struct copy *c, const void *pc)
+{
+    if (c->bytes)
+        races_read(c->from, c->bytes, pc);
+    races_write(c->to, c->bytes + c->zeros, pc);
+}
+
+static void make_copy(struct copy *c)
+{
+    if (c->made)
+        return;
+    memcpy(c->to, c->from, c->bytes);
+    memset((u8 *)c->to + c->bytes, 0, c->zeros);
+    c->made = true;
+}
+
+static void put_copy(struct copy copy, const void *pc)
 {
     struct running *me = running_now();
+    emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy without gpu_copy_wait");
+    struct copy *c = &me->copies[me->copies_made++ % COPIES];
+    *c = copy;
+    c->group = me->groups;
+    see_copy(c, pc);
+    if (EMULATE_EARLY)
+        make_copy(c);
+}
+
+void gpu_copy16(void *to, const void *from, bool read)
+{
     emulate_shared(to);
     emulate_check((uintptr_t)from % 16 == 0, "gpu_copy16 from no multiple of 16");
-    emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy16 without gpu_copy_wait");
-    me->copies[me->copies_made++ % COPIES] = {to, from, me->groups, read ? 16u : 0u,
-                                              read ? 0u : 16u};
+    put_copy({to, from, 0, read ? 16u : 0u, read ? 0u : 16u, false}, __builtin_return_address(0));
 }
 
 void gpu_copy8(void *to, const void *from, u32 bytes)
 {
-    struct running *me = running_now();
     emulate_shared((const void *)((uintptr_t)to & ~(uintptr_t)15));
     emulate_check((uintptr_t)to % 8 == 0, "gpu_copy8 to no multiple of 8");
     emulate_check((uintptr_t)from % 8 == 0, "gpu_copy8 from no multiple of 8");
-    emulate_check(me->copies_made - me->copies_done < COPIES, "gpu_copy8 without gpu_copy_wait");
-    me->copies[me->copies_made++ % COPIES] = {to, from, me->groups, bytes, 8 - bytes};
+    put_copy({to, from, 0, bytes, 8 - bytes, false}, __builtin_return_address(0));
 }
 
 void gpu_copy_commit(void)
@@ -304,17 +332,17 @@ void gpu_copy_commit(void)
 
 static void copy_next(struct running *me)
 {
-    const struct copy *c = &me->copies[me->copies_done++ % COPIES];
-    memcpy(c->to, c->from, c->bytes);
-    memset((u8 *)c->to + c->bytes, 0, c->zeros);
+    make_copy(&me->copies[me->copies_done++ % COPIES]);
 }
 
 void fiber_copy_wait(u32 n)
 {
     struct running *me = running_now();
     while (me->copies_done != me->copies_made &&
-           me->copies[me->copies_done % COPIES].group + n < me->groups)
+           me->copies[me->copies_done % COPIES].group + n < me->groups) {
+        see_copy(&me->copies[me->copies_done % COPIES], __builtin_return_address(0));
         copy_next(me);
+    }
 }
 
 /* --- barriers ------------------------------------------------------------------------------ */
@@ -334,6 +362,7 @@ void gpu_barrier_init(u64 *word, u32 count)
     struct barrier *b = barrier_at(word);
     emulate_check(count > 0 && count <= 0xffff, "a barrier of too many, or none");
     *b = {0, (u16)count, (u16)count, 0};
+    races_barrier(word);
 }
 
 static void end_phase_if_over(struct barrier *b)
@@ -342,6 +371,7 @@ static void end_phase_if_over(struct barrier *b)
         return;
     b->phase ^= 1;
     b->pending = b->count;
+    races_phase(b);
 }
 
 static void arrive(struct barrier *b)
@@ -353,6 +383,7 @@ static void arrive(struct barrier *b)
 
 void gpu_barrier_arrive(u64 *word)
 {
+    races_arrive(word);
     arrive(barrier_at(word));
 }
 
@@ -366,11 +397,13 @@ static void put_late(struct late late)
 void gpu_barrier_arrive_copied(u64 *word)
 {
     struct running *me = running_now();
+    races_arrive(word);
     put_late({barrier_at(word), me, me->copies_made, 0, NULL, NULL});
 }
 
 void gpu_barrier_expect(u64 *word, u32 bytes)
 {
+    races_arrive(word);
     barrier_at(word)->bulk += bytes / 16;
     arrive(barrier_at(word));
 }
@@ -391,6 +424,9 @@ void gpu_copy_bulk_alone(void *to, const void *from, u32 bytes, u64 *word)
     emulate_check((uintptr_t)from % 16 == 0, "gpu_copy_bulk from no multiple of 16");
     emulate_shared(to);
     emulate_shared((u8 *)to + bytes - 16);
+    races_copy(to, from, bytes, word, __builtin_return_address(0));
+    if (EMULATE_EARLY)
+        memcpy(to, from, bytes);
     put_late({b, NULL, 0, bytes, to, from});
 }
 
@@ -402,7 +438,8 @@ static void happen(const struct late *late)
             copy_next(late->of);
         arrive(b);
     } else {
-        memcpy(late->to, late->from, late->bytes);
+        if (!EMULATE_EARLY)
+            memcpy(late->to, late->from, late->bytes);
         emulate_check(b->bulk >= late->bytes / 16, "more bytes come than a barrier expects");
         b->bulk -= late->bytes / 16;
         end_phase_if_over(b);
@@ -426,6 +463,8 @@ bool gpu_barrier_passed(u64 *word, u32 parity)
 {
     struct barrier *b = barrier_at(word);
     hurry(running_now()->block, b);
+    if (b->phase != parity)
+        races_passed(word);
     return b->phase != parity;
 }
 
@@ -437,6 +476,7 @@ void gpu_barrier_wait(u64 *word, u32 parity)
         if (b->phase == parity)
             fiber_pause();
     }
+    races_passed(word);
 }
 
 /* --- grids --------------------------------------------------------------------------------- */
@@ -491,38 +531,48 @@ static void reserve(u32 blocks, u32 threads, u32 shared_bytes)
 }
 
 /* Shared memory ends where a page begins that must not be touched, and is NaN until written. */
-static void set_block(struct block *b, u32 i, u32 threads, u32 shared_bytes)
+static void set_block(struct block *b, u32 i, u32 number, u32 threads, u32 shared_bytes)
 {
     u8 *end = pool.shared + (size_t)i * (pool.shared_bytes + PAGE_BYTES) + pool.shared_bytes;
     *b = {};
     b->meeting.n = threads == PREFILL_THREADS ? (u32)GPU_THREADS : threads;
     b->all.n = threads;
+    b->meeting.first = b->all.first = number;
     b->shared = end - ROUND_UP(shared_bytes, 128);
     b->shared_bytes = shared_bytes;
     b->late = pool.late + (size_t)i * LATE;
     memset(b->shared, 0xff, shared_bytes);
 }
 
-static void set_warp(struct warp *w, struct running *fibers, u32 lanes)
+static void set_warp(struct warp *w, struct running *fibers, u32 number, u32 lanes)
 {
     w->meeting = {};
+    w->meeting.first = number;
     w->meeting.n = w->lanes = w->left = lanes;
     w->fibers = fibers;
 }
 
-static u32 set_grid(u32 first, u32 blocks, u32 of, u32 threads, u32 shared_bytes)
+/* Blocks first.. of `of`, with the shared memory and numbers of the pool's blocks `place`... */
+static u32 set_grid(u32 first, u32 blocks, u32 of, u32 place, u32 threads, u32 shared_bytes)
 {
     u32 n_warps = 0;
-    reserve(blocks, threads, shared_bytes);
+    reserve(place + blocks, threads, shared_bytes);
     for (u32 b = 0; b < blocks; b++) {
-        set_block(&pool.block[b], b, threads, shared_bytes);
+        const u32 number = (place + b) * ROUND_UP(threads, 32u);
+        set_block(&pool.block[b], place + b, number, threads, shared_bytes);
         for (u32 t = 0; t < threads; t++) {
             u32 i = b * threads + t;
             struct running *f = &pool.running[i];
             if (t % 32 == 0)
-                set_warp(&pool.warp[n_warps++], f, MIN(32u, threads - t));
+                set_warp(&pool.warp[n_warps++], f, number + t, MIN(32u, threads - t));
             *f = {};
-            f->fiber = {t, threads, first + b, of, pool.block[b].shared, &pool.warp[n_warps - 1]};
+            f->fiber = {t,
+                        threads,
+                        first + b,
+                        of,
+                        number + t,
+                        pool.block[b].shared,
+                        &pool.warp[n_warps - 1]};
             f->block = &pool.block[b];
             f->copies = pool.copies + (size_t)i * COPIES;
             f->stack_pointer =
@@ -596,17 +646,34 @@ static void run_grid(const emulated *kernel, u32 n_warps, const void *params)
     fiber_now = NULL;
 }
 
+/* A grid of `blocks` begins, as races.cc sees it. */
+static void begin(const emulated *kernel, u32 blocks, u32 threads)
+{
+    const u32 per_block = ROUND_UP(threads, 32u);
+    races_begin(kernel->name, blocks * per_block, per_block, pool.stacks,
+                pool.stacks + (size_t)pool.fibers * STACK_BYTES);
+}
+
 void emulate_grid(const emulated *kernel, u32 blocks, u32 threads, u32 shared_bytes,
                   const void *params)
 {
-    run_grid(kernel, set_grid(0, blocks, blocks, threads, shared_bytes), params);
+    const u32 n_warps = set_grid(0, blocks, blocks, 0, threads, shared_bytes);
+    begin(kernel, blocks, threads);
+    run_grid(kernel, n_warps, params);
 }
 
+/* Where they are many, races between blocks are not looked for. */
 void emulate_each(const emulated *kernel, u32 blocks, u32 threads, u32 shared_bytes,
                   const void *params)
 {
-    for (u32 b = 0; b < blocks; b++)
-        run_grid(kernel, set_grid(b, 1, blocks, threads, shared_bytes), params);
+    const bool few = blocks <= RACES_THREADS / ROUND_UP(threads, 32u);
+    reserve(few ? blocks : 1, threads, shared_bytes);
+    for (u32 b = 0; b < blocks; b++) {
+        const u32 n_warps = set_grid(b, 1, blocks, few ? b : 0, threads, shared_bytes);
+        if (b == 0 || !few)
+            begin(kernel, few ? blocks : 1, threads);
+        run_grid(kernel, n_warps, params);
+    }
 }
 
 /* --- tensor cores -------------------------------------------------------------------------- */
@@ -734,9 +801,10 @@ static void multiply_group(const struct lane *lanes)
     }
 }
 
-static void group_mma(struct lane lane)
+static void group_mma(struct lane lane, const void *pc)
 {
     struct warp *w = fiber_now->warp;
+    races_products(lane.row, lane.tokens / 8, lane.stride, lane.further, pc);
     emulate_shared(lane.row);
     emulate_shared(lane.row + (lane.tokens / 8 - 1) * (size_t)lane.stride + lane.further + 112);
     w->brought[fiber_now->thread & 31] = lane;
@@ -749,13 +817,15 @@ static void group_mma(struct lane lane)
 void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens,
                        u32 further)
 {
-    group_mma({c, a, NULL, NULL, tiles, stride, tokens, further, NULL});
+    group_mma({c, a, NULL, NULL, tiles, stride, tokens, further, NULL},
+              __builtin_return_address(0));
 }
 
 void emulate_group_mma_bytes(i32 *c, const u32 a[4], const u8 *tiles, u32 stride, u32 columns,
                              u32 further)
 {
-    group_mma({NULL, a, NULL, NULL, tiles, stride, columns, further, c});
+    group_mma({NULL, a, NULL, NULL, tiles, stride, columns, further, c},
+              __builtin_return_address(0));
 }
 
 static void load_tiles(const struct lane *lanes, bool transposed)
@@ -773,11 +843,12 @@ static void load_tiles(const struct lane *lanes, bool transposed)
         }
 }
 
-static void load(u32 r[4], const void *row, enum gathering what)
+static void load(u32 r[4], const void *row, enum gathering what, const void *pc)
 {
     struct warp *w = fiber_now->warp;
     struct lane *mine = &w->brought[fiber_now->thread & 31];
     emulate_shared(row);
+    races_read(row, 16, pc);
     mine->r = r;
     mine->row = (const u8 *)row;
     if (!meet(&w->meeting, what))
@@ -788,12 +859,12 @@ static void load(u32 r[4], const void *row, enum gathering what)
 
 void gpu_load_tiles(u32 r[4], const void *row)
 {
-    load(r, row, LOAD_TILES);
+    load(r, row, LOAD_TILES, __builtin_return_address(0));
 }
 
 void gpu_load_tiles_transposed(u32 r[4], const void *row)
 {
-    load(r, row, LOAD_TILES_TRANSPOSED);
+    load(r, row, LOAD_TILES_TRANSPOSED, __builtin_return_address(0));
 }
 
 void emulate_shared(const void *p)

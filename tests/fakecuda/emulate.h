@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/step.h"
 #include "tests/fakecuda/grid.h"
+#include "tests/fakecuda/races.h"
 
 #include <math.h>
 #include <time.h>
@@ -40,6 +41,7 @@ struct float4 {
 /* The running fiber. */
 struct fiber {
     u32 thread, threads, block, blocks;
+    u32 number; /* of this one in what runs together */
     u8 *shared;
     struct warp *warp;
 };
@@ -110,8 +112,8 @@ GPU void gpu_warp_sync(void)
 }
 GPU u32 gpu_clock(void)
 {
-    static u32 now;
-    return now += 10;
+    static volatile u32 now;
+    return now = now + 10;
 }
 GPU void gpu_pause(void)
 {
@@ -119,11 +121,9 @@ GPU void gpu_pause(void)
 }
 GPU void gpu_fence(void)
 {
+    races_fence();
 }
-GPU void gpu_fence_system(void) /* the host may look from another thread */
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
+void gpu_fence_system(void);
 
 GPU u32 gpu_bits(float v)
 {
@@ -168,35 +168,27 @@ GPU u32 gpu_ballot(bool v)
     return all;
 }
 
-GPU u32 gpu_atomic_add(u32 *p, u32 v)
-{
-    u32 old = *p;
-    *p = old + v;
-    return old;
-}
-GPU void gpu_count_around(u32 *p, u32 last)
-{
-    *p = *p >= last ? 0 : *p + 1;
-}
-GPU void gpu_add_release(u32 *p, u32 v)
-{
-    gpu_atomic_add(p, v);
-}
+u32 gpu_atomic_add(u32 *p, u32 v);
+void gpu_atomic_add64(u64 *p, u64 v);
+void gpu_atomic_max64(u64 *p, u64 v);
+void gpu_count_around(u32 *p, u32 last);
+void gpu_add_release(u32 *p, u32 v);
+void gpu_store_volatile(u32 *p, u32 v);
+
+/* Volatile reads: so races.cc knows them. */
 GPU u32 gpu_load_acquire(const u32 *p)
 {
+    races_acquire(p);
     return *(const volatile u32 *)p;
-}
-GPU void gpu_atomic_add64(u64 *p, u64 v)
-{
-    *p += v;
-}
-GPU void gpu_atomic_max64(u64 *p, u64 v)
-{
-    *p = *p > v ? *p : v;
 }
 GPU u32 gpu_load_volatile(const u32 *p)
 {
+    races_atomic(p);
     return *(const volatile u32 *)p;
+}
+GPU float gpu_ask(const float *p)
+{
+    return *(const volatile float *)p;
 }
 GPU float4 gpu_ask4(const float *p)
 {
@@ -207,10 +199,6 @@ GPU float2 gpu_ask2(const float *p)
 {
     const volatile float *v = p;
     return {v[0], v[1]};
-}
-GPU void gpu_store_volatile(u32 *p, u32 v)
-{
-    *(volatile u32 *)p = v;
 }
 
 #ifdef __aarch64__
@@ -388,15 +376,19 @@ template <u32 n> GPU void gpu_group_begin(u32[n][4])
 }
 GPU void gpu_group_commit(void)
 {
+    races_commit();
 }
 template <int n> GPU void gpu_group_wait(void)
 {
+    races_wait(n);
 }
 template <int n, u32 tokens> GPU void gpu_group_wait(float *)
 {
+    races_wait(n);
 }
 template <int n, u32 columns> GPU void gpu_group_wait(i32 *)
 {
+    races_wait(n);
 }
 
 GPU uint4 gpu_load_weights(const void *p)

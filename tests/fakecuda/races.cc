@@ -1,0 +1,645 @@
+/* See races.h. Writes are known by bytes, reads by words. An epoch is a number of a warp, one
+ * higher each time its lanes meet or one of them releases; it goes on from grid to grid, so that
+ * what is older than a grid's first needs no forgetting.
+ */
+#include "tests/fakecuda/races.h"
+
+#include "kernels/cuda/gpu.cuh"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    COPIERS = 32, /* of a block: lanes that stand for bulk copies, by their barriers */
+    LANES = RACES_THREADS,
+    WARPS = LANES / 32,
+    CLOCKS = 1 << 16,  /* of addresses that are released in a grid */
+    READERS = 1 << 21, /* words of a grid that several warps read, in no order */
+    REPORTS = 1000,
+    WORD_BYTES = 4,
+    PRODUCTS = 64,  /* of a thread, under way */
+    FOLD_BITS = 38, /* addresses that are equal in so many bits are taken for one */
+};
+
+struct word { /* four bytes of memory: who wrote each, and who has read of them since */
+    struct {
+        u32 epoch, pc;
+        u16 lane;
+        bool atomic;
+    } byte[WORD_BYTES];
+    u32 pc, epoch, mask; /* the last read; lanes of one warp, in that epoch at last, */
+    u32 readers;         /* or those of several warps: number, from 1 */
+    u16 warp;
+};
+
+struct readers {
+    const struct word *of; /* a word's number may be of another grid */
+    u32 next;              /* free ones: number of the next */
+    struct {
+        u32 epoch, mask;
+    } warp[WARPS];
+};
+
+struct clock { /* epochs of lanes: accesses up to there are known */
+    u32 at[LANES];
+};
+
+struct products {
+    const u8 *tiles;
+    u32 n, stride, further, batch;
+    const void *pc;
+};
+
+struct lane {
+    u32 epoch;
+    u32 n_products, batches;
+    struct products products[PRODUCTS];
+    bool has_more, has_fenced, has_seen;
+    struct clock more;   /* known to it alone, until its warp meets */
+    struct clock fenced; /* what it knew at its last fence */
+    struct clock seen;   /* with what it has looked at; known behind its next fence */
+};
+
+struct warp_clock {
+    u32 now, met; /* epoch; that since the warp met last */
+    struct clock known;
+};
+
+static struct address { /* a hash table */
+    const void *p;
+    u32 clock, grid; /* number of its clock; grid of which this is */
+} addresses[2 * CLOCKS];
+
+static struct {
+    struct word *words;
+    struct readers *readers;
+    struct clock *clocks;
+    struct lane *lane;
+    struct warp_clock *warp;
+} memory;
+
+static struct {
+    const char *kernel;
+    const u8 *stacks, *end;
+    u32 lanes, threads, per_block, serial, first_epoch, last_epoch, readers, free_readers, clocks;
+} grid;
+
+static struct {
+    u32 pc[2];
+} reported[REPORTS];
+static u32 n_reported;
+static uintptr_t code;
+
+u32 races_found(void)
+{
+    return n_reported;
+}
+
+static void *take(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED) {
+        perror("races: mmap");
+        abort();
+    }
+    return p;
+}
+
+static void reserve(void)
+{
+    Dl_info info;
+    memory.words =
+        (struct word *)take((((size_t)1 << FOLD_BITS) / WORD_BYTES) * sizeof *memory.words);
+    memory.readers = (struct readers *)take(READERS * sizeof *memory.readers);
+    memory.clocks = (struct clock *)take(CLOCKS * sizeof *memory.clocks);
+    memory.lane = (struct lane *)take(LANES * sizeof *memory.lane);
+    memory.warp = (struct warp_clock *)take(WARPS * sizeof *memory.warp);
+    if (dladdr((void *)races_begin, &info))
+        code = (uintptr_t)info.dli_fbase;
+}
+
+static void need(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "races: kernel %s: %s\n", grid.kernel, what);
+    abort();
+}
+
+/* --- clocks -------------------------------------------------------------------------------- */
+
+static void join(struct clock *to, const struct clock *from)
+{
+    for (u32 i = 0; i < grid.lanes; i++)
+        to->at[i] = MAX(to->at[i], from->at[i]);
+}
+
+static void clear(struct clock *c)
+{
+    memset(c->at, 0, grid.lanes * sizeof c->at[0]);
+}
+
+static struct lane *me(void)
+{
+    return &memory.lane[fiber_now->number];
+}
+
+static struct warp_clock *my_warp(void)
+{
+    return &memory.warp[fiber_now->number / 32];
+}
+
+static u32 next_epoch(struct warp_clock *w)
+{
+    w->now++;
+    grid.last_epoch = MAX(grid.last_epoch, w->now);
+    return w->now;
+}
+
+/* What the running fiber knows, and its own accesses until now; those to come have another epoch.
+ */
+static void tell(struct clock *to)
+{
+    struct lane *l = me();
+    join(to, &my_warp()->known);
+    if (l->has_more)
+        join(to, &l->more);
+    to->at[fiber_now->number] = l->epoch;
+    l->epoch = next_epoch(my_warp());
+}
+
+static void learn(const struct clock *from)
+{
+    struct lane *l = me();
+    if (!l->has_more)
+        clear(&l->more);
+    l->has_more = true;
+    join(&l->more, from);
+}
+
+static bool is_known(u32 lane, u32 epoch)
+{
+    return lane == fiber_now->number || my_warp()->known.at[lane] >= epoch ||
+           (me()->has_more && me()->more.at[lane] >= epoch);
+}
+
+/* The clock of an address; NULL: nobody has released it, unless it is to be made. */
+static struct clock *clock_of(const void *p, bool make)
+{
+    u32 i = (u32)((uintptr_t)p * 0x9e3779b97f4a7c15u >> 47);
+    while (addresses[i].grid == grid.serial && addresses[i].p != p)
+        i = (i + 1) % COUNTOF(addresses);
+    struct address *a = &addresses[i];
+    if (a->grid != grid.serial) {
+        if (!make)
+            return NULL;
+        need(grid.clocks < CLOCKS, "too many addresses are released");
+        *a = {p, grid.clocks++, grid.serial};
+        clear(&memory.clocks[a->clock]);
+    }
+    return &memory.clocks[a->clock];
+}
+
+void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end)
+{
+    if (!memory.words)
+        reserve();
+    const u32 lanes = n + n / per_block * COPIERS;
+    grid.kernel = kernel;
+    grid.stacks = stacks;
+    grid.end = end;
+    grid.lanes = lanes;
+    grid.threads = n;
+    grid.per_block = per_block;
+    grid.serial++;
+    grid.first_epoch = ++grid.last_epoch;
+    grid.readers = grid.free_readers = grid.clocks = 0;
+    need(lanes <= LANES, "too many threads");
+    need(grid.last_epoch < (u32)-1 / 2, "too many epochs");
+    for (u32 i = 0; i < n; i++) {
+        struct lane *l = &memory.lane[i];
+        l->epoch = grid.first_epoch;
+        l->has_more = l->has_fenced = l->has_seen = false;
+        l->n_products = l->batches = 0;
+    }
+    for (u32 i = 0; i < CEIL_DIV(n, 32); i++) {
+        struct warp_clock *w = &memory.warp[i];
+        w->now = w->met = grid.first_epoch;
+        clear(&w->known);
+    }
+}
+
+void races_meet(u32 first, u32 n)
+{
+    static struct clock all;
+    struct warp_clock *warps = &memory.warp[first / 32];
+    struct lane *lanes = &memory.lane[first];
+    const u32 n_warps = CEIL_DIV(n, 32);
+    struct clock *to = n_warps > 1 ? &all : &warps->known;
+    if (n_warps > 1) {
+        clear(&all);
+        for (u32 i = 0; i < n_warps; i++)
+            join(&all, &warps[i].known);
+    }
+    for (u32 i = 0; i < n; i++) {
+        if (lanes[i].has_more)
+            join(to, &lanes[i].more);
+        lanes[i].has_more = false;
+    }
+    for (u32 i = 0; i < n; i++)
+        to->at[first + i] = warps[i / 32].now;
+    for (u32 i = 0; i < n_warps; i++) {
+        if (n_warps > 1)
+            memcpy(warps[i].known.at, all.at, grid.lanes * sizeof all.at[0]);
+        warps[i].met = next_epoch(&warps[i]);
+    }
+    for (u32 i = 0; i < n; i++)
+        lanes[i].epoch = warps[i / 32].now;
+}
+
+void races_release(const void *p)
+{
+    tell(clock_of(p, true));
+}
+
+void races_acquire(const void *p)
+{
+    const struct clock *c = clock_of(p, false);
+    if (c)
+        learn(c);
+}
+
+void races_fence(void)
+{
+    struct lane *l = me();
+    if (l->has_seen)
+        learn(&l->seen);
+    l->has_seen = false;
+    l->has_fenced = true;
+    clear(&l->fenced);
+    tell(&l->fenced);
+}
+
+void races_atomic(const void *p)
+{
+    struct lane *l = me();
+    struct clock *c = clock_of(p, l->has_fenced);
+    if (!c)
+        return;
+    if (l->has_fenced)
+        join(c, &l->fenced);
+    if (!l->has_seen)
+        clear(&l->seen);
+    l->has_seen = true;
+    join(&l->seen, c);
+}
+
+/* --- barriers: at the address what is released to the phase, behind it what the last one had -- */
+
+static const void *last_of(const void *barrier)
+{
+    return (const u8 *)barrier + 1;
+}
+
+void races_barrier(const void *barrier)
+{
+    clear(clock_of(barrier, true));
+    clear(clock_of(last_of(barrier), true));
+}
+
+void races_arrive(const void *barrier)
+{
+    races_release(barrier);
+}
+
+void races_phase(const void *barrier)
+{
+    struct clock *now = clock_of(barrier, true), *last = clock_of(last_of(barrier), true);
+    memcpy(last->at, now->at, grid.lanes * sizeof now->at[0]);
+    clear(now);
+}
+
+void races_passed(const void *barrier)
+{
+    races_acquire(last_of(barrier));
+}
+
+/* --- accesses ------------------------------------------------------------------------------ */
+
+static bool is_reported(u32 pc, u32 other_pc)
+{
+    for (u32 i = 0; i < n_reported; i++)
+        if (reported[i].pc[0] == pc && reported[i].pc[1] == other_pc)
+            return true;
+    return n_reported == REPORTS;
+}
+
+/* Once for each two places of code; for addr2line, as bytes from the library's or program's begin.
+ */
+static void report(const void *p, const char *does, u32 pc, u32 other, const char *did,
+                   u32 other_pc)
+{
+    if (is_reported(pc, other_pc))
+        return;
+    const u32 block =
+        other < grid.threads ? other / grid.per_block : (other - grid.threads) / COPIERS;
+    reported[n_reported].pc[0] = pc;
+    reported[n_reported++].pc[1] = other_pc;
+    fprintf(stderr,
+            "race: kernel %s, %s %p: block %u, thread %u %s at +%#x, block %u, thread %u %s at "
+            "+%#x\n",
+            grid.kernel,
+            (const u8 *)p >= fiber_now->shared && (const u8 *)p < fiber_now->shared + (256 << 10)
+                ? "shared"
+                : "global",
+            p, fiber_now->number / grid.per_block, fiber_now->number % grid.per_block, does, pc,
+            block, other < grid.threads ? other % grid.per_block : grid.per_block, did, other_pc);
+}
+
+static bool is_ours(const void *p)
+{
+    return !fiber_now || ((const u8 *)p >= grid.stacks && (const u8 *)p < grid.end);
+}
+
+/* The next word of [*at, end), and which of its bytes these are; *at behind it. */
+static struct word *next_word(uintptr_t *at, uintptr_t end, u32 *bytes)
+{
+    const uintptr_t word = *at / WORD_BYTES * WORD_BYTES, first = *at - word;
+    const uintptr_t last = MIN(end - word, (uintptr_t)WORD_BYTES);
+    *bytes = (1u << last) - (1u << first);
+    *at = word + WORD_BYTES;
+    return &memory.words[(word & (((uintptr_t)1 << FOLD_BITS) - 1)) / WORD_BYTES];
+}
+
+/* First lane of those of a warp whose access in that epoch is not known; LANES: none. */
+static u32 unknown(u32 warp, u32 epoch, u32 mask)
+{
+    if (epoch < grid.first_epoch)
+        return LANES;
+    for (; mask; mask &= mask - 1) {
+        u32 lane = warp * 32 + (u32)__builtin_ctz(mask);
+        if (!is_known(lane, epoch))
+            return lane;
+    }
+    return LANES;
+}
+
+static void check_writes(const struct word *w, u32 bytes, const void *p, const char *does, u32 pc,
+                         bool atomic)
+{
+    for (; bytes; bytes &= bytes - 1) {
+        const auto *b = &w->byte[__builtin_ctz(bytes)];
+        if (b->epoch >= grid.first_epoch && !(atomic && b->atomic) && !is_known(b->lane, b->epoch))
+            report(p, does, pc, b->lane, b->atomic ? "updated" : "wrote", b->pc);
+    }
+}
+
+static struct readers *readers_of(const struct word *w)
+{
+    struct readers *r = &memory.readers[w->readers - 1];
+    return w->readers && w->readers <= grid.readers && r->of == w ? r : NULL;
+}
+
+static void check_reads(const struct word *w, const void *p, u32 pc)
+{
+    const struct readers *r = readers_of(w);
+    u32 lane = r ? (u32)LANES : unknown(w->warp, w->epoch, w->mask);
+    for (u32 i = 0; r && lane == LANES && i < grid.lanes / 32; i++)
+        lane = unknown(i, r->warp[i].epoch, r->warp[i].mask);
+    if (lane != LANES)
+        report(p, "writes", pc, lane, "read", w->pc);
+}
+
+/* Who accesses memory: a lane, its epoch, and that since which its warp has not met. */
+struct who {
+    u32 lane, epoch, met;
+};
+
+static struct who myself(void)
+{
+    return {fiber_now->number, me()->epoch, my_warp()->met};
+}
+
+/* One more lane of a warp has read: those before the warp met last are behind this one. */
+static void add_reader(u32 *epoch, u32 *mask, struct who who)
+{
+    u32 mine = 1u << who.lane % 32;
+    *mask = *epoch >= who.met ? *mask | mine : mine;
+    *epoch = MAX(*epoch, who.epoch);
+}
+
+static struct readers *new_readers(struct word *w)
+{
+    w->readers = grid.free_readers;
+    if (!w->readers) {
+        need(grid.readers < READERS, "too many words are read by several warps");
+        w->readers = ++grid.readers;
+    }
+    struct readers *r = &memory.readers[w->readers - 1];
+    if (grid.free_readers)
+        grid.free_readers = r->next;
+    memset(r->warp, 0, grid.lanes / 32 * sizeof r->warp[0]);
+    r->of = w;
+    r->warp[w->warp] = {w->epoch, w->mask};
+    return r;
+}
+
+static void forget_reads(struct word *w)
+{
+    struct readers *r = readers_of(w);
+    if (r) {
+        r->of = NULL;
+        r->next = grid.free_readers;
+        grid.free_readers = w->readers;
+    }
+    w->epoch = w->readers = 0;
+}
+
+static void put_read(struct word *w, u32 pc, struct who who)
+{
+    const u32 warp = who.lane / 32;
+    struct readers *r = readers_of(w);
+    w->pc = pc;
+    if (!r && w->warp != warp) {
+        if (unknown(w->warp, w->epoch, w->mask) != LANES)
+            r = new_readers(w);
+        else
+            w->epoch = 0;
+    }
+    if (r) {
+        add_reader(&r->warp[warp].epoch, &r->warp[warp].mask, who);
+        return;
+    }
+    w->warp = (u16)warp;
+    w->readers = 0;
+    add_reader(&w->epoch, &w->mask, who);
+}
+
+static void put_write(struct word *w, u32 bytes, u32 pc, struct who who, bool atomic)
+{
+    for (; bytes; bytes &= bytes - 1)
+        w->byte[__builtin_ctz(bytes)] = {who.epoch, pc, (u16)who.lane, atomic};
+}
+
+static u32 place_of(const void *pc)
+{
+    return (u32)((uintptr_t)pc - code);
+}
+
+static void access_read(const void *p, u32 n, const void *pc, struct who who)
+{
+    uintptr_t at = (uintptr_t)p, end = at + n;
+    u32 bytes;
+    while (at < end) {
+        struct word *w = next_word(&at, end, &bytes);
+        check_writes(w, bytes, p, "reads", place_of(pc), false);
+        put_read(w, place_of(pc), who);
+    }
+}
+
+static void access_write(const void *p, u32 n, const void *pc, struct who who)
+{
+    uintptr_t at = (uintptr_t)p, end = at + n;
+    u32 bytes;
+    while (at < end) {
+        struct word *w = next_word(&at, end, &bytes);
+        check_writes(w, bytes, p, "writes", place_of(pc), false);
+        check_reads(w, p, place_of(pc));
+        put_write(w, bytes, place_of(pc), who, false);
+        forget_reads(w);
+    }
+}
+
+void races_read(const void *p, u32 bytes, const void *pc)
+{
+    if (!is_ours(p))
+        access_read(p, bytes, pc, myself());
+}
+
+void races_write(const void *p, u32 bytes, const void *pc)
+{
+    if (!is_ours(p))
+        access_write(p, bytes, pc, myself());
+}
+
+void races_update(const void *p, u32 n, const void *pc)
+{
+    uintptr_t at = (uintptr_t)p, end = at + n;
+    u32 bytes;
+    if (is_ours(p))
+        return;
+    while (at < end) {
+        struct word *w = next_word(&at, end, &bytes);
+        check_writes(w, bytes, p, "updates", place_of(pc), true);
+        put_write(w, bytes, place_of(pc), myself(), true);
+    }
+}
+
+/* By a volatile read. */
+static void look(const void *p, u32 n, const void *pc)
+{
+    uintptr_t at = (uintptr_t)p, end = at + n;
+    u32 bytes, value;
+    memcpy(&value, p, sizeof value);
+    if (is_ours(p) || value == NOT_YET)
+        return;
+    while (at < end)
+        put_read(next_word(&at, end, &bytes), place_of(pc), myself());
+}
+
+void races_copy(void *to, const void *from, u32 bytes, const void *barrier, const void *pc)
+{
+    const u32 copier = (u32)((uintptr_t)barrier / sizeof(u64) % COPIERS);
+    const u32 lane = grid.threads + fiber_now->number / grid.per_block * COPIERS + copier;
+    const u32 epoch = ++grid.last_epoch;
+    const struct who who = {lane, epoch, epoch};
+    access_read(from, bytes, pc, who);
+    access_write(to, bytes, pc, who);
+    clock_of(barrier, true)->at[lane] = epoch;
+}
+
+static void read_tiles(const struct products *p)
+{
+    for (u32 i = 0; i < p->n; i++) {
+        const u8 *tile = p->tiles + (size_t)i * p->stride + fiber_now->number % 32 * 4;
+        races_read(tile, 4, p->pc);
+        races_read(tile + p->further, 4, p->pc);
+    }
+}
+
+void races_products(const u8 *tiles, u32 n, u32 stride, u32 further, const void *pc)
+{
+    struct lane *l = me();
+    need(l->n_products < PRODUCTS, "too many products are under way");
+    l->products[l->n_products] = {tiles, n, stride, further, l->batches, pc};
+    read_tiles(&l->products[l->n_products++]);
+}
+
+void races_commit(void)
+{
+    me()->batches++;
+}
+
+void races_wait(u32 batches)
+{
+    struct lane *l = me();
+    u32 kept = 0;
+    for (u32 i = 0; i < l->n_products; i++)
+        if (l->products[i].batch + batches < l->batches)
+            read_tiles(&l->products[i]);
+        else
+            l->products[kept++] = l->products[i];
+    l->n_products = kept;
+}
+
+/* --- the compiler's hooks (gcc, tsan.cc) ------------------------------------------------------ */
+
+#define EXPORT extern "C" __attribute__((visibility("hidden")))
+#define HOOKS(n)                                         \
+    EXPORT void __tsan_read##n(void *p)                  \
+    {                                                    \
+        races_read(p, n, __builtin_return_address(0));   \
+    }                                                    \
+    EXPORT void __tsan_write##n(void *p)                 \
+    {                                                    \
+        races_write(p, n, __builtin_return_address(0));  \
+    }                                                    \
+    EXPORT void __tsan_unaligned_read##n(void *p)        \
+    {                                                    \
+        races_read(p, n, __builtin_return_address(0));   \
+    }                                                    \
+    EXPORT void __tsan_unaligned_write##n(void *p)       \
+    {                                                    \
+        races_write(p, n, __builtin_return_address(0));  \
+    }                                                    \
+    EXPORT void __tsan_volatile_read##n(void *p)         \
+    {                                                    \
+        look(p, n, __builtin_return_address(0));         \
+    }                                                    \
+    EXPORT void __tsan_volatile_write##n(void *p)        \
+    {                                                    \
+        races_update(p, n, __builtin_return_address(0)); \
+    }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+
+EXPORT void __tsan_read_range(void *p, size_t bytes)
+{
+    races_read(p, (u32)bytes, __builtin_return_address(0));
+}
+EXPORT void __tsan_write_range(void *p, size_t bytes)
+{
+    races_write(p, (u32)bytes, __builtin_return_address(0));
+}
+EXPORT void __tsan_vptr_update(void **, void *)
+{
+}
+EXPORT void __tsan_init(void)
+{
+}

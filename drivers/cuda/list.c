@@ -349,9 +349,10 @@ static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
     b->places = carve_rows(s, 1, places_n(l, b));
     for (u32 i = 0; i < 2; i++)
         b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
-    l->n_unset = (size_t)tokens * (b->qkv_stride + b->attention_stride);
+    const u32 qkv_h = b->qkv_stride + b->h_stride;
+    l->n_unset = (size_t)tokens * (qkv_h + b->attention_stride);
     b->mid_qkv = carve(s, l->n_unset * sizeof *b->mid_qkv);
-    b->mid_attention = b->mid_qkv + (size_t)tokens * b->qkv_stride;
+    b->mid_attention = b->mid_qkv + (size_t)tokens * qkv_h;
     l->unset = (uintptr_t)b->mid_qkv;
     b->mid_prepared = carve_prepared(s, b, tokens);
 }
@@ -662,7 +663,7 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->qkv, b->qkv_stride);
     add_mlp(l, b, layer, p);
-    in = rows(b, b->h, b->h_stride, b->place != NULL);
+    in = rows(b, b->h, b->h_stride, awaits(b, p->down) && shares(m, layer));
     add_product(l, b, &in, "down", p->down, p->norm_after_mlp, b->attention, b->attention_stride);
 }
 
@@ -735,7 +736,9 @@ static struct buffers in_mid(struct buffers b)
 {
     b.x = b.mid_x[0];
     b.next_x = b.mid_x[1];
-    b.qkv = b.mid_qkv;
+    b.qkv = b.mid_qkv; /* a token's rows of qkv and h side by side, so that o clears both */
+    b.h = b.mid_qkv + b.qkv_stride;
+    b.qkv_stride = b.h_stride = b.qkv_stride + b.h_stride;
     b.attention = b.mid_attention;
     b.prepared_rows = b.mid_prepared;
     return b;

@@ -191,7 +191,7 @@ GPU void tile_put(const struct tile_sums<shape> *s, float *y, const float *from,
 }
 
 /* The same for gates: 8 columns a block of 16 outputs. */
-template <class shape>
+template <class shape, bool awaited>
 GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, u32 blocks,
                         u32 tokens)
 {
@@ -203,7 +203,8 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 #pragma unroll
             for (u32 i = 0; i < shape::m; i++)
                 if (token < tokens && i * shape::apart < blocks)
-                    y[(size_t)token * stride + i * shape::apart * 8] = s->v[i][j][e];
+                    y[(size_t)token * stride + i * shape::apart * 8] =
+                        awaited ? gpu_answer(s->v[i][j][e]) : s->v[i][j][e];
         }
 }
 
@@ -229,7 +230,7 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
     const size_t at = (size_t)token * op->y_stride + op->at[part] + row;
     float *y = op->y + at;
     if (gate)
-        tile_put_gates<shape>(s, y + block * 8, op->y_stride, blocks, tokens);
+        tile_put_gates<shape, awaited>(s, y + block * 8, op->y_stride, blocks, tokens);
     else
         tile_put<shape, awaited>(s, y + block * 16,
                                  (awaited && op->old ? op->old + at : y) + block * 16, op->y_stride,

@@ -137,7 +137,7 @@ struct input {
 /* Awaited rows: each value tells for itself. The places that it will have hold NOT_YET, as no value
  * does, until it is there. Who needs a row asks for it until it is whole; the blocks do not meet.
  * In `one_token` all that operations write in a step has places of its own, which its first one
- * clears; in `mid_..`, whose blocks meet before each linear, the linear behind those that read a
+ * clears; in `mid_..`, whose blocks meet before each linear, a linear behind those that read a
  * row clears it. */
 #define NOT_YET 0xffffffffu
 

@@ -462,11 +462,6 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
 
 /* --- all together -------------------------------------------------------------------------- */
 
-/* 16 outputs by 8 tokens a warp. */
-template <u32 KIND> struct mid_small {
-    static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
-};
-
 /* What these have of y, if they are added to it: asked for together with the sums of slices. */
 template <class small>
 GPU void mid_load_old(struct tile_old<small> *old, const struct op_linear *op, u32 part, u32 unit,
@@ -484,16 +479,9 @@ GPU void mid_load_old(struct tile_old<small> *old, const struct op_linear *op, u
 template <class shape>
 GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32 item, u32 rows)
 {
-    using small = struct mid_small<shape::kind>;
+    using small = struct tile_small<shape::kind>;
     const struct mid_item it = mid_item_of<shape>(op, plan, item);
-    u32 *arrived = &op->arrived[it.tile];
-    if (gpu_thread() == 0) {
-        while (gpu_load_acquire(arrived) < MATRIX_SLICES)
-            gpu_pause();
-        gpu_count_around(arrived,
-                         MATRIX_SLICES - 1 + (1u << plan->bits)); /* 0 when all have seen it */
-    }
-    gpu_sync();
+    tile_await(&op->arrived[it.tile], 1u << plan->bits);
     const u32 share = (it.slice << plan->bits) / MATRIX_SLICES;
 #pragma unroll 1
     for (u32 i = share + (gpu_warp() << plan->bits); i < shape::units * shape::n;
@@ -532,9 +520,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
                                     mid_factors<shape>());
             continue;
         }
-        gpu_sync();
-        if (gpu_thread() == 0)
-            gpu_add_release(&op->arrived[it.tile], it.slice_end - it.slice);
+        tile_tell(&op->arrived[it.tile], it.slice_end - it.slice);
     }
     if (!whole)
 #pragma unroll 1

@@ -78,4 +78,42 @@ GPU struct tile_item share_item_of(const struct op_linear *op, const struct shar
     return it;
 }
 
+/* This block's share of a tile that several have left in slices: adds them up, in order. */
+template <class shape>
+GPU void share_gather(const struct op_linear *op, const struct share_work &w, u32 place)
+{
+    typedef tile_small<shape::kind> small;
+    struct tile_item it = share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
+    u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
+    u32 sharers = MATRIX_SLICES, token = it.token + gpu_lane() % 4 * 2;
+    if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
+        u32 first = share_block_of(&w, begin);
+        share = gpu_block() - first;
+        sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
+    }
+    tile_await(&op->arrived[it.tile], sharers);
+    for (u32 i = share; i < shape::m * shape::n; i += sharers) {
+        const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
+        struct tile_sums<small> sum;
+        tile_join_all<small>(&sum, from, shape::floats / 4,
+                             op->in.prepared_scale + (token + i % shape::n * 8) * MATRIX_SLICES, 1,
+                             MATRIX_SLICES);
+        tile_store<small>(op, it.part,
+                          it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
+                          token + i % shape::n * 8, w.rows, &sum);
+    }
+}
+
+/* The tiles that this block shares with others, when all of it is done that others wait for. */
+template <class shape> GPU void share_finish(const struct op_linear *op, const struct share_work w)
+{
+    u32 last = (w.end - 1) / MATRIX_SLICES * MATRIX_SLICES;
+    if (w.step || w.first >= w.end)
+        return;
+    if (w.first % MATRIX_SLICES || w.end - w.first < MATRIX_SLICES)
+        share_gather<shape>(op, w, w.first);
+    if (w.end % MATRIX_SLICES && last > w.first)
+        share_gather<shape>(op, w, last);
+}
+
 #endif

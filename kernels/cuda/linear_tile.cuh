@@ -290,6 +290,31 @@ GPU void tile_join(float4 *total, const float p[4], float scale, float next_scal
     total->w = fmaf(p[3], next_scale, total->w);
 }
 
+/* This block's sums of so many slices of a tile are there, when it has met here. */
+GPU void tile_tell(u32 *arrived, u32 slices)
+{
+    gpu_sync();
+    if (gpu_thread() == 0)
+        gpu_add_release(arrived, slices);
+}
+
+/* Waits for those of all slices, as each of so many blocks does; the counter is 0 when all have
+ * seen it. */
+GPU void tile_await(u32 *arrived, u32 sharers)
+{
+    if (gpu_thread() == 0) {
+        while (gpu_load_acquire(arrived) < MATRIX_SLICES)
+            gpu_pause();
+        gpu_count_around(arrived, MATRIX_SLICES - 1 + sharers);
+    }
+    gpu_sync();
+}
+
+/* What a warp adds up at a time: 16 outputs by 8 tokens. */
+template <u32 KIND> struct tile_small {
+    static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
+};
+
 /* All slices of 16 outputs by 8 tokens, `apart` from slice to slice, in order. scale: of slice 0
  * and this lane's first token; `slice` and `next` floats on are those of the next slice, the next
  * token. */

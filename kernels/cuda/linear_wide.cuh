@@ -363,65 +363,13 @@ GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe
             tile_add<shape>(&total, &p, scales);
     }
     if (!whole) {
-        gpu_sync();
-        if (gpu_thread() == 0)
-            gpu_add_release(&op->arrived[it.tile], it.slice_end - it.slice);
+        tile_tell(&op->arrived[it.tile], it.slice_end - it.slice);
         return;
     }
     if (shape::parked)
         tile_unpark<shape>(&p);
     it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     tile_store_item<shape>(op, it, w->rows, shape::parked ? &p : &total);
-}
-
-/* 16 outputs by 8 tokens a warp. */
-template <u32 KIND> struct wide_small {
-    static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
-};
-
-/* This block's share of a tile that several have left in slices: adds them up, in order. */
-template <class shape> GPU void wide_gather(const struct op_linear *op, u32 place)
-{
-    typedef wide_small<shape::kind> small;
-    const struct share_work w = wide_head_of()->work;
-    struct tile_item it = share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
-    u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
-    u32 sharers = MATRIX_SLICES, token = it.token + gpu_lane() % 4 * 2;
-    if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
-        u32 first = share_block_of(&w, begin);
-        share = gpu_block() - first;
-        sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
-    }
-    if (gpu_thread() == 0) {
-        u32 *arrived = &op->arrived[it.tile];
-        while (gpu_load_acquire(arrived) < MATRIX_SLICES)
-            gpu_pause();
-        gpu_count_around(arrived, MATRIX_SLICES - 1 + sharers); /* 0 when all have seen it */
-    }
-    gpu_sync();
-    for (u32 i = share; i < shape::m * shape::n; i += sharers) {
-        const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
-        struct tile_sums<small> sum;
-        tile_join_all<small>(&sum, from, shape::floats / 4,
-                             op->in.prepared_scale + (token + i % shape::n * 8) * MATRIX_SLICES, 1,
-                             MATRIX_SLICES);
-        tile_store<small>(op, it.part,
-                          it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
-                          token + i % shape::n * 8, w.rows, &sum);
-    }
-}
-
-/* The tiles that this block shares with others, when all of it is done that others wait for. */
-template <class shape> GPU void wide_finish(const struct op_linear *op)
-{
-    const struct share_work w = wide_head_of()->work;
-    u32 last = (w.end - 1) / MATRIX_SLICES * MATRIX_SLICES;
-    if (w.step || w.first >= w.end)
-        return;
-    if (w.first % MATRIX_SLICES || w.end - w.first < MATRIX_SLICES)
-        wide_gather<shape>(op, w.first);
-    if (w.end % MATRIX_SLICES && last > w.first)
-        wide_gather<shape>(op, last);
 }
 
 /* By one thread, before anything else; then all must meet. */
@@ -452,7 +400,7 @@ template <class shape> GPU void wide_run_as(const struct op_linear *op, const st
     for (u32 place = head->work.first; place < head->work.end;
          place = share_next(&head->work, place))
         wide_run_item<shape>(op, &pipe, place);
-    wide_finish<shape>(op);
+    share_finish<shape>(op, head->work);
     gpu_sync();
     if (gpu_thread() == 0)
         pipe.barriers->phases = pipe.taken;

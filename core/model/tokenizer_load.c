@@ -538,9 +538,13 @@ static enum err config_apply(struct loader *l)
     TRY(config_token(l, "unk_token", &t->unk));
     TRY(config_token(l, "pad_token", &t->pad));
     l->path = l->from[TOKENIZER_CONFIG].name;
+    bool bos, eos, split;
+    TRY(load_bool(l, config, "tokenizer_config", "split_special_tokens", false, &split));
+    if (split)
+        return REFUSE(l, "split_special_tokens is true: special tokens in a text would be "
+                         "ordinary text, chat templates' own included; only false is supported");
     if ((!add_bos && !json_get(config, "add_eos_token")) || !frames_itself(l))
         return ERR_OK;
-    bool bos, eos;
     TRY(load_bool(l, config, "tokenizer_config", "add_bos_token", !add_bos, &bos));
     TRY(load_bool(l, config, "tokenizer_config", "add_eos_token", false, &eos));
     t->before_n = bos && t->bos.n;

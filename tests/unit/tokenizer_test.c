@@ -629,9 +629,10 @@ void tokenizer_hostile_files(void)
         CHECK(strstr(problem.text, hostile[i].says) && strstr(problem.text, "dir/tokenizer.json"));
     }
     arenas_empty();
-    CHECK(parse(good, n, "{'add_bos_token':true,'bos_token':'<s>'}"));
-    static const char *const configs[] = {"{'bos_token':'nope'}", "[]", "{'eos_token':3}",
-                                          "{'add_bos_token':'no'}", "{"};
+    CHECK(parse(good, n, "{'add_bos_token':true,'bos_token':'<s>','split_special_tokens':false}"));
+    static const char *const configs[] = {
+        "{'bos_token':'nope'}",          "[]", "{'eos_token':3}", "{'add_bos_token':'no'}",
+        "{'split_special_tokens':true}", "{"};
     for (size_t i = 0; i < COUNTOF(configs); i++) {
         arenas_empty();
         CHECK(!parse(good, n, configs[i]) && strstr(problem.text, "dir/config.json"));

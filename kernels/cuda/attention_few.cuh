@@ -700,11 +700,14 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
             splits_enter(op, run, at, item, &w);
             splits_clear(&unit);
         }
-        if (at >= look && look + SPLITS_KEPT < n) /* before the ring gets there */
-            splits_look_on<way>(op, run, &kept->plan, w.work->items[look / way::batch % 2],
-                                mine->from + look + SPLITS_KEPT,
-                                MIN(n - look - SPLITS_KEPT, +way::batch), item);
-        look += at >= look ? way::batch : 0;
+        if (at > look) { /* the team has met since it was done with what the batch before last had;
+                            the ring is not there yet */
+            if (look + SPLITS_KEPT < n)
+                splits_look_on<way>(op, run, &kept->plan, w.work->items[look / way::batch % 2],
+                                    mine->from + look + SPLITS_KEPT,
+                                    MIN(n - look - SPLITS_KEPT, +way::batch), item);
+            look += way::batch;
+        }
         together = splits_together<way>(kept, at, n);
         if (way::together == 1 || together == 1)
             splits_do<1>(op, kept, at, &w, &unit);

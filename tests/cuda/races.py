@@ -13,7 +13,7 @@ OBJECTS = os.path.abspath(sys.argv[1])
 LIBRARY = os.path.join(OBJECTS, "races/libcuda.so.1")
 MODELS = "tests/golden/models/"
 BENCH = ["bench", "--device.kind", "cuda", "--cuda.library", LIBRARY, "--cuda.step_time", "300s",
-         "--repeat", "1", "--depth", "4", "--generate", "3"]
+         "--repeat", "1"]
 RACE = re.compile(r"race: (kernel \w+, \w+) 0x\w+: (block \d+, thread \d+ \w+) at \+(0x\w+), "
                   r"(block \d+, thread \d+ \w+) at \+(0x\w+)")
 
@@ -27,10 +27,15 @@ KNOWN = {
 }
 
 
-def steps(model, **options):
-    """Words of `zigcuda bench`: decoding, and prompts."""
-    return [os.path.join(OBJECTS, "zigcuda"), *BENCH, "--model", MODELS + model,
+def bench(model, *words, **options):
+    """Words of `zigcuda bench`."""
+    return [os.path.join(OBJECTS, "zigcuda"), *BENCH, "--model", model, *words,
             *(w for k, v in options.items() for w in ("--" + k, v))]
+
+
+def steps(model, **options):
+    """Decoding, and prompts."""
+    return bench(MODELS + model, depth="4", generate="3", **options)
 
 
 def golden(*models):
@@ -43,6 +48,9 @@ RUNS = {
     "int4": ({}, steps("llama-gptq4-col", batch="1,3,6,20,40,100", prompt="70,20")),
     "int8": ({}, steps("llama-ct8", batch="1,3,20", prompt="70")),
     "halves": ({}, steps("phi3-long-bf16", batch="1,3,20", prompt="70")),
+    # Three splits a unit, and more items a team than are looked up at a time, three times.
+    "long_rows": ({}, bench("image/demo", "--steps", prompt="none", batch="26", depth="300",
+                            generate="1")),
     "small_groups": ({}, golden("qwen3-awq")),
     "bytes": ({}, golden("llama-ct-w8a8")),
     "norms_behind": ({}, golden("gemma2-f32")),

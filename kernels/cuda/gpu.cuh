@@ -337,12 +337,6 @@ GPU float4 gpu_ask4(const float *p) /* aligned to 16 */
                  : "memory");
     return v;
 }
-GPU float gpu_ask(const float *p)
-{
-    float v;
-    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
-    return v;
-}
 GPU float2 gpu_ask2(const float *p)
 {
     float2 v;

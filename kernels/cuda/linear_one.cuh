@@ -353,8 +353,7 @@ GPU void one_outputs(struct one_begun *b, const struct op_linear *op, u32 p,
 #pragma unroll
     for (u32 i = 0; i < FEW_FINISH; i++) {
         b->o[i] = few_output_of<one_form>(op, p, c, gpu_thread() + i * GPU_THREADS);
-        b->old[i] =
-            b->o[i].some && op->output == OUTPUT_ADD ? gpu_ask(&op->old[b->o[i].y - op->y]) : 0;
+        b->old[i] = b->o[i].some && op->output == OUTPUT_ADD ? op->old[b->o[i].y - op->y] : 0;
     }
 }
 

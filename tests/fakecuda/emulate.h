@@ -186,10 +186,6 @@ GPU u32 gpu_load_volatile(const u32 *p)
     races_atomic(p);
     return *(const volatile u32 *)p;
 }
-GPU float gpu_ask(const float *p)
-{
-    return *(const volatile float *)p;
-}
 GPU float4 gpu_ask4(const float *p)
 {
     const volatile float *v = p;

@@ -120,9 +120,9 @@ GPU_KERNEL(rows, struct job, 1)
 {
     const u32 i = gpu_thread();
     if (gpu_block() == 0) {
-        p.rows[i] = gpu_answer(1);
+        p.rows[2 * i] = gpu_answer(1);
     } else {
-        while (gpu_missing(gpu_ask(&p.rows[i])))
+        while (gpu_missing(gpu_ask2(&p.rows[2 * i]).x))
             gpu_pause();
         gpu_atomic_add(&p.words[i], 1);
     }
@@ -132,7 +132,7 @@ GPU_KERNEL(rows, struct job, 1)
         return;
     while (gpu_load_volatile(&p.words[i]) == 0)
         gpu_pause();
-    p.rows[i] = gpu_from_bits(NOT_YET);
+    p.rows[2 * i] = gpu_from_bits(NOT_YET);
 }
 
 /* What comes by copies is read when its barrier has been passed, or when another's has. */
@@ -176,7 +176,7 @@ static u32 passed, failed;
 static u32 found_in(const emulated *k, bool right)
 {
     alignas(16) static u32 words[1024], barrier[WARP];
-    static float rows[GPU_THREADS];
+    alignas(16) static float rows[2 * GPU_THREADS];
     const u32 before = races_found();
     struct job j = {words, barrier, rows, right};
     memset(words, 0, sizeof words);

@@ -173,6 +173,19 @@ static u32 cuda_step_tokens(const struct model *m, const struct cuda_info *info,
     return n;
 }
 
+/* Whoever reads SIGINT and SIGTERM once all is loaded has blocked them before, and to wait for
+ * a GPU or to load can take minutes: one that is pending does now what it always does (to PID 1
+ * that is nothing). */
+static void end_if_asked(void)
+{
+    sigset_t waiting;
+    if (sigpending(&waiting) != 0 ||
+        (!sigismember(&waiting, SIGINT) && !sigismember(&waiting, SIGTERM)))
+        return;
+    sigprocmask(SIG_UNBLOCK, &waiting, NULL);
+    _exit(EXIT_INTERRUPTED);
+}
+
 static enum err open_cuda(struct box *b, struct device_limits *limits, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -185,7 +198,7 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     TRY(cuda_driver_load(&b->boot, o->cuda_library, e));
     if (!b->only_plan && !b->model->random)
         TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));
-    TRY(gpu_find(o, o->cuda_wait, &b->boot, &b->clock, &info, &count, e));
+    TRY(gpu_find(o, o->cuda_wait, end_if_asked, &b->boot, &b->clock, &info, &count, e));
     if (!o->engine_step_tokens)
         limits->step_tokens = cuda_step_tokens(b->model, &info, limits->slots);
     struct cuda_options cuda = {.info = &info,
@@ -278,18 +291,6 @@ void boot_print_plan(const struct box *b)
 
 /* --- taking it
  * ------------------------------------------------------------------------------------ */
-
-/* Whoever reads SIGINT and SIGTERM once all is loaded has blocked them before, and a load can take
- * minutes: one that waits does now what it always does (to PID 1 that is nothing). */
-static void end_if_asked(void)
-{
-    sigset_t waiting;
-    if (sigpending(&waiting) != 0 ||
-        (!sigismember(&waiting, SIGINT) && !sigismember(&waiting, SIGTERM)))
-        return;
-    sigprocmask(SIG_UNBLOCK, &waiting, NULL);
-    _exit(EXIT_INTERRUPTED);
-}
 
 static void show_progress(void *arg, size_t done, size_t total)
 {

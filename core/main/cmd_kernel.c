@@ -581,7 +581,7 @@ static enum err run(struct err_text *e)
     struct nvrtc_image image;
     u32 count;
     TRY(parse(e));
-    TRY(gpu_find(o, o->cuda_wait, &k.box.boot, &k.box.clock, &k.gpu, &count, e));
+    TRY(gpu_find(o, o->cuda_wait, NULL, &k.box.boot, &k.box.clock, &k.gpu, &count, e));
     printf("gpu      %u %s, sm_%u%u\n", k.gpu.index, k.gpu.name, k.gpu.major, k.gpu.minor);
     TRY(check_launch(e));
     TRY(take_image(&image, e));

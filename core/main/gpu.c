@@ -31,10 +31,10 @@ bool gpu_wanted(const struct options *o, char *why)
     return has;
 }
 
-enum err gpu_find(const struct options *o, u64 wait_ms, struct arena *keep,
+enum err gpu_find(const struct options *o, u64 wait_ms, void (*waiting)(void), struct arena *keep,
                   const struct clock *clock, struct cuda_info *info, u32 *count, struct err_text *e)
 {
-    struct cuda_settings settings = {.library = o->cuda_library, .wait_ms = wait_ms};
+    struct cuda_settings settings = {o->cuda_library, wait_ms, waiting};
     TRY(cuda_start(keep, &settings, clock, count, e));
     return cuda_choose(o->cuda_device, *count, info, e);
 }
@@ -118,7 +118,7 @@ void gpu_print(const struct options *o, struct arena *keep, const struct clock *
         printf("gpu      not used: %s\n", why);
         return;
     }
-    enum err r = gpu_find(o, 0, keep, clock, &chosen, &count, &e);
+    enum err r = gpu_find(o, 0, NULL, keep, clock, &chosen, &count, &e);
     if (r != ERR_OK)
         printf("gpu      none: %s\n", e.text);
     if (count == 0)

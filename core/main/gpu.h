@@ -11,11 +11,12 @@
 /* Does device.kind mean CUDA on this box? why[CUDA_TEXT] receives the reason, for people. */
 bool gpu_wanted(const struct options *o, char *why);
 
-/* Starts the driver, waiting up to `wait_ms` for devices that come late; *info is the one that
- * cuda.device chooses, *count how many there are. No context is open yet. */
-MUST enum err gpu_find(const struct options *o, u64 wait_ms, struct arena *keep,
-                       const struct clock *clock, struct cuda_info *info, u32 *count,
-                       struct err_text *e);
+/* Starts the driver, waiting up to `wait_ms` for devices that come late, and calling `waiting`
+ * meanwhile unless it is NULL; *info is the one that cuda.device chooses, *count how many there
+ * are. No context is open yet. */
+MUST enum err gpu_find(const struct options *o, u64 wait_ms, void (*waiting)(void),
+                       struct arena *keep, const struct clock *clock, struct cuda_info *info,
+                       u32 *count, struct err_text *e);
 
 /* The lines of `zigcuda info`. Whatever is missing is said in a sentence. */
 void gpu_print(const struct options *o, struct arena *keep, const struct clock *clock);

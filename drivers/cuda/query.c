@@ -192,6 +192,8 @@ enum err cuda_start(struct arena *keep, const struct cuda_settings *settings,
                       cuda_result_name(r), (unsigned long long)settings->wait_ms,
                       cuda_result_text(r));
         said = true;
+        if (settings->waiting)
+            settings->waiting();
         pause_ms(MIN((u64)RETRY_MS, MAX(end_ms - now_ms(clock), (u64)1)));
     }
 }

@@ -38,10 +38,9 @@ static inline bool cuda_box_has_gpu(const struct cuda_box *b)
 /* --- start ------------------------------------------------------------------------------------ */
 
 struct cuda_settings {
-    const char *library; /* CUDA_LIBRARY, or what stands in for it */
-    const char *device;  /* see cuda_choice_parse */
-    u64 wait_ms;         /* for devices that come late */
-    bool spin;           /* waiting for the device spins; else it sleeps */
+    const char *library;   /* CUDA_LIBRARY, or what stands in for it */
+    u64 wait_ms;           /* for devices that come late, */
+    void (*waiting)(void); /* and what is called meanwhile; or NULL */
 };
 
 /* Loads the library and initializes the driver; *count (1..LIMIT_GPUS) devices are there. As long

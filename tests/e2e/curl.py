@@ -6,10 +6,12 @@ usage: curl.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
 import json
 import os
 import re
+import signal
 import ssl
 import subprocess
 import sys
 import tempfile
+import time
 
 import server
 
@@ -135,6 +137,56 @@ def tls():
     page = curl(URL + "/metrics")[0]
     said = re.search(r"^zigcuda_tls_certificate_end_timestamp_seconds (\S+)$", page, re.M)
     assert said and float(said[1]) == when, (end, said)
+
+
+@check
+def a_reload_of_each_by_itself():
+    """A key that goes does not stay because the certificate is bad, nor the other way round."""
+    folder = os.path.join(FOLDER.name, "reload")
+    os.mkdir(folder)
+    key, certificate = server.certificate(folder, "ec")
+    words = [subprocess.run([*server.BINARY, "key", "new", name], capture_output=True, check=True)
+             for name in ("alice", "bob")]
+    (alice, first), (bob, second) = ((w.stdout.decode().strip(), w.stderr.decode())
+                                     for w in words)
+    keys = os.path.join(folder, "keys")
+
+    def put(path, text):
+        with open(path, "w") as f:
+            f.write(text)
+
+    put(keys, first)
+    with server.Server(MODEL_DIR, "--tls.certificate", certificate, "--tls.key", key,
+                       "--keys.file", keys) as s:
+        def status(k):
+            return status_of("--cacert", trusted, "-H", f"Authorization: Bearer {k}",
+                             f"https://localhost:{s.port}/v1/models").split()[1]
+
+        def reload(*events):
+            seen = len(s.text())
+            s.process.send_signal(signal.SIGHUP)
+            end = time.monotonic() + 10
+            while not all(e in s.text()[seen:] for e in events):
+                assert time.monotonic() < end, s.text()[seen:]
+                time.sleep(0.02)
+
+        trusted = os.path.join(folder, "trusted")
+        with open(certificate) as f:
+            old = f.read()
+        put(trusted, old)
+        assert (status(alice), status(bob)) == ("200", "401")
+        put(keys, second)
+        put(certificate, "rubbish")
+        reload("event=reloaded what=keys.file keys=1", "event=reload_failed what=tls.certificate")
+        assert (status(alice), status(bob)) == ("401", "200")
+        put(keys, "rubbish")
+        server.certificate(folder, "ec")
+        reload("event=reload_failed what=keys.file", "event=reloaded what=tls.certificate")
+        with open(certificate) as f:
+            new = f.read()
+        assert new != old
+        put(trusted, new)
+        assert (status(alice), status(bob)) == ("401", "200")
 
 
 @check

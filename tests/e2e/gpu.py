@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,22 @@ def the_answer_is_there_and_the_rules_are_kept():
 
 def tokens_of(out):
     return [line for line in out.splitlines() if '"token"' in line or '"text"' in line]
+
+
+@check
+def who_waits_for_a_card_ends_when_asked():
+    """systemctl stop, while a boot waits for a device that never comes."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = subprocess.Popen(
+            [*server.BINARY, "serve", "--model", MODEL_DIR, *GPU, "--cuda.wait", "60s",
+             "--server.listen", "127.0.0.1:0"], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=environment(late=100000))
+        while b"event=gpu_wait" not in (line := process.stderr.readline()):
+            assert line, "it does not wait"
+        start = time.monotonic()
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        assert process.returncode == -number and time.monotonic() - start < 10, process.returncode
 
 
 @check

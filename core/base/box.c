@@ -53,58 +53,84 @@ static size_t free_bytes(const char *root)
     return ((size_t)info.freeram + info.bufferram) * info.mem_unit;
 }
 
-/* What one cgroup has left: of the lower one of its two limits; pages of files count as free, as
- * the kernel drops them first. SIZE_MAX: it has no limit. */
-static size_t left_in(const char *root, const char *cgroup)
+/* Where the kernel says what cgroups may take, and how. */
+struct hierarchy {
+    const char *mount, *name;         /* its line in /proc/self/cgroup: number, name, path */
+    const char *limits[2];            /* the lower one counts; or NULL */
+    const char *used, *active, *rest; /* pages of files, which the kernel drops first */
+};
+
+/* Version 2; version 1, as Ubuntu 20.04 and JetPack 5 have it: docs.kernel.org/admin-guide,
+ * cgroup-v2.rst and cgroup-v1/memory.rst. */
+static const struct hierarchy hierarchies[] = {
+    {"/sys/fs/cgroup", "::", {"max", "high"}, "current", "active_file ", "inactive_file "},
+    {"/sys/fs/cgroup/memory",
+     ":memory:",
+     {"limit_in_bytes", NULL},
+     "usage_in_bytes",
+     "total_active_file ",
+     "total_inactive_file "}};
+
+static bool read_memory(const char *root, const struct hierarchy *h, const char *cgroup,
+                        const char *what, char *text, size_t cap)
 {
-    static const char *const limits[] = {"max", "high"};
-    char path[PATH_BYTES], text[8192];
+    char path[PATH_BYTES];
+    int n = snprintf(path, sizeof path, "%s%s/memory.%s", h->mount, cgroup, what);
+    return n > 0 && (size_t)n < sizeof path && read_below(root, path, text, cap);
+}
+
+/* What one cgroup has left: of the lower one of its two limits; pages of files count as free.
+ * SIZE_MAX: it has no limit. */
+static size_t left_in(const char *root, const struct hierarchy *h, const char *cgroup)
+{
+    char text[8192];
     size_t limit = SIZE_MAX, used;
-    for (u32 i = 0; i < COUNTOF(limits); i++) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.%s", cgroup, limits[i]);
-        if (read_below(root, path, text, sizeof text) && text[0] >= '0' && text[0] <= '9')
+    for (u32 i = 0; i < COUNTOF(h->limits); i++)
+        if (h->limits[i] && read_memory(root, h, cgroup, h->limits[i], text, sizeof text) &&
+            text[0] >= '0' && text[0] <= '9')
             limit = MIN(limit, (size_t)strtoull(text, NULL, 10));
-    }
     if (limit == SIZE_MAX)
         return SIZE_MAX;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", cgroup);
-    used = read_below(root, path, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.stat", cgroup);
-    if (read_below(root, path, text, sizeof text))
-        used = saturating_sub(used, field(text, "active_file ") + field(text, "inactive_file "));
+    used = read_memory(root, h, cgroup, h->used, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
+    if (read_memory(root, h, cgroup, "stat", text, sizeof text))
+        used = saturating_sub(used, field(text, h->active) + field(text, h->rest));
     return MAX(saturating_sub(limit, used), (size_t)1); /* 0 means that nobody knows */
 }
 
 /* This process's own cgroup as /proc has it, "" for the root; of a container without a namespace
  * for them the path leads nowhere, and the root is its own. */
-static void own_cgroup(const char *root, char out[PATH_BYTES / 2])
+static void own_cgroup(const char *root, const struct hierarchy *h, char out[PATH_BYTES / 2])
 {
     char text[PATH_BYTES / 2];
     out[0] = 0;
     if (!read_below(root, "/proc/self/cgroup", text, sizeof text))
         return;
-    const char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-    if (!line)
-        return;
-    line = strchr(line, '/');
-    if (line && line[1] != '\n')
-        snprintf(out, PATH_BYTES / 2, "%.*s", (int)strcspn(line, "\n"), line);
+    for (char *line = text, *end; line; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        const char *name = strchr(line, ':'), *path = strchr(line, '/');
+        if (name && strncmp(name, h->name, strlen(h->name)) == 0 && path && path[1])
+            snprintf(out, PATH_BYTES / 2, "%s", path);
+    }
 }
 
 size_t box_available_bytes_of(const char *root)
 {
     size_t available = free_bytes(root);
-    char cgroup[PATH_BYTES / 2];
-    own_cgroup(root, cgroup);
-    for (;;) { /* a limit holds for all that is below it */
-        size_t left = left_in(root, cgroup);
-        if (left != SIZE_MAX)
-            available = available ? MIN(available, left) : left;
-        char *slash = strrchr(cgroup, '/');
-        if (!slash)
-            return available;
-        *slash = 0;
+    for (u32 i = 0; i < COUNTOF(hierarchies); i++) {
+        char cgroup[PATH_BYTES / 2];
+        own_cgroup(root, &hierarchies[i], cgroup);
+        for (char *slash = cgroup; slash;) { /* a limit holds for all that is below it */
+            size_t left = left_in(root, &hierarchies[i], cgroup);
+            if (left != SIZE_MAX)
+                available = available ? MIN(available, left) : left;
+            slash = strrchr(cgroup, '/');
+            if (slash)
+                *slash = 0;
+        }
     }
+    return available;
 }
 
 size_t box_available_bytes(void)

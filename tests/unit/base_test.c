@@ -253,3 +253,35 @@ void box_memory(void)
         unit_drop(root, files[i]);
     CHECK(access(root, F_OK) != 0);
 }
+
+/* The same in version 1, beside which version 2 may be there without memory. */
+void box_memory_of_version_1(void)
+{
+    static const char lines[] = "12:memory:/docker/1f\n11:cpu,cpuacct:/docker/1f\n"
+                                "1:name=systemd:/memory:x\n0::/docker/1f\n";
+    static const char stat[] = "inactive_file 1\nactive_file 1\ntotal_cache 9437184\n"
+                               "total_inactive_file 6291456\ntotal_active_file 2097152\n";
+    static const char *const files[] = {"/proc/meminfo",
+                                        "/proc/self/cgroup",
+                                        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                                        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                                        "/sys/fs/cgroup/memory/memory.stat",
+                                        "/sys/fs/cgroup/memory/docker/1f/memory.limit_in_bytes",
+                                        "/sys/fs/cgroup/memory/docker/1f/memory.usage_in_bytes"};
+    char root[] = P_tmpdir "/unit-box-XXXXXX";
+    CHECK(mkdtemp(root));
+    CHECK(unit_put(root, files[0], "MemAvailable:  102400 kB\n"));
+    CHECK(unit_put(root, files[1], lines));
+    CHECK(unit_put(root, files[2], "9223372036854771712\n")); /* none */
+    CHECK(unit_put(root, files[3], "10485760\n"));
+    CHECK(box_available_bytes_of(root) == 100 * MIB);
+    CHECK(unit_put(root, files[2], "52428800\n")); /* of the container, which sees it as the root */
+    CHECK(box_available_bytes_of(root) == 40 * MIB);
+    CHECK(unit_put(root, files[4], stat));
+    CHECK(box_available_bytes_of(root) == 48 * MIB);
+    CHECK(unit_put(root, files[5], "20971520\n") && unit_put(root, files[6], "1048576\n"));
+    CHECK(box_available_bytes_of(root) == 19 * MIB);
+    for (u32 i = 0; i < COUNTOF(files); i++)
+        unit_drop(root, files[i]);
+    CHECK(access(root, F_OK) != 0);
+}

@@ -53,84 +53,136 @@ static size_t free_bytes(const char *root)
     return ((size_t)info.freeram + info.bufferram) * info.mem_unit;
 }
 
-/* Where the kernel says what cgroups may take, and how. */
-struct hierarchy {
-    const char *mount, *name;         /* its line in /proc/self/cgroup: number, name, path */
-    const char *limits[2];            /* the lower one counts; or NULL */
-    const char *used, *active, *rest; /* pages of files, which the kernel drops first */
-};
+/* --- cgroups: docs.kernel.org/admin-guide, cgroup-v2.rst, cgroup-v1/memory.rst, and scheduler/
+ * sched-bwc.rst. Version 1 is what Ubuntu 20.04 and JetPack 5 have. ------------------------- */
 
-/* Version 2; version 1, as Ubuntu 20.04 and JetPack 5 have it: docs.kernel.org/admin-guide,
- * cgroup-v2.rst and cgroup-v1/memory.rst. */
-static const struct hierarchy hierarchies[] = {
-    {"/sys/fs/cgroup", "::", {"max", "high"}, "current", "active_file ", "inactive_file "},
-    {"/sys/fs/cgroup/memory",
-     ":memory:",
-     {"limit_in_bytes", NULL},
-     "usage_in_bytes",
-     "total_active_file ",
-     "total_inactive_file "}};
-
-static bool read_memory(const char *root, const struct hierarchy *h, const char *cgroup,
-                        const char *what, char *text, size_t cap)
+/* The number in a file of a cgroup; SIZE_MAX: there is none, or "max". *second: the one behind it.
+ */
+static size_t number_in(const char *root, const char *folder, const char *file, size_t *second)
 {
-    char path[PATH_BYTES];
-    int n = snprintf(path, sizeof path, "%s%s/memory.%s", h->mount, cgroup, what);
-    return n > 0 && (size_t)n < sizeof path && read_below(root, path, text, cap);
+    char path[PATH_BYTES], text[64], *end;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (n < 0 || (size_t)n >= sizeof path || !read_below(root, path, text, sizeof text) ||
+        text[0] < '0' || text[0] > '9')
+        return SIZE_MAX;
+    size_t number = strtoull(text, &end, 10);
+    if (second)
+        *second = strtoull(end, NULL, 10);
+    return number;
 }
 
-/* What one cgroup has left: of the lower one of its two limits; pages of files count as free.
- * SIZE_MAX: it has no limit. */
-static size_t left_in(const char *root, const struct hierarchy *h, const char *cgroup)
+/* What a limit leaves; pages of files count as free, as the kernel drops them first: `active` and
+ * `rest` of memory.stat. */
+static size_t left_of(const char *root, const char *folder, size_t limit, const char *used_file,
+                      const char *active, const char *rest)
 {
-    char text[8192];
-    size_t limit = SIZE_MAX, used;
-    for (u32 i = 0; i < COUNTOF(h->limits); i++)
-        if (h->limits[i] && read_memory(root, h, cgroup, h->limits[i], text, sizeof text) &&
-            text[0] >= '0' && text[0] <= '9')
-            limit = MIN(limit, (size_t)strtoull(text, NULL, 10));
+    char path[PATH_BYTES], text[8192];
+    size_t used = number_in(root, folder, used_file, NULL);
     if (limit == SIZE_MAX)
         return SIZE_MAX;
-    used = read_memory(root, h, cgroup, h->used, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
-    if (read_memory(root, h, cgroup, "stat", text, sizeof text))
-        used = saturating_sub(used, field(text, h->active) + field(text, h->rest));
+    used = used == SIZE_MAX ? 0 : used;
+    int n = snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (n > 0 && (size_t)n < sizeof path && read_below(root, path, text, sizeof text))
+        used = saturating_sub(used, field(text, active) + field(text, rest));
     return MAX(saturating_sub(limit, used), (size_t)1); /* 0 means that nobody knows */
 }
 
+static size_t memory_left(const char *root, const char *folder)
+{
+    size_t limit = MIN(number_in(root, folder, "memory.max", NULL),
+                       number_in(root, folder, "memory.high", NULL));
+    return left_of(root, folder, limit, "memory.current", "active_file ", "inactive_file ");
+}
+
+static size_t memory_left_1(const char *root, const char *folder)
+{
+    size_t limit = number_in(root, folder, "memory.limit_in_bytes", NULL);
+    return left_of(root, folder, limit, "memory.usage_in_bytes", "total_active_file ",
+                   "total_inactive_file ");
+}
+
+static size_t cpus(size_t quota, size_t period)
+{
+    return quota == SIZE_MAX || !period ? SIZE_MAX : MAX(quota / period, (size_t)1);
+}
+
+static size_t cpu_quota(const char *root, const char *folder)
+{
+    size_t period = 0, quota = number_in(root, folder, "cpu.max", &period);
+    return cpus(quota, period);
+}
+
+static size_t cpu_quota_1(const char *root, const char *folder)
+{
+    return cpus(number_in(root, folder, "cpu.cfs_quota_us", NULL), /* -1: none */
+                number_in(root, folder, "cpu.cfs_period_us", NULL));
+}
+
+/* Is `name` one of a list with commas? */
+static bool lists(const char *list, size_t n, const char *name)
+{
+    for (const char *end = list + n; list <= end;) {
+        size_t one = strcspn(list, ",:");
+        if (one == strlen(name) && strncmp(list, name, one) == 0)
+            return true;
+        list += one + 1;
+    }
+    return false;
+}
+
 /* This process's own cgroup as /proc has it, "" for the root; of a container without a namespace
- * for them the path leads nowhere, and the root is its own. */
-static void own_cgroup(const char *root, const struct hierarchy *h, char out[PATH_BYTES / 2])
+ * for them the path leads nowhere, and the root is its own. controller: "" in version 2. */
+static void own_cgroup(const char *root, const char *controller, char out[PATH_BYTES / 2])
 {
     char text[PATH_BYTES / 2];
     out[0] = 0;
     if (!read_below(root, "/proc/self/cgroup", text, sizeof text))
         return;
-    for (char *line = text, *end; line; line = end) {
+    for (char *line = text, *end; line; line = end) { /* number:controllers:path */
         end = strchr(line, '\n');
         if (end)
             *end++ = 0;
-        const char *name = strchr(line, ':'), *path = strchr(line, '/');
-        if (name && strncmp(name, h->name, strlen(h->name)) == 0 && path && path[1])
-            snprintf(out, PATH_BYTES / 2, "%s", path);
+        const char *list = strchr(line, ':'), *path = list ? strchr(++list, ':') : NULL;
+        if (path && lists(list, (size_t)(path - list), controller) && path[1] == '/' && path[2])
+            snprintf(out, PATH_BYTES / 2, "%s", path + 1);
     }
+}
+
+/* The least that its cgroup and those above it allow, as `of` has it of one; SIZE_MAX: no limit. */
+static size_t least(const char *root, const char *mount, const char *controller,
+                    size_t (*of)(const char *root, const char *folder))
+{
+    char cgroup[PATH_BYTES / 2], folder[PATH_BYTES];
+    size_t all = SIZE_MAX;
+    own_cgroup(root, controller, cgroup);
+    for (char *slash = cgroup; slash;) {
+        snprintf(folder, sizeof folder, "%s%s", mount, cgroup);
+        all = MIN(all, of(root, folder));
+        slash = strrchr(cgroup, '/');
+        if (slash)
+            *slash = 0;
+    }
+    return all;
 }
 
 size_t box_available_bytes_of(const char *root)
 {
+    size_t left = MIN(least(root, "/sys/fs/cgroup", "", memory_left),
+                      least(root, "/sys/fs/cgroup/memory", "memory", memory_left_1));
     size_t available = free_bytes(root);
-    for (u32 i = 0; i < COUNTOF(hierarchies); i++) {
-        char cgroup[PATH_BYTES / 2];
-        own_cgroup(root, &hierarchies[i], cgroup);
-        for (char *slash = cgroup; slash;) { /* a limit holds for all that is below it */
-            size_t left = left_in(root, &hierarchies[i], cgroup);
-            if (left != SIZE_MAX)
-                available = available ? MIN(available, left) : left;
-            slash = strrchr(cgroup, '/');
-            if (slash)
-                *slash = 0;
-        }
-    }
-    return available;
+    return left == SIZE_MAX ? available : available ? MIN(available, left) : left;
+}
+
+u32 box_cpu_quota_of(const char *root)
+{
+    size_t quota = MIN(least(root, "/sys/fs/cgroup", "", cpu_quota),
+                       least(root, "/sys/fs/cgroup/cpu", "cpu", cpu_quota_1));
+    return (u32)MIN(quota, (size_t)UINT32_MAX);
+}
+
+u32 box_cpu_quota(void)
+{
+    return box_cpu_quota_of("");
 }
 
 size_t box_available_bytes(void)

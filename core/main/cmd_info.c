@@ -4,6 +4,7 @@
 #include "core/main/main.h"
 
 #include "core/base/box.h"
+#include "drivers/cpu/pool.h"
 
 #include <stdio.h>
 
@@ -57,6 +58,9 @@ static enum err go(int argc, char **argv, struct err_text *e)
     }
     print_kernels(&b);
     gpu_print(&b.options, &b.boot, &b.clock);
+    bool own;
+    u32 cpus = pool_cpus(&own);
+    printf("threads  %u%s\n", cpus, own ? "" : ", by the CPU quota of a cgroup");
     printf("memory   %s available\n", bytes_text(box_available_bytes(), size));
     if (!b.model)
         return ERR_OK;

@@ -362,7 +362,9 @@ static const struct device_ops cpu_ops = {
 enum err cpu_open(struct arena *keep, const struct model *model, const struct device_limits *limits,
                   const struct cpu_options *options, struct device **out, struct err_text *e)
 {
-    u32 threads = options->threads ? options->threads : MIN(pool_cpus(), (u32)LIMIT_THREADS);
+    bool own;
+    u32 cpus = MIN(pool_cpus(&own), (u32)LIMIT_THREADS);
+    u32 threads = options->threads ? options->threads : cpus;
     if (threads > LIMIT_THREADS)
         return err_set(e, ERR_CONFIG, "cpu.threads is %u; at most %u are supported", threads,
                        LIMIT_THREADS);
@@ -378,7 +380,7 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                                 .depth = 1,
                                 .kernels = options->set->name};
     c->set = options->set;
-    c->pin = options->pin;
+    c->pin = options->pin && own; /* of a quota's CPUs the kernel knows which are idle */
     c->spin = options->spin;
     c->matrices = matrices;
     c->forward = (struct forward){

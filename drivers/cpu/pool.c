@@ -1,5 +1,6 @@
 #include "drivers/cpu/pool.h"
 
+#include "core/base/box.h"
 #include "core/base/clock.h"
 
 #include <errno.h>
@@ -93,10 +94,14 @@ static void *worker_main(void *arg)
     }
 }
 
-u32 pool_cpus(void)
+u32 pool_cpus(bool *own)
 {
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? (u32)CPU_COUNT(&set) : 1;
+    u32 n = sched_getaffinity(0, sizeof set, &set) == 0 ? (u32)CPU_COUNT(&set) : 1;
+    u32 quota = box_cpu_quota();
+    if (own)
+        *own = quota >= n;
+    return MIN(n, quota);
 }
 
 /* The i-th CPU this process may run on, modulo their number; -1 when that is unknown. */

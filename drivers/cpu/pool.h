@@ -50,8 +50,9 @@ struct pool {
     _Alignas(64) _Atomic u32 ended;   /* jobs finished so far */
 };
 
-/* CPUs this process may run on. */
-u32 pool_cpus(void);
+/* CPUs this process may run on, or fewer: as many as a quota gives it the time of (box_cpu_quota).
+ * *own, unless it is NULL: no quota makes them fewer. */
+u32 pool_cpus(bool *own);
 
 struct pool_options {
     u32 threads;

@@ -160,7 +160,7 @@ size_t upload_pinned_bytes(void)
 
 static u32 workers(void)
 {
-    return MIN(pool_cpus(), (u32)UPLOAD_THREADS);
+    return MIN(pool_cpus(NULL), (u32)UPLOAD_THREADS);
 }
 
 size_t upload_host_bytes(void)

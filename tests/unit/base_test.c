@@ -285,3 +285,30 @@ void box_memory_of_version_1(void)
         unit_drop(root, files[i]);
     CHECK(access(root, F_OK) != 0);
 }
+
+/* Whole CPUs of the least quota, one at the least. */
+void box_cpus(void)
+{
+    static const char *const files[] = {
+        "/proc/self/cgroup", "/sys/fs/cgroup/pod/one/cpu.max", "/sys/fs/cgroup/pod/cpu.max",
+        "/sys/fs/cgroup/cpu/pod/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/pod/cpu.cfs_period_us"};
+    char root[] = P_tmpdir "/unit-box-XXXXXX";
+    CHECK(mkdtemp(root));
+    CHECK(box_cpu_quota_of(root) == UINT32_MAX);
+    CHECK(unit_put(root, files[0], "4:cpu,cpuacct:/pod\n3:cpuset:/\n0::/pod/one\n"));
+    CHECK(unit_put(root, files[1], "max 100000\n"));
+    CHECK(box_cpu_quota_of(root) == UINT32_MAX);
+    CHECK(unit_put(root, files[2], "450000 100000\n"));
+    CHECK(box_cpu_quota_of(root) == 4);
+    CHECK(unit_put(root, files[1], "20000 10000\n"));
+    CHECK(box_cpu_quota_of(root) == 2);
+    CHECK(unit_put(root, files[3], "-1\n") && unit_put(root, files[4], "100000\n"));
+    CHECK(box_cpu_quota_of(root) == 2);
+    CHECK(unit_put(root, files[3], "150000\n"));
+    CHECK(box_cpu_quota_of(root) == 1);
+    CHECK(unit_put(root, files[3], "5000\n"));
+    CHECK(box_cpu_quota_of(root) == 1);
+    for (u32 i = 0; i < COUNTOF(files); i++)
+        unit_drop(root, files[i]);
+    CHECK(access(root, F_OK) != 0);
+}

@@ -2,7 +2,7 @@
 card, of matrix and of numbers of tokens. Accesses that nothing puts in order, within a block or
 between blocks, are a failure, and are told with their lines of code; but for those of KNOWN.
 
-usage: races.py FOLDER   with zigcuda, golden and races/libcuda.so.1
+usage: races.py FOLDER [NAME..]   with zigcuda, golden and what is in races/; without names: RUNS
 """
 import os
 import re
@@ -64,12 +64,20 @@ RUNS = {
 }
 
 
-def lines_of(addresses):
-    """What stands at these: [(function, file:line)], callers behind."""
+# Operations alone: `races.py FOLDER linear`.
+TESTS = {
+    "linear": ({}, [os.path.join(OBJECTS, "races/linear_test"), "--some"]),
+    "attention": ({}, [os.path.join(OBJECTS, "races/attention_test")]),
+    "sample": ({}, [os.path.join(OBJECTS, "races/sample_test")]),
+}
+
+
+def lines_of(addresses, module):
+    """What stands at these in a file: [(function, file:line)], callers behind."""
     if not addresses:
         return {}
     # An address is where a call returns to.
-    said = subprocess.run(["addr2line", "-Cfia", "-e", LIBRARY,
+    said = subprocess.run(["addr2line", "-Cfia", "-e", module,
                            *(hex(int(a, 16) - 1) for a in addresses)],
                           check=True, stdout=subprocess.PIPE).stdout.decode()
     frames = []
@@ -101,7 +109,8 @@ def check(name, environment, command):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     text = done.stdout.decode()
     races = RACE.findall(text)
-    at = lines_of(sorted({r[i] for r in races for i in (2, 4)}))
+    module = command[0] if command[0].startswith(os.path.join(OBJECTS, "races")) else LIBRARY
+    at = lines_of(sorted({r[i] for r in races for i in (2, 4)}), module)
     bad = [r for r in races if not is_known(at[r[2]], at[r[4]])]
     good = done.returncode == 0 and not bad and len(races) == text.count("race:")
     print("ok  " if good else "FAIL", name, flush=True)
@@ -112,6 +121,6 @@ def check(name, environment, command):
     return good
 
 
-results = [check(name, *run) for name, run in RUNS.items()]
+results = [check(name, *{**RUNS, **TESTS}[name]) for name in sys.argv[2:] or RUNS]
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
 sys.exit(not all(results))

@@ -99,8 +99,8 @@ static enum err load_kernels(struct cuda_device *c, const struct model *model, s
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
                        c->info.name);
     TRY(load_image(&c->info, &module, e));
-    u32 all = c->info.shared_optin_bytes;
-    u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES + 128;
+    u32 all = c->info.shared_optin_bytes / 128 * 128;
+    u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES;
     if (least > all)
         return err_set(e, ERR_DEVICE,
                        "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",

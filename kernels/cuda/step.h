@@ -277,7 +277,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     u32 awaited; /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
 };
 
-enum { SPLITS_SHARED_BYTES = 6784, ATTENTION_KEPT_BYTES = 4096 }; /* attention_few.cuh */
+enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 4096 }; /* attention_few.cuh */
 
 /* Can the kernel `prefill_attention` compute it? */
 static inline u32 attention_is_grouped(u32 head_dim)
@@ -301,7 +301,7 @@ enum { LOW_SHARED_BYTES = 88448 };
 
 /* What OP_ATTENTION of `decode` needs of shared memory at the least, rings included: work space,
  * weights, queries, new keys and values, one piece of keys. (OP_ROPE of `step` needs 50 KiB, which
- * every card has.) */
+ * every card has.) With 256 dimensions that and STEP_SHARED_BYTES are the 64 KiB of sm_75. */
 static inline u32 attention_shared_bytes(u32 head_dim)
 {
     u32 dim = ROUND_UP(head_dim, 16u), kept;

@@ -221,6 +221,8 @@ void cuda_decode_fits(void)
     CHECK(decode_rings(1, 14336, 128, 163) == FEW_RING_BYTES / 2);
     CHECK(decode_rings(1, 14336, 128, 99) == FEW_RING_BYTES / 4); /* attention uses the rings' */
     CHECK(decode_rings(1, 14336, 128, 64) == 0);
+    for (u32 h = 0; h < COUNTOF(heads); h++) /* `step` computes on all cards */
+        CHECK(step_least_bytes(heads[h]) + STEP_SHARED_BYTES <= cards[0] << 10);
 }
 
 /* As on a kernel before 5.11; without effect under an emulator. */

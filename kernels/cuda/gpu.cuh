@@ -14,6 +14,7 @@
 
 #ifdef __CUDACC__
 
+#define GPU_CAPABILITY __CUDA_ARCH__ /* compiled for these cards and, but for 750, later ones */
 #define GPU __device__ __forceinline__
 /* Not inlined: a loop that counts gets its registers for itself. */
 #define GPU_CALL __device__ __noinline__
@@ -23,7 +24,7 @@
     extern "C" __global__ void __launch_bounds__(threads, blocks) \
         name(const __grid_constant__ params p)
 
-#if __CUDA_ARCH__ >= 800
+#if GPU_CAPABILITY >= 800
 #define GPU_ASYNC_COPY 1 /* cp.async; before, copies are done at once */
 #endif
 
@@ -183,6 +184,7 @@ GPU float gpu_from_bits(u32 v)
     return __uint_as_float(v);
 }
 
+#if GPU_CAPABILITY >= 800
 /* c += a b, one warp together: a is 16 x 16 (m x k), b 16 x 8 (k x n), c 16 x 8 in f32. With
  * g = lane / 4 and t = lane % 4:
  *   a[0] = A[g][2t, 2t+1]      a[1] = A[g+8][2t, 2t+1]
@@ -192,21 +194,10 @@ GPU float gpu_from_bits(u32 v)
  * (PTX ISA, mma.m16n8k16, .f16). */
 GPU void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
 {
-#if __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[2]), "r"(a[3]), "r"(b[1]));
-#endif
 }
 
 /* The same of bytes: a is 16 x 32 of u8, b 32 x 8 of i8, c of i32.
@@ -214,20 +205,37 @@ GPU void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
  * ..] b[0] = B[4t .. 4t+3][g]    b[1] = B[4t+16 ..][g] (PTX ISA, mma.m16n8k32, .u8.s8). */
 GPU void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
 {
-#if __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        asm volatile(
-            "mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-            : "+r"(c[i % 2 * 2]), "+r"(c[i % 2 * 2 + 1])
-            : "r"(a[i]), "r"(b[i / 2]));
-#endif
 }
+
+/* Of all lanes of the warp. */
+GPU u32 gpu_most_warp(u32 v)
+{
+    return __reduce_max_sync(~0u, v);
+}
+#else
+/* What Turing has of these. Half of the inputs: a is 16 x 8, b 8 x 8 (PTX ISA, mma.m16n8k8, .f16).
+ *   a[0] = A[g][2t, 2t+1]    a[1] = A[g+8][2t, 2t+1]    b = B[2t, 2t+1][g] */
+GPU void gpu_mma_8(float c[4], const u32 a[2], u32 b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+/* Half of the inputs and of the rows: a is 8 x 16, b 16 x 8, c 8 x 8 (PTX ISA, mma.m8n8k16).
+ *   a = A[g][4t .. 4t+3]    b = B[4t .. 4t+3][g]    c[0], c[1] = C[g][2t, 2t+1] */
+GPU void gpu_mma_bytes_16(i32 c[2], u32 a, u32 b)
+{
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+r"(c[0]), "+r"(c[1])
+                 : "r"(a), "r"(b));
+}
+#endif
 
 /* Four 8 x 8 tiles of halves from shared memory: lane i gives the address of row i % 8 of tile
  * i / 8; r[j] = tile j [lane / 4][2 (lane % 4), +1]. Transposed: r[j] = tile j [2 (lane % 4), +1]
@@ -808,17 +816,28 @@ GPU u32 gpu_max_xor(u32 v, u32 mask)
     return v > other ? v : other;
 }
 
-/* Of all lanes of the warp. */
+#if GPU_CAPABILITY < 800
+/* As later cards have them. */
+GPU void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
+{
+    gpu_mma_8(c, a, b[0]);
+    gpu_mma_8(c, a + 2, b[1]);
+}
+
+GPU void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
+{
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        gpu_mma_bytes_16(c + i % 2 * 2, a[i], b[i / 2]);
+}
+
 GPU u32 gpu_most_warp(u32 v)
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    return __reduce_max_sync(~0u, v);
-#else
     for (u32 mask = 16; mask; mask /= 2)
         v = gpu_max_xor(v, mask);
     return v;
-#endif
 }
+#endif
 
 /* Of n, a power of two, which are lost; those of a pair do not wait for the pair before. */
 template <u32 n> GPU u32 gpu_most(u32 v[n])

@@ -21,7 +21,7 @@
 enum {
     MANY_OUTPUTS = 128,
     MANY_BLOCKS = MANY_OUTPUTS / 16, /* of outputs, in a tile */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#if GPU_CAPABILITY < 800
     MANY_K = 64, /* inputs of a stage: 64 KiB of shared memory hold two stages */
 #else
     MANY_K = 128,

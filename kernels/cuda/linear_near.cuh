@@ -208,6 +208,8 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
             sum_of = gpu_add_warp(sum_of);
         if (one && gpu_lane() == 0 && q < a->end)
             sums[q / 32] = sum_of;
+#else
+        (void)sum_of, (void)sums; /* of `one` alone */
 #endif
     }
 #pragma unroll

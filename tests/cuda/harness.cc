@@ -65,8 +65,8 @@ bool gpu_is_real(void)
 
 bool gpu_choose_groups(bool groups)
 {
-    emulate_groups = groups;
-    return !library;
+    emulate_groups = groups && emulate_capability >= 900;
+    return !library && emulate_capability >= 900;
 }
 
 void *gpu_take(size_t bytes)
@@ -218,5 +218,7 @@ u32 gpu_multiprocessors(void)
 
 u32 gpu_shared_bytes_max(void)
 {
-    return library ? attribute(ATTRIBUTE_SHARED_OPTIN) : 227 << 10;
+    return library                    ? attribute(ATTRIBUTE_SHARED_OPTIN)
+           : emulate_capability < 800 ? 64 << 10
+                                      : 227 << 10;
 }

@@ -2,9 +2,10 @@
  * that the file forms stand for. Every case packs weights in one of the file forms, runs the linear
  * with many numbers of tokens and blocks, and wants the same bits of a token from all of them.
  *
- *   linear_test [PART OF A NAME]                on the emulator
- *   linear_test --some                          there: a third of the ways of each, in turns
- *   linear_test --gpu IMAGE [PART OF A NAME]    on a GPU
+ *   linear_test [--some] [PARTS OF NAMES ...]              on the emulator
+ *   linear_test --gpu IMAGE [--some] [PARTS OF NAMES ...]  on a GPU
+ *
+ * --some: a third of the ways of each, in turns.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -static-libstdc++ -static-libgcc \
  *     -I. -x c++ tests/cuda/linear_test.cc tests/cuda/harness.cc tests/fakecuda/emulate.cc \
@@ -859,11 +860,16 @@ static const struct test tests[] = {
 int main(int argc, char **argv)
 {
     gpu_open(argc, argv);
-    some = argc == 2 && strcmp(argv[1], "--some") == 0;
-    const char *only = some || argc == (gpu_is_real() ? 3 : 1) ? "" : argv[argc - 1];
-    for (const struct test &t : tests)
-        if (strstr(t.name, only))
+    int first = gpu_is_real() ? 3 : 1;
+    some = first < argc && strcmp(argv[first], "--some") == 0;
+    first += some;
+    for (const struct test &t : tests) {
+        bool wanted = argc == first;
+        for (int i = first; i < argc; i++)
+            wanted |= strstr(t.name, argv[i]) != NULL;
+        if (wanted)
             run_test(tests, &t);
+    }
     printf("%u passed, %u failed\n", passed, failed);
-    return failed != 0;
+    return failed != 0 || passed == 0;
 }

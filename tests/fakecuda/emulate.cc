@@ -118,7 +118,8 @@ static struct { /* what is kept */
     struct warp *warp;
 } pool;
 
-bool emulate_groups = true;
+const u32 emulate_capability = GPU_CAPABILITY;
+bool emulate_groups = GPU_CAPABILITY >= 900;
 
 emulated::emulated(const char *name, void (*entry)(const void *), size_t params_bytes,
                    const u32 *sizes)
@@ -306,7 +307,7 @@ static void put_copy(struct copy copy, const void *pc)
     *c = copy;
     c->group = me->groups;
     see_copy(c, pc);
-    if (EMULATE_EARLY)
+    if (EMULATE_EARLY || GPU_CAPABILITY < 800)
         make_copy(c);
 }
 
@@ -735,7 +736,7 @@ static void multiply(const struct lane *lanes)
     }
 }
 
-void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
+void emulate_mma(float c[4], const u32 a[4], const u32 b[2])
 {
     struct warp *w = fiber_now->warp;
     struct lane *mine = &w->brought[fiber_now->thread & 31];
@@ -764,7 +765,7 @@ static void multiply_bytes(const struct lane *lanes)
             lanes[i / 4].ints[i % 4] += a[i / 16 + i % 4 / 2 * 8][k] * b[i / 4 % 4 * 2 + i % 2][k];
 }
 
-void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
+void emulate_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
 {
     struct warp *w = fiber_now->warp;
     struct lane *mine = &w->brought[fiber_now->thread & 31];

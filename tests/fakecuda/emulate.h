@@ -13,6 +13,14 @@
 #include <math.h>
 #include <time.h>
 
+/* As gpu.cuh has it: 900 has the ways of all cards but those of 750, which build/sm75 is for. */
+#ifndef GPU_CAPABILITY
+#define GPU_CAPABILITY 900
+#endif
+#if GPU_CAPABILITY >= 900
+#define GPU_GROUPS 1
+#endif
+
 #define GPU static inline __attribute__((unused))
 #define GPU_CALL static __attribute__((unused))
 #define GPU_KERNEL_OF(threads, name, params, blocks) GPU_KERNEL(name, params, blocks)
@@ -257,13 +265,44 @@ GPU u32 gpu_leading_zeros(u32 v)
     return v ? (u32)__builtin_clz(v) : 32;
 }
 
-void gpu_mma(float c[4], const u32 a[4], const u32 b[2]);
-void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2]);
+/* gpu_mma and gpu_mma_bytes as they are from 800 on. */
+void emulate_mma(float c[4], const u32 a[4], const u32 b[2]);
+void emulate_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2]);
+#if GPU_CAPABILITY >= 800
+GPU void gpu_mma(float c[4], const u32 a[4], const u32 b[2])
+{
+    emulate_mma(c, a, b);
+}
+GPU void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
+{
+    emulate_mma_bytes(c, a, b);
+}
+GPU u32 gpu_most_warp(u32 v)
+{
+    const u64 *lanes = fiber_exchange(&v, sizeof v);
+    for (u32 i = 0; i < 32; i++)
+        v = MAX(v, (u32)lanes[i]);
+    return v;
+}
+#else
+GPU void gpu_mma_8(float c[4], const u32 a[2], u32 b)
+{
+    const u32 whole_a[4] = {a[0], a[1], 0, 0}, whole_b[2] = {b, 0};
+    emulate_mma(c, whole_a, whole_b);
+}
+GPU void gpu_mma_bytes_16(i32 c[2], u32 a, u32 b)
+{
+    const u32 whole_a[4] = {a, 0, 0, 0}, whole_b[2] = {b, 0};
+    i32 whole_c[4] = {c[0], c[1], 0, 0};
+    emulate_mma_bytes(whole_c, whole_a, whole_b);
+    c[0] = whole_c[0], c[1] = whole_c[1];
+}
+#endif
 void gpu_load_tiles(u32 r[4], const void *row);
 void gpu_load_tiles_transposed(u32 r[4], const void *row);
 
 /* Copies happen as late as they may, in the gpu_copy_wait that waits for them: what is read too
- * early shows. */
+ * early shows. With 750 they are done at once: what is overwritten too early shows. */
 void gpu_copy16(void *to, const void *from, bool read = true);
 template <class type> GPU type *gpu_opaque(type *p)
 {
@@ -283,7 +322,6 @@ template <int n> GPU void gpu_copy_wait(void)
 
 /* Groups of warps: a warp's products are done when they are asked for. Bulk copies, and
  * arrivals after copies with these, happen in the gpu_barrier_wait that waits for their barrier. */
-#define GPU_GROUPS 1
 GPU bool gpu_has_groups(void)
 {
     return emulate_groups;

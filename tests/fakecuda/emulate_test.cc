@@ -60,6 +60,23 @@ GPU_KERNEL(product, struct job, 1)
         out[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
+/* The same of bytes, 16 x 32 x 8, and the largest of a warp. */
+GPU_KERNEL(product_of_bytes, struct job, 1)
+{
+    const u8 *a = (const u8 *)p.from, *b = a + 512; /* [16][32], [8][32] */
+    u32 lane = gpu_lane(), g = lane / 4, t = lane % 4, ra[4], rb[2];
+    i32 c[4] = {1, 1, 1, 1}, *out = (i32 *)p.out;
+    for (u32 i = 0; i < 4; i++)
+        memcpy(&ra[i], a + (g + i % 2 * 8) * 32 + i / 2 * 16 + 4 * t, 4);
+    for (u32 i = 0; i < 2; i++)
+        memcpy(&rb[i], b + g * 32 + i * 16 + 4 * t, 4);
+    for (u32 i = 0; i < p.n; i++)
+        gpu_mma_bytes(c, ra, rb);
+    u32 most = gpu_most_warp((lane ^ 9) * 5);
+    for (u32 i = 0; i < 4 && gpu_warp() == 0; i++)
+        out[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = most == 155 ? c[i] : 0;
+}
+
 GPU_KERNEL(diverges, struct job, 1)
 {
     if (gpu_lane() == 3)
@@ -148,6 +165,25 @@ static void check_product(void)
     check("product", good);
 }
 
+static void check_product_of_bytes(void)
+{
+    alignas(16) u8 in[768];
+    i32 out[128];
+    bool good = true;
+    for (u32 i = 0; i < 768; i++)
+        in[i] = (u8)(i * 37 + i / 32 * 11);
+    struct job j = {(u32 *)(void *)out, (const float *)(const void *)in, NULL, 3};
+    emulate_grid(find("product_of_bytes"), 1, GPU_THREADS, 0, &j);
+    for (u32 m = 0; m < 16; m++)
+        for (u32 n = 0; n < 8; n++) {
+            i32 sum = 0;
+            for (u32 k = 0; k < 32; k++)
+                sum += in[m * 32 + k] * (i8)in[512 + n * 32 + k];
+            good &= out[m * 8 + n] == 1 + 3 * sum;
+        }
+    check("product_of_bytes", good);
+}
+
 static void check_halves(void)
 {
     bool good = gpu_half(65520.0f) == 0x7c00 && gpu_half(1.0f) == 0x3c00 &&
@@ -221,6 +257,7 @@ int main(int argc, char **argv)
     check_shuffles();
     check_meetings();
     check_product();
+    check_product_of_bytes();
     check_halves();
     check_stops("diverges", 0, "different operations");
     check_stops("never_meets", 100, "wait for each other for ever");

@@ -29,6 +29,8 @@ struct fake_settings {
     u64 memory_bytes, taken_bytes, largest_bytes; /* of the device; by others; of one cuMemAlloc */
     u64 shared_bytes;                             /* of a block, opt-in */
     u64 integrated, ecc, timeout;                 /* timeout: a launch has a time limit */
+    u64 threads;                                  /* of a multiprocessor, as the card has them */
+    u64 reserved_bytes;                           /* of its shared memory, by each block */
     u64 clock;                                    /* kHz */
     u64 late;                                     /* so many calls of cuInit find no device */
     u64 delay_us;                                 /* before each piece of work of a stream */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The fake driver by its own functions: tests/fakecuda/fake_test.py LIBRARY. Each check runs in a
-process of its own, since the library reads its environment once."""
+process of its own, since the library reads its environment once. Of one in a folder sm75 only the
+card is checked."""
 import ctypes
 import os
 import struct
@@ -226,6 +227,32 @@ def old_device(d):
         d("cuModuleLoadData", ctypes.byref(ctypes.c_void_p()), f.read(), want=NO_BINARY)
 
 
+def turing(d):
+    """What such a card has, and what it refuses."""
+    d.start()
+    for attribute, want in ((75, 7), (76, 5), (97, 64 << 10), (81, 64 << 10), (39, 1024)):
+        assert d.out(ctypes.c_int, "cuDeviceGetAttribute", attribute, 0).value == want
+    f = d.axpy()
+    d("cuFuncSetAttribute", f, 8, (64 << 10) + 1, want=INVALID_VALUE)
+    d("cuFuncSetAttribute", f, 8, 64 << 10)
+    for shared, want in ((0, 4), (20 << 10, 3), (32 << 10, 2), (64 << 10, 1), ((64 << 10) + 1, 0)):
+        assert d.out(ctypes.c_int, "cuOccupancyMaxActiveBlocksPerMultiprocessor", f, 256,
+                     ctypes.c_size_t(shared)).value == want
+    assert d.out(ctypes.c_int, "cuOccupancyMaxActiveBlocksPerMultiprocessor", f, 768,
+                 ctypes.c_size_t(0)).value == 1
+    d.launch(f, 0, 0, 0, grid=3, shared=64 << 10, together=True)
+    d.launch(f, 0, 0, 0, grid=4, shared=64 << 10, together=True, want=TOO_LARGE)
+    d.launch(f, 0, 0, 0, shared=(64 << 10) + 1, want=INVALID_VALUE)
+    if not os.path.exists(IMAGE):
+        return
+    with open(IMAGE, "rb") as image:
+        module = d.out(ctypes.c_void_p, "cuModuleLoadData", image.read())
+    for name in b"step", b"decode", b"pack", b"read_all":
+        d("cuModuleGetFunction", ctypes.byref(f), module, name)
+    for name in b"prefill_int4", b"prefill_attention", b"mid_16", b"mid_half", b"one_token":
+        d("cuModuleGetFunction", ctypes.byref(f), module, name, want=NOT_FOUND)
+
+
 def graphs(d):
     d.start()
     stream, p = d.stream(), d.take(4 * 64)
@@ -314,6 +341,10 @@ CHECKS = [  # check, environment, words of stderr
 ]
 if os.path.exists(IMAGE):
     CHECKS += [(images, {}, ""), (old_device, {"ZIGCUDA_FAKE": "sm=61"}, None)]
+
+
+if os.path.basename(os.path.dirname(os.path.abspath(sys.argv[1]))) == "sm75":
+    CHECKS = [(turing, {}, "set to 65537")]
 
 
 def check(function, environment, words, folder):

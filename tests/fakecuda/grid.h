@@ -25,6 +25,7 @@ struct emulated {
 };
 extern const struct emulated *emulated_kernels;
 
+extern const u32 emulate_capability; /* GPU_CAPABILITY of the kernels: 900, or 750 (Turing) */
 extern bool emulate_groups; /* of warps, as Hopper has them; false: the way of all other cards */
 
 /* Runs a grid to its end. Together: all blocks at once, as a cooperative launch does, so that they

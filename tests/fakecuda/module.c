@@ -344,9 +344,12 @@ enum cuda_result fake_function_set(struct cuda_function *f, enum cuda_function_a
 
 static u32 blocks_at_once(u32 threads, size_t shared_bytes)
 {
-    u64 by_shared = (fake.shared_bytes + 1024) / (shared_bytes + 1024);
-    u32 by_threads = 1536 / ROUND_UP(threads, 32), by_registers = 65536 / REGISTERS / threads;
-    return (u32)MIN(by_shared, MIN(MIN(by_threads, by_registers), 16u));
+    const u64 all_bytes = fake.shared_bytes + fake.reserved_bytes;
+    const u64 mine_bytes = shared_bytes + fake.reserved_bytes;
+    const u64 by_shared = mine_bytes ? all_bytes / mine_bytes : 16;
+    const u64 by_threads = fake.threads / ROUND_UP(threads, 32);
+    const u64 by_registers = 65536 / REGISTERS / threads;
+    return (u32)MIN(by_shared, MIN(MIN(by_threads, by_registers), (u64)16));
 }
 
 enum cuda_result fake_occupancy(int *blocks, struct cuda_function *f, int threads,

@@ -6,7 +6,6 @@
 struct fake_settings fake = {
     .version = 13000,
     .devices = 1,
-    .sm = 90,
     .multiprocessors = 3,
     .memory_bytes = (u64)2 << 30,
     .clock = 1500000,
@@ -22,7 +21,7 @@ static const struct setting {
 } settings[] = {
     {"version", &fake.version, NULL}, /* of CUDA: 12080 */
     {"devices", &fake.devices, NULL},
-    {"sm", &fake.sm, NULL}, /* compute capability: 87 */
+    {"sm", &fake.sm, NULL}, /* compute capability: 87; without it the best of the kernels' */
     {"multiprocessors", &fake.multiprocessors, NULL},
     {"memory", &fake.memory_bytes, NULL},
     {"taken", &fake.taken_bytes, NULL},
@@ -86,9 +85,26 @@ bool fake_is_hopper(void)
     return fake.sm / 10 == 9;
 }
 
+/* Turing's kernels are in a library of their own, without others. Limits: of the same table. */
+static void set_card(void)
+{
+    const bool turing = fake.sm == 75;
+    if (turing != (emulate_capability == 750)) {
+        fprintf(stderr, "fakecuda: ZIGCUDA_FAKE: this library has no kernels for sm=%llu\n",
+                (unsigned long long)fake.sm);
+        _Exit(1);
+    }
+    if (!fake.shared_bytes)
+        fake.shared_bytes = shared_of(fake.sm);
+    fake.threads = turing ? 1024 : 1536;
+    fake.reserved_bytes = turing ? 0 : 1024;
+    emulate_groups = fake_is_hopper();
+}
+
 void fake_read_settings(void)
 {
     const char *from = getenv("ZIGCUDA_FAKE");
+    fake.sm = emulate_capability / 10;
     char *text = strdup(from ? from : ""), *rest = text; /* kept: values point into it */
     for (char *item; (item = strsep(&rest, ","));) {
         char *value = strchr(item, '=');
@@ -107,7 +123,5 @@ void fake_read_settings(void)
         refuse(fake.uuid);
     if (strlen(fake.pci) != strlen("0000:01:00.0"))
         refuse(fake.pci);
-    if (!fake.shared_bytes)
-        fake.shared_bytes = shared_of(fake.sm);
-    emulate_groups = fake_is_hopper();
+    set_card();
 }

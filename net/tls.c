@@ -435,8 +435,8 @@ enum err tls_reload(struct tls *t, struct err_text *e)
     u32 other = !t->present;
     if (t->generations[other].users)
         return err_set(e, ERR_BUSY,
-                       "%u handshakes still use the certificate before the present one; it stays, "
-                       "reload again in a few seconds",
+                       "%u handshakes still use the certificate before the present one, and there "
+                       "is room for two",
                        t->generations[other].users);
     TRY(fill(t, &t->generations[other], e));
     t->present = other;

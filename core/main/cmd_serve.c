@@ -13,6 +13,7 @@ enum { LOST_MS = 250 };
 
 static struct box box;
 static struct serve serve;
+static bool certificate_waits; /* for handshakes to end, so that there is a place for it */
 
 static void on_event(void *arg, const struct event *event)
 {
@@ -39,6 +40,21 @@ static void say_failed(const char *what, const struct err_text *e)
     log_event(LOG_ERROR, "reload_failed", "what=%s why=\"%s\"", what, e->text);
 }
 
+/* Nobody may be there to send SIGHUP again: what is busy is tried with each turn, and ends in time.
+ */
+static void reload_certificate(bool first)
+{
+    struct err_text e = {0};
+    enum err r = tls_reload(serve.tls, &e);
+    certificate_waits = r == ERR_BUSY;
+    if (r == ERR_OK)
+        log_event(LOG_INFO, "reloaded", "what=tls.certificate");
+    else if (!certificate_waits)
+        say_failed("tls.certificate", &e);
+    else if (first)
+        log_event(LOG_WARN, "reload_waits", "what=tls.certificate why=\"%s\"", e.text);
+}
+
 /* Each by itself: a key that must go does not stay for the sake of a bad certificate. What fails
  * stays as it was. */
 static void reload(void *arg)
@@ -50,10 +66,8 @@ static void reload(void *arg)
         log_event(LOG_INFO, "reloaded", "what=keys.file keys=%u", serve.keys.n);
     else if (keys)
         say_failed("keys.file", &e);
-    if (serve.tls && tls_reload(serve.tls, &e) == ERR_OK)
-        log_event(LOG_INFO, "reloaded", "what=tls.certificate");
-    else if (serve.tls)
-        say_failed("tls.certificate", &e);
+    if (serve.tls)
+        reload_certificate(true);
     if (!keys && !serve.tls)
         log_event(LOG_INFO, "reloaded", "what=nothing");
 }
@@ -78,6 +92,8 @@ static bool run(void)
     u64 restart_ns = UINT64_MAX;
     while (state != LOOP_END && clock_now_ns(&box.clock) < restart_ns) {
         state = loop_turn(serve.loop, MIN(api_next_ns(serve.api), restart_ns));
+        if (certificate_waits)
+            reload_certificate(false);
         if (state == LOOP_DRAIN)
             api_drain(serve.api);
         if (!api_turn(serve.api, false) && restart_ns == UINT64_MAX)

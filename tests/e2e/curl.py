@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -187,6 +188,35 @@ def a_reload_of_each_by_itself():
         assert new != old
         put(trusted, new)
         assert (status(alice), status(bob)) == ("401", "200")
+
+
+@check
+def a_certificate_waits_for_its_place():
+    """There is room for two. A third comes as soon as no handshake has the first any more."""
+    folder = os.path.join(FOLDER.name, "third")
+    os.mkdir(folder)
+    key, certificate = server.certificate(folder, "ec")
+    with server.Server(MODEL_DIR, "--tls.certificate", certificate, "--tls.key", key) as s:
+        def until(event, n=1):
+            end = time.monotonic() + 10
+            while s.text().count(event) < n:
+                assert time.monotonic() < end, s.text()[-500:]
+                time.sleep(0.02)
+
+        slow = socket.create_connection(("127.0.0.1", s.port))
+        slow.sendall(b"\x16\x03\x01")  # a record begins
+        time.sleep(0.3)
+        server.certificate(folder, "ec")
+        s.process.send_signal(signal.SIGHUP)
+        until("event=reloaded")
+        server.certificate(folder, "ec")
+        s.process.send_signal(signal.SIGHUP)
+        until("event=reload_waits")
+        assert s.text().count("event=reloaded") == 1 and "reload_failed" not in s.text()
+        slow.close()
+        until("event=reloaded", 2)
+        assert status_of("--cacert", certificate, f"https://localhost:{s.port}/health").split()[1] \
+            == "200"
 
 
 @check

@@ -236,7 +236,7 @@ static u32 row_stride(u32 n)
     return ROUND_UP(n, 16u);
 }
 
-/* Where OP_PREPARE leaves inputs (struct input). */
+/* Where blocks leave inputs (struct input). */
 struct prepared {
     u16 *inputs;
     float *scale, *factor;
@@ -252,9 +252,8 @@ struct buffers {
     /* Behind a norm; and without. In `mid_..` these are two: slices of attention's rows are awaited
      * one by one, when other blocks may still read what was prepared for qkv. */
     struct prepared prepared, prepared_rows;
-    u32 room; /* inputs of a token there */
-    /* Of a list for kernels whose blocks turn heads for themselves, and prepare inputs. */
-    bool turns, prepares;
+    u32 room;   /* inputs of a token there */
+    bool turns; /* of a list for kernels whose blocks turn heads for themselves */
     /* Awaited rows. Of `one_token`, and the next of them, NULL in other lists; of `mid_..`,
      * MID_TOKENS at most, and where the next x goes, NULL in other lists. */
     float *places, *place;
@@ -484,8 +483,6 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     in.int8 = w->from->int8_activations;
     in.group = input_group(w->from);
     l->k_max = MAX(l->k_max, in.k);
-    if (!b->prepares)
-        add(l, OP_PREPARE, "prepare")->linear.in = in;
     struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;
     op->in = in;
     op->output = out->kind;
@@ -524,8 +521,8 @@ static void add_linears(struct list *l, const struct buffers *b, struct input in
     }
 }
 
-/* Are the rows that go into w awaited? OP_PREPARE of `mid_..` does not await what it has to look up
- * or cannot read four at a time. */
+/* Are the rows that go into w awaited? `mid_..` does not await what it has to look up or cannot
+ * read four at a time. */
 static bool awaits(const struct buffers *b, const struct list_weight *w)
 {
     return b->place || (b->next_x && !w->order && w->from->k % 4 == 0);
@@ -791,9 +788,9 @@ void list_build(struct list *l, struct vram *s)
 
     l->step = add_step(l, b, &ends);
     b.turns = true;
-    l->mid = add_step(l, b.mid_qkv ? in_mid(b) : b, &ends);
-    b.prepares = true;
-    l->decode = l->one = add_step(l, b, &ends);
+    l->mid = l->decode = l->one = add_step(l, b, &ends);
+    if (b.mid_qkv)
+        l->mid = add_step(l, in_mid(b), &ends);
     b.place = b.places;
     if (b.place)
         l->one = add_step(l, b, &ends);

@@ -19,7 +19,7 @@
 
 enum {
     LIST_LAYER_WEIGHTS = 7,
-    LIST_LAYER_OPS = 19,    /* at most: qkv apart, gate and up apart, norms after both blocks */
+    LIST_LAYER_OPS = 12,    /* at most: qkv apart, gate and up apart, norms after both blocks */
     LIST_LAYER_VECTORS = 6, /* norms */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */

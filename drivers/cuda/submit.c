@@ -495,12 +495,10 @@ struct table {
     struct steps_kernel of[MATRIX_HALF + 2];
 };
 
-/* Bits of those of a table that an operation needs, each for some of its matrices; or for what it
- * prepares inputs for. */
+/* Bits of those of a table that an operation needs, each for some of its matrices. */
 static u32 kernels_of(const struct op *op, const struct table *table)
 {
     u32 bits = 0;
-    op += op->kind == OP_PREPARE; /* its linear is next */
     if (op->kind != OP_LINEAR)
         return 0;
     for (u32 i = 0; i < op->linear.parts; i++)

@@ -1,7 +1,7 @@
 /* y = W x, in ways that give the same bits (step.h): linear_few.cuh for few tokens, whose input
  * each block prepares for itself; linear_wide.cuh on Hopper and linear_many.cuh elsewhere, for
- * which OP_PREPARE prepares it; linear_mid.cuh and linear_broad.cuh in Hopper's kernels of some and
- * of many tokens.
+ * which all prepare it together; so do linear_mid.cuh and linear_broad.cuh in Hopper's kernels of
+ * some and of many tokens.
  */
 #ifndef ZIGCUDA_LINEAR_CUH
 #define ZIGCUDA_LINEAR_CUH
@@ -12,17 +12,6 @@
 #include "kernels/cuda/linear_mid.cuh"
 #include "kernels/cuda/linear_one.cuh"
 #include "kernels/cuda/linear_wide.cuh"
-
-/* OP_PREPARE, in tiles of so many tokens: false when there is nothing to do. */
-template <u32 tile, bool bytes = false>
-GPU bool linear_prepare(const struct input *in, const struct gpu_run *run)
-{
-    const struct gpu_step *s = gpu_near(run->step);
-    if (linear_rows(in, s) == 0)
-        return false;
-    linear_prepare_rows<tile, bytes>(in, s);
-    return true;
-}
 
 /* linear_wide.cuh where that can be, and it alone is compiled; on the emulator, both are. */
 #if defined(GPU_GROUPS) && defined(__CUDA_ARCH__)
@@ -62,10 +51,13 @@ GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, struc
         meanwhile();
     if (none)
         return;
-    if (few)
+    if (few) {
         few_run(op, run, begun, meanwhile);
-    else
+    } else {
+        linear_prepare<8, false>(&op->in, gpu_near(run->step));
+        gpu_grid_sync(run->state.barrier);
         linear_run_prepared(op, run);
+    }
 }
 
 #endif

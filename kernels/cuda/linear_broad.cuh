@@ -379,15 +379,19 @@ GPU void broad_run_as(const struct op_linear *op, const struct gpu_run *run,
     gpu_sync_all(); /* the copying warps, too, have read `head` */
 }
 
-/* The parts of one kind. */
+/* The parts of one kind, of rows that all blocks prepare. */
 template <u32 kind>
 GPU void broad_run(const struct op_linear *op, const struct gpu_run *run, struct broad_ring *ring)
 {
     bool any = false;
     for (u32 i = 0; i < op->parts; i++)
         any |= op->part[i].kind == kind;
-    if (gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
-        broad_run_as<struct broad_shape<kind>>(op, run, ring);
+    if (!gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
+        return;
+    linear_prepare<BROAD_TOKENS, false>(&op->in, gpu_near(run->step));
+    gpu_sync(); /* without it the compiler takes what follows for divergent */
+    gpu_grid_sync(run->state.barrier);
+    broad_run_as<struct broad_shape<kind>>(op, run, ring);
 }
 
 #endif

@@ -382,7 +382,7 @@ template <u32 tile, bool bytes> GPU u8 *linear_row_to(const struct input *in, u3
                                     linear_group_bytes(tile, bytes);
 }
 
-/* --- OP_PREPARE ---------------------------------------------------------------------------- */
+/* --- by all blocks ------------------------------------------------------------------------- */
 
 /* A block's share of a row, where several blocks share one since rows are few. */
 struct linear_share {
@@ -464,7 +464,7 @@ GPU_CALL void linear_prepare_twice(const struct input *op_in, const struct gpu_s
 /* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
  * reads them by bulk copies fences first. */
 template <u32 tile, bool bytes>
-GPU void linear_prepare_rows(const struct input *op_in, const struct gpu_step *s)
+GPU void linear_prepare(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
     /* Where several warps may have a slice; where one may. `step` makes do with little code. */

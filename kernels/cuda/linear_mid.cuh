@@ -41,7 +41,7 @@ struct mid_plan {
  * there are no registers for it, and local memory is gone from L1 each time that the blocks meet.
  */
 struct mid_walk {
-    u32 op, same;           /* the operation: for who comes from a meeting; for who goes to one */
+    u32 op;
     u32 at, parity, linear; /* struct mid_ring, as the operation before left it */
     u32 last;               /* what the last meeting was awaited with */
 };
@@ -296,7 +296,7 @@ GPU void mid_feed(const struct mid_item *it, struct mid_lane lane, struct mid_ri
         }
 }
 
-/* Asks this block's part of a norm's weights into L2, long before OP_PREPARE reads them. */
+/* Asks this block's part of a norm's weights into L2, long before rows are prepared with them. */
 GPU void mid_fetch_norm(const struct input *in)
 {
     enum { FLOATS = 32 }; /* a line */
@@ -340,12 +340,11 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
     struct mid_ring ring = mid_ring_of<shape>(p, 1);
 #pragma unroll 1
     for (u32 i = p->first; i < p->last; i++) {
-        const u32 kind = p->ops[i].kind;
         const struct op_linear *op = &p->ops[i].linear;
-        if (kind == OP_PREPARE && server == MID_WEIGHTS)
-            mid_fetch_norm(&op->in);
-        if (kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
+        if (p->ops[i].kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
+        if (server == MID_WEIGHTS)
+            mid_fetch_norm(&op->in);
         const struct mid_plan plan = mid_plan_of<shape>(op, linear_rows(&op->in, p->step));
         mid_tell(&ring, &plan, inputs);
         if (gpu_block() >= plan.items)

@@ -243,7 +243,7 @@ template <class shape> GPU u32 tile_token(u32 first)
     return first + tile_warp_octet<shape>() * 8 + gpu_lane() % 4 * 2;
 }
 
-/* Those of a slice of a tile, as OP_PREPARE left them. */
+/* Those of a slice of a tile, as prepared. */
 template <class shape>
 GPU struct tile_scales<shape> tile_scales_of(const struct op_linear *op, u32 slice, u32 token) {
     return tile_load_scales<shape>(op->in.prepared_scale + slice, MATRIX_SLICES,

@@ -31,8 +31,6 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
     case OP_EMBED:
         vector_embed(&op->embed, run);
         return true;
-    case OP_PREPARE:
-        return !few && linear_prepare<8>(&op->linear.in, run);
     case OP_LINEAR:
         linear_run<few>(&op->linear, run, begun, meanwhile);
         return true;
@@ -183,13 +181,10 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_attention, struct gpu_run, 1)
     }
 }
 
-/* What is neither a linear nor attention, with inputs in tiles of so many tokens. */
-template <u32 tile, bool bytes>
+/* What is neither a linear nor attention. */
 GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
 {
-    if (op->kind == OP_PREPARE)
-        linear_prepare<tile, bytes>(&op->linear.in, run);
-    else if (op->kind == OP_EMBED)
+    if (op->kind == OP_EMBED)
         vector_embed(&op->embed, run);
     else if (op->kind == OP_ADD_NORM)
         vector_add_norm(&op->add_norm, run->step);
@@ -201,11 +196,10 @@ GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
 template <u32 kind>
 GPU void prefill_op(const struct op *op, const struct gpu_run *run, struct broad_ring *ring)
 {
-    if (op->kind == OP_LINEAR) {
+    if (op->kind == OP_LINEAR)
         broad_run<kind>(&op->linear, run, ring);
-    } else {
-        run_vector_op<BROAD_TOKENS, false>(op, run);
-    }
+    else
+        run_vector_op(op, run);
 }
 
 template <u32 kind> GPU void prefill_ops(const struct gpu_run *p)
@@ -254,53 +248,39 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
     prefill_run<MATRIX_HALF>(&p);
 }
 
-/* The next operation, while the blocks still meet, if they do. before: what gpu_grid_arrive
- * returned. False: it is a linear, and who copies its inputs waits for the others. */
+/* What comes before a linear's products: its rows, which all blocks prepare, and the meeting behind
+ * that, for which who copies its inputs waits. */
 template <class shape>
-GPU bool mid_begin_op(const struct op *op, const struct gpu_run *run, struct mid_head *head,
-                      const struct mid_walk *walk, u32 before)
+GPU void mid_enter(const struct op_linear *op, const struct gpu_run *run, struct mid_head *head,
+                   struct mid_walk *walk)
 {
-    const u32 kind = gpu_scalar(op->kind);
-    if (kind == OP_ATTENTION)
-        splits_ahead<splits_teams>(&op->attention, run);
-    if (kind != OP_LINEAR || linear_rows(&op->linear.in, run->step) == 0)
-        return true;
-    const u32 linear = mid_kept<shape>(&walk->linear);
-    gpu_barrier_wait(&head->planned, linear);
-    if (mid_thread<shape>() == 0)
-        head->before = before;
+    linear_prepare<shape::tokens, shape::bytes>(&op->in, gpu_near(run->step));
+    gpu_sync();
+    gpu_barrier_wait(&head->planned, mid_kept<shape>(&walk->linear));
+    if (mid_thread<shape>() == 0) {
+        walk->last = gpu_grid_arrive(run->state.barrier, walk->last);
+        head->before = walk->last;
+    }
     gpu_barrier_leave(&head->told); /* with shared memory, where attention had its own */
-    return false;
 }
 
+/* Behind mid_enter; the blocks meet meanwhile. */
 template <class shape>
-GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk *walk)
+GPU void mid_linear(const struct op_linear *op, const struct gpu_run *run, struct mid_walk *walk)
 {
-    const u32 kind = gpu_scalar(op->kind);
-    if (kind == OP_LINEAR) {
-        const bool some = linear_rows(&op->linear.in, gpu_near(run->step)) > 0;
-        struct mid_ring ring = mid_ring_now<shape>(run, walk);
-        if (some)
-            gpu_barrier_wait(&ring.head->met, ring.linear);
-        mid_clear(&op->linear, run);
-        if (some) {
-            const struct mid_plan *at = &ring.head->plan[ring.linear];
-            struct mid_plan plan = {gpu_scalar_load(&at->units), gpu_scalar_load(&at->inverse),
-                                    gpu_scalar_load(&at->bits),
-                                    shape::wide ? gpu_scalar_load(&at->wide) : 1,
-                                    gpu_scalar_load(&at->items)};
-            ring.linear ^= 1;
-            mid_run<shape>(&op->linear, run, &plan, &ring);
-            if (mid_keeps<shape>()) {
-                walk->at = ring.at;
-                walk->parity = ring.parity;
-                walk->linear = ring.linear;
-            }
-        }
-    } else if (kind == OP_ATTENTION) {
-        splits_run<true, splits_teams>(&op->attention, run); /* splits_ahead ran for it */
-    } else {
-        run_vector_op<shape::tokens, shape::bytes>(op, run);
+    struct mid_ring ring = mid_ring_now<shape>(run, walk);
+    gpu_barrier_wait(&ring.head->met, ring.linear);
+    mid_clear(op, run);
+    const struct mid_plan *at = &ring.head->plan[ring.linear];
+    struct mid_plan plan = {
+        gpu_scalar_load(&at->units), gpu_scalar_load(&at->inverse), gpu_scalar_load(&at->bits),
+        shape::wide ? gpu_scalar_load(&at->wide) : 1, gpu_scalar_load(&at->items)};
+    ring.linear ^= 1;
+    mid_run<shape>(op, run, &plan, &ring);
+    if (mid_keeps<shape>()) {
+        walk->at = ring.at;
+        walk->parity = ring.parity;
+        walk->linear = ring.linear;
     }
 }
 
@@ -309,8 +289,22 @@ GPU void mid_op(const struct op *op, const struct gpu_run *run, struct mid_walk 
  * place (drivers/cuda/list.c). */
 GPU bool mid_awaits(const struct op *op)
 {
-    return op->kind == OP_PREPARE ? op->linear.in.awaited
-                                  : op->kind == OP_ATTENTION && op->attention.awaited;
+    return op->kind == OP_LINEAR ? op->linear.in.awaited
+                                 : op->kind == OP_ATTENTION && op->attention.awaited;
+}
+
+/* Of an operation that is not awaited, and of attention, what is in front of it. */
+template <class shape>
+GPU void mid_meet_before(const struct op *op, const struct gpu_run *run, struct mid_walk *walk)
+{
+    const bool mine = !mid_awaits(op) && mid_thread<shape>() == 0;
+    if (mine)
+        walk->last = gpu_grid_arrive(run->state.barrier, walk->last);
+    if (op->kind == OP_ATTENTION)
+        splits_ahead<splits_teams>(&op->attention, run);
+    if (mine)
+        gpu_grid_await(run->state.barrier, walk->last);
+    gpu_sync();
 }
 
 /* As prefill_ops. Where the list has OP_ATTENTION, all rows have one token. */
@@ -320,38 +314,41 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
     struct mid_head *head = mid_ring_of<shape>(p, 0).head;
     struct mid_walk own, *walk = shape::ahead ? &own : &head->walk;
     begin_ops(near, p);
-    u32 before = ~gpu_load_volatile(p->state.barrier); /* as if they had just met */
-    if (mid_keeps<shape>())
-        *walk = {p->first, 0, 0, 0, 0, before};
+    if (mid_keeps<shape>()) /* as if they had just met */
+        *walk = {0, 0, 0, 0, ~gpu_load_volatile(p->state.barrier)};
     gpu_sync();
-    mid_begin_op<shape>(&near->op[p->first % 2], &near->run, head, walk, before);
+    if (near->op[p->first % 2].kind == OP_ATTENTION)
+        splits_ahead<splits_teams>(&near->op[p->first % 2].attention, &near->run);
     gpu_sync();
+    u32 i = p->first;
 #pragma unroll 1
     for (;;) {
-        u32 i = mid_kept<shape>(&walk->op);
+        const struct op *op = &near->op[i % 2];
         if (i + 1 < p->last)
             copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op),
                       mid_thread<shape>());
         gpu_copy_commit();
-        if (mid_keeps<shape>())
-            walk->same = i;
-        mid_op<shape>(&near->op[i % 2], &near->run, walk);
+        const u32 kind = gpu_scalar(op->kind);
+        const bool linear =
+            kind == OP_LINEAR && linear_rows(&op->linear.in, gpu_near(near->run.step)) > 0;
+        if (linear)
+            mid_enter<shape>(&op->linear, &near->run, head, walk);
+        if (mid_keeps<shape>()) /* the block has met since it read the one before */
+            walk->op = i;
+        if (linear)
+            mid_linear<shape>(&op->linear, &near->run, walk);
+        else if (kind == OP_ATTENTION)
+            splits_run<true, splits_teams>(&op->attention, &near->run);
+        else if (kind != OP_LINEAR)
+            run_vector_op(op, &near->run);
         gpu_copy_wait<0>();
         gpu_sync(); /* without it the compiler takes the operation for divergent */
-        i = mid_kept<shape>(&walk->same) + 1;
+        i = mid_kept<shape>(&walk->op) + 1;
         if (i >= p->last)
             break;
-        const bool meet = !mid_awaits(&near->op[i % 2]);
-        if (meet && mid_thread<shape>() == 0) {
-            before = gpu_grid_arrive(p->state.barrier, walk->last);
-            walk->last = before;
-        }
-        if (mid_keeps<shape>())
-            walk->op = i;
-        if (mid_begin_op<shape>(&near->op[i % 2], &near->run, head, walk, before) && meet &&
-            mid_thread<shape>() == 0)
-            gpu_grid_await(p->state.barrier, before);
-        gpu_sync();
+        op = &near->op[i % 2];
+        if (gpu_scalar(op->kind) != OP_LINEAR || !op->linear.in.awaited)
+            mid_meet_before<shape>(op, &near->run, walk);
     }
 }
 

@@ -111,7 +111,7 @@ struct input {
     const float *x; /* [token][stride] */
     const float *norm;
     const u32 *order; /* [k] or NULL: packed input i is feature i, padding beyond `features` */
-    /* Where OP_PREPARE leaves halves when blocks do not prepare for themselves: [step_tokens / T
+    /* Where all blocks leave halves when they do not prepare for themselves: [step_tokens / T
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
      * ldmatrix and wgmma read from shared memory. T is 8; in the kernels `prefill_..` 128 and in
      * `mid_..` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
@@ -137,15 +137,14 @@ struct input {
 /* Awaited rows: each value tells for itself. The places that it will have hold NOT_YET, as no value
  * does, until it is there. Who needs a row asks for it until it is whole; the blocks do not meet.
  * In `one_token` all that operations write in a step has places of its own, which its first one
- * clears; in `mid_..`, whose blocks meet before each linear, a linear behind those that read a
- * row clears it. */
+ * clears; in `mid_..`, whose blocks meet when they have prepared a linear's rows, a linear behind
+ * those that read a row clears it. */
 #define NOT_YET 0xffffffffu
 
 enum op_kind {
-    OP_CLEAR,   /* places hold NOT_YET afterwards */
-    OP_EMBED,   /* x = row of the embedding matrix * scale, for every token */
-    OP_PREPARE, /* input.prepared for the linear behind it, when there are > FEW_TOKENS rows */
-    OP_LINEAR,
+    OP_CLEAR,    /* places hold NOT_YET afterwards */
+    OP_EMBED,    /* x = row of the embedding matrix * scale, for every token */
+    OP_LINEAR,   /* prepares its rows first, see struct input */
     OP_ADD_NORM, /* x += rmsnorm(y) * norm */
     OP_ROPE,     /* qk-norm, rotation, and k and v into their pages */
     OP_ATTENTION,
@@ -350,7 +349,7 @@ struct op {
     union {
         struct op_clear clear;
         struct op_embed embed;
-        struct op_linear linear; /* OP_PREPARE: only `in` */
+        struct op_linear linear;
         struct op_add_norm add_norm;
         struct op_gate gate;
         struct op_attention attention;

@@ -52,7 +52,7 @@ static const size_t pool_bytes = (size_t)2200 << 20;
 struct bench {
     u8 *pool; /* weights, taken in turns so that no cache holds them */
     size_t at;
-    struct op ops[2 * BENCH_OPS];
+    struct op ops[BENCH_OPS];
     u32 n_ops;
     double bytes, operations;
     struct op_linear like;  /* buffers */
@@ -97,10 +97,6 @@ static void add_op(struct bench *b, const struct shape *s)
         at += m->n;
     }
     l.y_stride = at;
-    if (!b->ring_bytes) { /* `decode` has none */
-        b->ops[b->n_ops].kind = OP_PREPARE;
-        b->ops[b->n_ops++].linear.in = l.in;
-    }
     b->ops[b->n_ops].kind = OP_LINEAR;
     b->ops[b->n_ops++].linear = l;
 }
@@ -119,17 +115,13 @@ static void time_ops(struct bench *b, const char *name, u32 times)
     p.state.barrier = (u32 *)gpu_take(8);
     p.last = b->n_ops;
     u32 whole = shared_bytes();
-    for (u32 i = 0; i < b->n_ops; i++)
-        if (b->ops[i].kind == OP_LINEAR) {
-            for (u32 j = i; j-- > 0 && !b->ops[j].ahead;)
-                if (b->ops[j].kind == OP_LINEAR)
-                    b->ops[j].ahead = i;
-        }
+    for (u32 i = 0; i + 1 < b->n_ops; i++)
+        b->ops[i].ahead = b->ops[i + 1].kind == OP_LINEAR ? i + 1 : 0;
     p.ops = gpu_copy_of(b->ops, b->n_ops);
     p.ring_bytes = b->ring_bytes;
     p.shared_bytes = (whole - GPU_WARPS * p.ring_bytes) & ~127u;
-    const char *prefill = gpu_prefill_of(b->ops[1].linear.part[0].kind, b->tokens, whole);
-    prefill = prefill ? prefill : gpu_mid_of(&b->ops[1].linear, b->tokens, whole);
+    const char *prefill = gpu_prefill_of(b->ops[0].linear.part[0].kind, b->tokens, whole);
+    prefill = prefill ? prefill : gpu_mid_of(&b->ops[0].linear, b->tokens, whole);
     const char *one = b->ops[0].kind == OP_LINEAR
                           ? gpu_one_of(&b->ops[0].linear, b->tokens, whole + STEP_SHARED_BYTES)
                           : NULL;

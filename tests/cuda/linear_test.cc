@@ -314,8 +314,8 @@ struct test {
     float softcap;
 };
 
-struct bench_op {     /* host copies of what the kernel sees */
-    struct op ops[2]; /* OP_PREPARE and OP_LINEAR */
+struct bench_op { /* host copies of what the kernel sees */
+    struct op op;
     u32 columns;
     struct file *file[LINEAR_PARTS], *up;
     struct order order;
@@ -332,7 +332,7 @@ static u32 columns_of(const struct test *t)
 
 static void make_weights(const struct test *t, struct bench_op *b)
 {
-    struct op_linear *l = &b->ops[1].linear;
+    struct op_linear *l = &b->op.linear;
     u32 at = 0;
     b->order = make_order(&t->form[0], t->features);
     const u32 *order = b->order.at.empty() ? NULL : gpu_copy_of(b->order.at.data(), b->order.k);
@@ -358,7 +358,7 @@ static void make_weights(const struct test *t, struct bench_op *b)
 
 static void make_op(const struct test *t, struct bench_op *b)
 {
-    struct op_linear *l = &b->ops[1].linear;
+    struct op_linear *l = &b->op.linear;
     b->columns = columns_of(t);
     make_weights(t, b);
     struct input *in = &l->in;
@@ -397,9 +397,7 @@ static void make_op(const struct test *t, struct bench_op *b)
     l->old = l->y;
     l->partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));
     l->arrived = (u32 *)gpu_take(LINEAR_COUNTERS * sizeof(u32));
-    b->ops[0].kind = OP_PREPARE;
-    b->ops[0].linear.in = *in;
-    b->ops[1].kind = OP_LINEAR;
+    b->op.kind = OP_LINEAR;
     for (size_t i = 0; i < (size_t)TOKENS * b->columns; i++)
         b->y_before.push_back(random_float());
 }
@@ -417,24 +415,24 @@ struct way { /* of running it */
 
 static struct result run(struct bench_op *b, const struct way *way)
 {
-    struct op_linear *l = &b->ops[1].linear;
+    struct op_linear *l = &b->op.linear;
     struct gpu_step step = {};
     struct gpu_want want = {way->wanted - 1, 0, 0};
     struct result r;
     step.n_tokens = way->tokens;
     step.n_wants = 1;
     step.wants = gpu_copy_of(&want, 1);
-    l->in.wanted = b->ops[0].linear.in.wanted = way->wanted != 0;
+    l->in.wanted = way->wanted != 0;
     gpu_put(l->y, b->y_before.data(), b->y_before.size() * sizeof(float));
     static u32 *barrier;
     if (!barrier)
         barrier = (u32 *)gpu_take(8);
     struct gpu_run p = {};
-    struct op ops[] = {b->ops[0], b->ops[1], b->ops[0], b->ops[1], b->ops[0], b->ops[1]};
+    const struct op ops[] = {b->op, b->op, b->op};
     p.ops = gpu_copy_of(ops, COUNTOF(ops));
     p.step = gpu_copy_of(&step, 1);
     p.state.barrier = barrier;
-    p.last = 2;
+    p.last = 1;
     u32 most = (gpu_shared_bytes_max() - (u32)STEP_SHARED_BYTES) & ~127u;
     u32 bytes = MIN(way->shared_bytes + way->ring_bytes, most);
     p.ring_bytes = decode_ring_bytes(way->tokens, l->in.k, 0, bytes);
@@ -526,7 +524,7 @@ static const char *expect_row(const struct test *t, const struct bench_op *b,
     std::vector<bool> mine(b->columns);
     for (u32 i = 0; i < t->parts; i++)
         for (u32 n = 0; n < t->n[i]; n++) {
-            u32 at = b->ops[1].linear.at[i] + n;
+            u32 at = b->op.linear.at[i] + n;
             double norm, up_norm, want = dot(b->file[i], n, x, &norm);
             if (t->output == OUTPUT_GATE) {
                 double gate = want, up = dot(b->up, n, x, &up_norm);

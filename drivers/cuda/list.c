@@ -337,7 +337,8 @@ static u32 places_n(const struct list *l, const struct buffers *b)
 static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u32 tokens)
 {
     const u32 rows = ROUND_UP(tokens, 128u);
-    return (struct prepared){.inputs = carve(s, (size_t)rows * b->room * sizeof(u16)),
+    const size_t groups = (size_t)rows * (b->room / MATRIX_K_UNIT);
+    return (struct prepared){.inputs = carve(s, groups * PREPARED_GROUP_BYTES),
                              .scale = carve_rows(s, rows, MATRIX_SLICES),
                              .factor = carve_rows(s, rows, 1)};
 }

@@ -738,6 +738,23 @@ template <u32 n> GPU void gpu_group_begin(u32 a[n][4])
                        "+r"(a[1][1]), "+r"(a[1][2]), "+r"(a[1][3])::"memory");
 }
 
+/* Of shared memory, and not earlier than here, as registers are few. */
+GPU float4 gpu_load_now(const float4 *p)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(gpu_shared_address(p)));
+    return v;
+}
+
+/* In front of products whose sums do not begin with 0: they are there. */
+template <u32 tokens> GPU void gpu_group_begin_sums(float *c)
+{
+    static_assert(tokens == 32, "");
+    asm volatile("" : GPU_C16(0));
+}
+
 /* Closes a batch of products. */
 GPU void gpu_group_commit(void)
 {

@@ -54,7 +54,7 @@ GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, struc
     if (few) {
         few_run(op, run, begun, meanwhile);
     } else {
-        linear_prepare<8, false>(&op->in, gpu_near(run->step));
+        linear_prepare<8, FORM_HALVES>(&op->in, gpu_near(run->step));
         gpu_grid_sync(run->state.barrier);
         linear_run_prepared(op, run);
     }

@@ -388,7 +388,7 @@ GPU void broad_run(const struct op_linear *op, const struct gpu_run *run, struct
         any |= op->part[i].kind == kind;
     if (!gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
         return;
-    linear_prepare<BROAD_TOKENS, false>(&op->in, gpu_near(run->step));
+    linear_prepare<BROAD_TOKENS, FORM_HALVES>(&op->in, gpu_near(run->step));
     gpu_sync(); /* without it the compiler takes what follows for divergent */
     gpu_grid_sync(run->state.barrier);
     broad_run_as<struct broad_shape<kind>>(op, run, ring);

@@ -309,10 +309,13 @@ GPU constexpr bool linear_is_mid_tile(u32 tile)
     return tile > 8 && tile <= PREFILL_TOKENS;
 }
 
+/* What of a row's inputs is left (struct input): halves; halves and the sums of groups; bytes. */
+enum linear_form { FORM_HALVES, FORM_SUMS, FORM_BYTES };
+
 /* Bytes of a tile of a group of 128 inputs, and where they are (struct input). */
-GPU constexpr u32 linear_group_bytes(u32 tile, bool bytes)
+GPU constexpr u32 linear_group_bytes(u32 tile, u32 form)
 {
-    return tile * (bytes ? 260 : 256);
+    return tile * (form == FORM_BYTES ? 260 : form == FORM_SUMS ? PREPARED_GROUP_BYTES : 256);
 }
 
 /* a * b + 1536 of halves, within 1536 +- 64: a half that ends with that integer. */
@@ -352,17 +355,26 @@ GPU i32 linear_split_quad(const float v[4], u32 *high, u32 *low)
 }
 #endif
 
+/* The sum of four halves of at most 2^13 multiples of 2^-24, in these. */
+GPU i32 linear_add_quad(uint2 halves)
+{
+    const float low = gpu_from_half((u16)halves.x) + gpu_from_half((u16)halves.y);
+    const float high = gpu_from_half((u16)(halves.x >> 16)) + gpu_from_half((u16)(halves.y >> 16));
+    const float last = 0.75f; /* whose last bit is worth 2^-24 */
+    return (i32)(gpu_bits(low + high + last) - gpu_bits(last));
+}
+
 /* Puts inputs 4 q .. of row `row` of a tile, q in the order of a warp's lanes from a group's first
  * on. With bytes lanes exchange: of 16 inputs the first two place high bytes, the others low. */
-template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q, const float v[4])
+template <u32 tile, u32 form> GPU void linear_put_quad(u8 *to, u32 row, u32 q, const float v[4])
 {
 #ifdef GPU_GROUPS
-    if constexpr (bytes) {
+    if constexpr (form == FORM_BYTES) {
         const bool odd = q & 2;
         u32 high, low;
         const i32 sum = gpu_add_warp(linear_split_quad(v, &high, &low));
         const u32 other = gpu_shuffle_xor(odd ? high : low, 2); /* 8 inputs further on, or back */
-        to += (size_t)(q / 32) * linear_group_bytes(tile, true);
+        to += (size_t)(q / 32) * linear_group_bytes(tile, FORM_BYTES);
         *(uint2 *)(to + (q / 4 % 8 * tile * 2 + (row / 8 * 2 + odd) * 8 + row % 8) * 16 +
                    q % 2 * 8) = linear_mix(odd ? other : high, odd ? low : other);
         if (gpu_lane() == 0)
@@ -370,16 +382,26 @@ template <u32 tile, bool bytes> GPU void linear_put_quad(u8 *to, u32 row, u32 q,
         return;
     }
 #endif
-    *(uint2 *)(to + (size_t)(q / 2) * (tile * 16) + row * 16 + q % 2 * 8) =
-        (uint2){gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
+    const uint2 halves = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
+    const u32 sums = form == FORM_SUMS ? q / 32 * (tile * 8) : 0; /* in front of it */
+    *(uint2 *)(to + (size_t)(q / 2) * (tile * 16) + sums + row * 16 + q % 2 * 8) = halves;
+#ifdef GPU_GROUPS
+    if constexpr (form == FORM_SUMS) {
+        const float sum = (float)gpu_add_warp(linear_add_quad(halves));
+        to += (size_t)(q / 32) * linear_group_bytes(tile, form) + tile * 256;
+        if (gpu_lane() < 2)
+            ((float *)to)[(row / 2 * 2 + gpu_lane()) * 2 + row % 2] =
+                sum * (gpu_lane() ? -0x1p-41f : -0x1p-45f);
+    }
+#endif
 }
 
 /* Where a row's inputs go, in its tile. */
-template <u32 tile, bool bytes> GPU u8 *linear_row_to(const struct input *in, u32 row)
+template <u32 tile, u32 form> GPU u8 *linear_row_to(const struct input *in, u32 row)
 {
     constexpr bool mid = linear_is_mid_tile(tile);
-    return (u8 *)in->prepared + (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) *
-                                    linear_group_bytes(tile, bytes);
+    return (u8 *)in->prepared +
+           (size_t)(row / tile) * ((mid ? in->room : in->k) / 128) * linear_group_bytes(tile, form);
 }
 
 /* --- by all blocks ------------------------------------------------------------------------- */
@@ -410,7 +432,7 @@ GPU struct linear_slice linear_share_of(const struct input *in, struct linear_sh
 }
 
 /* Rows by blocks, slices by warps. */
-template <u32 tile, bool bytes, u32 held, bool plain, bool normed>
+template <u32 tile, u32 form, u32 held, bool plain, bool normed>
 GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *s)
 {
     struct linear_slices *slices = (struct linear_slices *)gpu_shared();
@@ -427,7 +449,7 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
                                                           : 0x11111111u << share.number;
         const struct linear_slice slice = linear_share_of(in, share);
         const float *x = linear_row(in, s, row);
-        u8 *to = linear_row_to<tile, bytes>(in, row);
+        u8 *to = linear_row_to<tile, form>(in, row);
         linear_make_slice<held, plain, normed>(
             in, x, slice, places,
             [&](struct linear_measure m) {
@@ -440,7 +462,7 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
                                        (share.apart ? of >> share.bits : gpu_warp())] = scale.scale;
                 return scale.up;
             },
-            [=](u32 q, const float v[4]) { linear_put_quad<tile, bytes>(to, row % tile, q, v); });
+            [=](u32 q, const float v[4]) { linear_put_quad<tile, form>(to, row % tile, q, v); });
         gpu_sync();
         if (share.number == 0 && gpu_thread() == 0)
             in->prepared_factor[row] = linear_factor_of(how, slices);
@@ -451,19 +473,19 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
 
 /* Rows that are read twice: a function of its own, since in `mid_..` its instructions would stand
  * between those that run in every layer. */
-template <u32 tile, bool bytes>
+template <u32 tile, u32 form>
 GPU_CALL void linear_prepare_twice(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input *in = gpu_near(op_in);
     if (in->order || !linear_aligned(in))
-        linear_prepare_by_block<tile, bytes, 0, false, true>(in, s);
+        linear_prepare_by_block<tile, form, 0, false, true>(in, s);
     else
-        linear_prepare_by_block<tile, bytes, 0, true, true>(in, s);
+        linear_prepare_by_block<tile, form, 0, true, true>(in, s);
 }
 
 /* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
  * reads them by bulk copies fences first. */
-template <u32 tile, bool bytes>
+template <u32 tile, u32 form>
 GPU void linear_prepare(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
@@ -475,14 +497,14 @@ GPU void linear_prepare(const struct input *op_in, const struct gpu_step *s)
     if constexpr (few || many)
         if (!in.order && linear_aligned(&in) && quads <= (many && !norm ? 14 : 4)) {
             if (norm)
-                linear_prepare_by_block<tile, bytes, 4, true, true>(&in, s);
+                linear_prepare_by_block<tile, form, 4, true, true>(&in, s);
             else if (few && quads <= 4 && (bits == 2 || !many))
-                linear_prepare_by_block<tile, bytes, 4, true, false>(&in, s);
+                linear_prepare_by_block<tile, form, 4, true, false>(&in, s);
             else if (many)
-                linear_prepare_by_block<tile, bytes, 14, true, false>(&in, s);
+                linear_prepare_by_block<tile, form, 14, true, false>(&in, s);
             return;
         }
-    linear_prepare_twice<tile, bytes>(op_in, s);
+    linear_prepare_twice<tile, form>(op_in, s);
 }
 
 #endif

@@ -9,9 +9,12 @@
  * A scheduler of the H200 does products or other instructions, hardly both: 128 inputs of a unit
  * take the time of their products (16 clocks each of 32 columns and four warps, 13 of 16, 32 of 64)
  * and a quarter of the number of a warp's instructions. So instructions are what is saved: INT4 of
- * up to MID_BYTES_TOKENS tokens is made into bytes, by two instructions a word instead of nine,
- * and inputs are two columns of bytes each; for more tokens to put both together would take more
- * instructions than it saves.
+ * up to MID_BYTES_TOKENS tokens is made into bytes, by two instructions a word, and inputs are two
+ * columns of bytes each; for more tokens to put both together would take more instructions than it
+ * saves. Of 17 to 32 a nibble stays where it is in a half, which then is q or 16 q times the least
+ * there is (denormal), by five instructions a word instead of nine with the zero; and sums begin
+ * with what the zeros make of them, which the inputs bring along. All of it is exact. For more
+ * tokens there are no registers for that.
  */
 #ifndef ZIGCUDA_LINEAR_MID_STAGE_CUH
 #define ZIGCUDA_LINEAR_MID_STAGE_CUH
@@ -38,13 +41,15 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
      * first one's inputs are there, in whose way they would stand. */
     static constexpr bool inputs_first = KIND == MATRIX_INT4 && TOKENS > MID_BYTES_TOKENS;
     static constexpr bool bytes = KIND == MATRIX_INT4 && TOKENS <= MID_BYTES_TOKENS;
+    static constexpr bool begun = ahead && !bytes; /* sums do not begin with 0 */
+    static constexpr u32 form = bytes ? FORM_BYTES : begun ? FORM_SUMS : FORM_HALVES;
     static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */
     static constexpr u32 steps = bytes ? 4 : 8;                 /* of a group */
     static constexpr u32 spans = KIND == MATRIX_INT4 ? 2 : 1;   /* of a stage */
     /* of a span: of a unit, */
     static constexpr u32 chunks = 2 << KIND, weights_bytes = chunks * WEIGHT_CHUNK_BYTES;
     static constexpr u32 scales_bytes = plain ? 0 : 32, zeros_bytes = plain ? 0 : 16;
-    static constexpr u32 span_bytes = linear_group_bytes(TOKENS, bytes); /* of inputs */
+    static constexpr u32 span_bytes = linear_group_bytes(TOKENS, form); /* of inputs */
     static constexpr u32 unit_bytes = spans * weights_bytes;
     static constexpr u32 side_bytes = spans * (scales_bytes + zeros_bytes);
     static constexpr u32 inputs_at = units * unit_bytes;
@@ -72,19 +77,21 @@ template <class shape> struct mid_group {
     u32 scales, zeros;
 };
 
-/* What is made of it: fragments of its weights, its scales; with bytes, zeros too, and of rows g +
- * 8 all are 16 times too large but the scales, which are as much too small. */
+/* What is made of it: fragments of its weights, its scales; of INT4 also zeros, as integers with
+ * bytes, else in eighths; and of rows g + 8 of INT4 all are 16 times too large but the scales,
+ * which are as much too small. */
 template <class shape> struct mid_made {
     u32 a[shape::steps][4];
     struct weight_scales scales;
     i32 zero[2];
+    float eighths[2];
 };
 
 /* Where this lane finds its part of a stage. */
 struct mid_place {
     const u8 *data, *scales, *zeros;
-    const i32 *sums; /* of inputs, of tokens 2 t */
-    u32 inputs;      /* for gpu_group_mma */
+    const void *sums; /* of inputs, of tokens 2 t */
+    u32 inputs;       /* for gpu_group_mma */
 };
 
 template <class shape> GPU struct mid_place mid_place_of(u32 number)
@@ -95,9 +102,15 @@ template <class shape> GPU struct mid_place mid_place_of(u32 number)
     at.data = stage + gpu_warp() * shape::unit_bytes + gpu_lane() * 16;
     at.scales = side + gpu_lane() / 4 * 4;
     at.zeros = side + gpu_lane() / 4 * 2 + shape::spans * shape::scales_bytes;
-    at.sums = (const i32 *)(stage + shape::inputs_at + shape::tokens * 256) + gpu_lane() % 4 * 2;
+    at.sums = stage + shape::inputs_at + shape::tokens * 256 +
+              gpu_lane() % 4 * (shape::begun ? sizeof(float4) : 2 * sizeof(i32));
     at.inputs = gpu_scalar(gpu_group_tiles<shape::columns * 16>(stage + shape::inputs_at));
     return at;
+}
+
+template <class shape> GPU const void *mid_sums_at(const struct mid_place *at, u32 span)
+{
+    return (const u8 *)at->sums + span * shape::span_bytes;
 }
 
 /* turn: which of this warp's units. */
@@ -136,6 +149,28 @@ GPU void mid_make_bytes(struct mid_made<shape> *made, const struct mid_group<sha
     made->scales.high *= 0x1p-28f;
 }
 
+/* Nibbles are halves. */
+template <class shape>
+GPU void mid_make_smallest(struct mid_made<shape> *made, const struct mid_group<shape> *g,
+                           struct mid_how how)
+{
+    const u32 word[8] = {g->v[0].x, g->v[0].y, g->v[0].z, g->v[0].w,
+                         g->v[1].x, g->v[1].y, g->v[1].z, g->v[1].w};
+#pragma unroll
+    for (u32 t = 0; t < 8; t++)
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            made->a[t][2 * i] = word[t] >> 8 * i & 0x000f000f;
+            made->a[t][2 * i + 1] = word[t] >> 8 * i & 0x00f000f0;
+        }
+    if (how.zeros)
+#pragma unroll
+        for (u32 i = 0; i < 2; i++)
+            made->eighths[i] = (float)(g->zeros >> 8 * i & 0xff) * 0.125f;
+    made->scales.low *= 0x1p24f;
+    made->scales.high *= 0x1p20f;
+}
+
 template <class shape>
 GPU void mid_make(struct mid_made<shape> *made, const struct mid_group<shape> *g,
                   struct mid_how how)
@@ -143,6 +178,8 @@ GPU void mid_make(struct mid_made<shape> *made, const struct mid_group<shape> *g
     made->scales = weight_scales_of(g->scales, 0, how.half ? DTYPE_F16 : DTYPE_BF16);
     if constexpr (shape::bytes) {
         mid_make_bytes(made, g);
+    } else if constexpr (shape::begun) {
+        mid_make_smallest(made, g, how);
     } else {
         const struct weight_zero zero = weight_zero_of<shape::kind>(g->zeros);
         constexpr u32 tiles = 8 / shape::chunks; /* of 16 inputs, in a chunk */
@@ -165,15 +202,33 @@ template <class shape, bool add> GPU void mid_mma(i32 *sum, const u32 a[4], u32 
     gpu_group_mma_bytes<shape::columns, 128, add, shape::columns * 16>(sum, a, inputs);
 }
 
+/* What a group's sums begin with where that is not 0: inputs times -8, or times its zeros. */
+template <class shape, class sums>
+GPU void mid_start(sums *sum, const struct mid_made<shape> *made, const void *inputs,
+                   struct mid_how how)
+{
+    if constexpr (shape::begun)
+#pragma unroll
+        for (u32 j = 0; j < shape::n; j++) {
+            const float4 v = gpu_load_now((const float4 *)inputs + j * 4);
+            const float at[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (u32 e = 0; e < 4; e++)
+                sum[j * 4 + e] = how.zeros ? at[e] * made->eighths[e / 2] : at[e];
+        }
+}
+
 /* Sends for the products of a group with its inputs. */
 template <class shape, class sums>
-GPU void mid_begin(sums sum, struct mid_made<shape> *made, u32 inputs)
+GPU void mid_begin(sums *sum, struct mid_made<shape> *made, u32 inputs)
 {
+    if constexpr (shape::begun)
+        gpu_group_begin_sums<shape::columns>(sum);
     gpu_group_begin<shape::steps>(made->a);
 #pragma unroll
     for (u32 t = 0; t < shape::steps; t++) {
         u32 b = gpu_group_tiles_at(inputs, t * 2 * shape::columns * 16);
-        if (t)
+        if (t || shape::begun)
             mid_mma<shape, true>(sum, made->a[t], b);
         else
             mid_mma<shape, false>(sum, made->a[t], b);
@@ -184,7 +239,7 @@ GPU void mid_begin(sums sum, struct mid_made<shape> *made, u32 inputs)
 /* p += sum, scaled. */
 template <class shape>
 GPU void mid_add(float p[shape::n][4], const float *sum, const struct mid_made<shape> *made,
-                 const i32 *)
+                 const void *)
 {
 #pragma unroll
     for (u32 j = 0; j < shape::n; j++)
@@ -194,11 +249,11 @@ GPU void mid_add(float p[shape::n][4], const float *sum, const struct mid_made<s
 /* The same of sums of high and low bytes, from which those with zeros are taken. */
 template <class shape>
 GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<shape> *made,
-                 const i32 *inputs)
+                 const void *inputs)
 {
 #pragma unroll
     for (u32 j = 0; j < shape::n; j++) {
-        const i32 of[2] = {inputs[j * 8], inputs[j * 8 + 1]};
+        const i32 *at = (const i32 *)inputs + j * 8, of[2] = {at[0], at[1]};
         float v[4];
 #pragma unroll
         for (u32 e = 0; e < 4; e++) { /* where there is no token, of whatever stood there */
@@ -229,13 +284,14 @@ GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p
     struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
     typename mid_sum<shape::bytes>::type sum[2][shape::columns / 2];
     mid_make(&made[0], &g, how);
+    mid_start<shape>(sum[0], &made[0], at.sums, how);
 #pragma unroll
     for (u32 i = 0; i <= all; i++) {
         const u32 done = i - 1;
         if (i + 1 < all)
             g = mid_load<shape>(&at, (i + 1) / units, (i + 1) % units, how);
         if (i < all)
-            mid_begin(&sum[i % 2][0], &made[i % 2],
+            mid_begin(sum[i % 2], &made[i % 2],
                       gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         if (i) {
             if (i < all)
@@ -243,10 +299,13 @@ GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p
             else
                 gpu_group_wait<0, shape::columns>(sum[done % 2]);
             mid_add<shape>(p->v[done % units], sum[done % 2], &made[done % 2],
-                           at.sums + done / units * (shape::span_bytes / 4));
+                           mid_sums_at<shape>(&at, done / units));
         }
-        if (i + 1 < all)
+        if (i + 1 < all) {
             mid_make(&made[(i + 1) % 2], &g, how);
+            mid_start<shape>(sum[(i + 1) % 2], &made[(i + 1) % 2],
+                             mid_sums_at<shape>(&at, (i + 1) / units), how);
+        }
     }
 }
 
@@ -260,6 +319,7 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
     struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
     typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
     mid_make(&made, &g, how);
+    mid_start<shape>(sum, &made, at.sums, how);
 #pragma unroll
     for (u32 i = 0; i < shape::spans * units; i++) {
         const bool last = i + 1 == shape::spans * units;
@@ -267,11 +327,13 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
             break;
         if (!last)
             g = mid_load<shape>(&at, (i + 1) / units, (i + 1) % units, how);
-        mid_begin(&sum[0], &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        mid_begin(sum, &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         gpu_group_wait<0, shape::columns>(sum);
-        mid_add<shape>(p->v[i % units], sum, &made, at.sums + i / units * (shape::span_bytes / 4));
-        if (!last)
+        mid_add<shape>(p->v[i % units], sum, &made, mid_sums_at<shape>(&at, i / units));
+        if (!last) {
             mid_make(&made, &g, how);
+            mid_start<shape>(sum, &made, mid_sums_at<shape>(&at, (i + 1) / units), how);
+        }
     }
 }
 
@@ -300,9 +362,8 @@ template <class shape> GPU void mid_multiply_plain(u32 number, struct tile_sums<
     gpu_group_wait<0, shape::columns>(p->v[0][0]);
 }
 
-/* p += the products of a stage. */
 template <class shape, u32 units>
-GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
+GPU void mid_stage_how(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
 {
     if constexpr (shape::plain)
         mid_multiply_plain<shape>(number, p);
@@ -312,6 +373,18 @@ GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<s
         mid_multiply<shape, units, shape::spans>(number, how, p);
     else
         mid_multiply<shape, units, 1>(number, how, p);
+}
+
+/* p += the products of a stage. */
+template <class shape, u32 units>
+GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
+{
+    if (!shape::begun)
+        mid_stage_how<shape, units>(number, spans, how, p);
+    else if (how.zeros)
+        mid_stage_how<shape, units>(number, spans, {how.half, true}, p);
+    else
+        mid_stage_how<shape, units>(number, spans, {how.half, false}, p);
 }
 
 #endif

@@ -101,6 +101,8 @@ struct matrix {
  * features by group; groups that are no multiple of 32 are padded. */
 #define ORDER_NONE 0xffffffffu
 
+enum { PREPARED_GROUP_BYTES = 264 }; /* 128 inputs of a row, at most */
+
 enum input_kind {
     INPUT_ROWS, /* x as it is */
     INPUT_NORM, /* rmsnorm: x * norm, times rsqrt(mean(x^2) + eps), which is the row's factor */
@@ -117,7 +119,8 @@ struct input {
      * `mid_..` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
      * bytes: an input of n 2^-24 is low + 128 high = n, both signed, and 128 of them are [8][tokens
      * / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10, .. of INT4's nibbles;
-     * then i32 [16 tokens]: the sum of these n. Aligned to 16. */
+     * then i32 [16 tokens]: the sum of these n. With 32 there are f32 behind 128 of them,
+     * [T / 2][2][2 tokens]: -8 times their sum, times 2^-24 and times 2^-20. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale;  /* [step_tokens rounded up to 128][MATRIX_SLICES] */
     float *prepared_factor; /* [step_tokens] */

@@ -165,7 +165,7 @@ static void run_bench(const char *only, u32 only_tokens)
     l->in.x = (float *)gpu_take(x_bytes);
     fill((u8 *)l->in.x, x_bytes, 0x8fffffff);
     l->in.norm = (float *)gpu_take(16384 * 4);
-    l->in.prepared = (u16 *)gpu_take((size_t)BENCH_TOKENS * 14336 * 2);
+    l->in.prepared = (u16 *)gpu_take((size_t)BENCH_TOKENS * 14336 / 128 * PREPARED_GROUP_BYTES);
     l->in.prepared_scale = (float *)gpu_take(ROUND_UP(BENCH_TOKENS, 128) * MATRIX_SLICES * 4);
     l->in.prepared_factor = (float *)gpu_take(BENCH_TOKENS * 4);
     l->y = (float *)gpu_take((size_t)BENCH_TOKENS * BENCH_COLUMNS * 4);

@@ -386,7 +386,8 @@ static void make_op(const struct test *t, struct bench_op *b)
     in->x = gpu_copy_of(b->x.data(), b->x.size());
     in->norm = gpu_copy_of(b->norm.data(), b->norm.size());
     in->room = in->k;
-    in->prepared = (u16 *)gpu_take((size_t)ROUND_UP(TOKENS, 128) * in->k * 2);
+    in->prepared =
+        (u16 *)gpu_take((size_t)ROUND_UP(TOKENS, 128) * in->k / 128 * PREPARED_GROUP_BYTES);
     in->prepared_scale = (float *)gpu_take(ROUND_UP(TOKENS, 128) * MATRIX_SLICES * sizeof(float));
     in->prepared_factor = (float *)gpu_take(ROUND_UP(TOKENS, 8) * sizeof(float));
     l->output = t->output;

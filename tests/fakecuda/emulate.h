@@ -405,6 +405,13 @@ GPU void gpu_group_mma_bytes(i32 *c, const u32 a[4], u32 tiles)
         c[i] = 0;
     emulate_group_mma_bytes(c, a, gpu_shared() + tiles, stride, columns, further);
 }
+GPU float4 gpu_load_now(const float4 *p)
+{
+    return *p;
+}
+template <u32 tokens> GPU void gpu_group_begin_sums(float *)
+{
+}
 template <u32 n> GPU void gpu_group_begin(u32[n][4])
 {
 }

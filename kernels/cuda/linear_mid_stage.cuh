@@ -77,14 +77,13 @@ template <class shape> struct mid_group {
     u32 scales, zeros;
 };
 
-/* What is made of it: fragments of its weights, its scales; of INT4 also zeros, as integers with
- * bytes, else in eighths; and of rows g + 8 of INT4 all are 16 times too large but the scales,
- * which are as much too small. */
+/* What is made of it: fragments of its weights, its scales; with bytes, zeros too. Of rows g + 8 of
+ * INT4 made into bytes or smallest halves all are 16 times too large but the scales, which are as
+ * much too small. */
 template <class shape> struct mid_made {
     u32 a[shape::steps][4];
     struct weight_scales scales;
     i32 zero[2];
-    float eighths[2];
 };
 
 /* Where this lane finds its part of a stage. */
@@ -151,8 +150,7 @@ GPU void mid_make_bytes(struct mid_made<shape> *made, const struct mid_group<sha
 
 /* Nibbles are halves. */
 template <class shape>
-GPU void mid_make_smallest(struct mid_made<shape> *made, const struct mid_group<shape> *g,
-                           struct mid_how how)
+GPU void mid_make_smallest(struct mid_made<shape> *made, const struct mid_group<shape> *g)
 {
     const u32 word[8] = {g->v[0].x, g->v[0].y, g->v[0].z, g->v[0].w,
                          g->v[1].x, g->v[1].y, g->v[1].z, g->v[1].w};
@@ -163,10 +161,6 @@ GPU void mid_make_smallest(struct mid_made<shape> *made, const struct mid_group<
             made->a[t][2 * i] = word[t] >> 8 * i & 0x000f000f;
             made->a[t][2 * i + 1] = word[t] >> 8 * i & 0x00f000f0;
         }
-    if (how.zeros)
-#pragma unroll
-        for (u32 i = 0; i < 2; i++)
-            made->eighths[i] = (float)(g->zeros >> 8 * i & 0xff) * 0.125f;
     made->scales.low *= 0x1p24f;
     made->scales.high *= 0x1p20f;
 }
@@ -179,7 +173,7 @@ GPU void mid_make(struct mid_made<shape> *made, const struct mid_group<shape> *g
     if constexpr (shape::bytes) {
         mid_make_bytes(made, g);
     } else if constexpr (shape::begun) {
-        mid_make_smallest(made, g, how);
+        mid_make_smallest(made, g);
     } else {
         const struct weight_zero zero = weight_zero_of<shape::kind>(g->zeros);
         constexpr u32 tiles = 8 / shape::chunks; /* of 16 inputs, in a chunk */
@@ -204,9 +198,10 @@ template <class shape, bool add> GPU void mid_mma(i32 *sum, const u32 a[4], u32 
 
 /* What a group's sums begin with where that is not 0: inputs times -8, or times its zeros. */
 template <class shape, class sums>
-GPU void mid_start(sums *sum, const struct mid_made<shape> *made, const void *inputs,
+GPU void mid_start(sums *sum, const struct mid_group<shape> *g, const void *inputs,
                    struct mid_how how)
 {
+    const float eighths[2] = {(float)(g->zeros & 0xff) * 0.125f, (float)(g->zeros >> 8) * 0.125f};
     if constexpr (shape::begun)
 #pragma unroll
         for (u32 j = 0; j < shape::n; j++) {
@@ -214,7 +209,7 @@ GPU void mid_start(sums *sum, const struct mid_made<shape> *made, const void *in
             const float at[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
             for (u32 e = 0; e < 4; e++)
-                sum[j * 4 + e] = how.zeros ? at[e] * made->eighths[e / 2] : at[e];
+                sum[j * 4 + e] = how.zeros ? at[e] * eighths[e / 2] : at[e];
         }
 }
 
@@ -283,8 +278,8 @@ GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p
     struct mid_made<shape> made[2];
     struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
     typename mid_sum<shape::bytes>::type sum[2][shape::columns / 2];
+    mid_start(sum[0], &g, at.sums, how);
     mid_make(&made[0], &g, how);
-    mid_start<shape>(sum[0], &made[0], at.sums, how);
 #pragma unroll
     for (u32 i = 0; i <= all; i++) {
         const u32 done = i - 1;
@@ -302,9 +297,8 @@ GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p
                            mid_sums_at<shape>(&at, done / units));
         }
         if (i + 1 < all) {
+            mid_start(sum[(i + 1) % 2], &g, mid_sums_at<shape>(&at, (i + 1) / units), how);
             mid_make(&made[(i + 1) % 2], &g, how);
-            mid_start<shape>(sum[(i + 1) % 2], &made[(i + 1) % 2],
-                             mid_sums_at<shape>(&at, (i + 1) / units), how);
         }
     }
 }
@@ -319,7 +313,6 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
     struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
     typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
     mid_make(&made, &g, how);
-    mid_start<shape>(sum, &made, at.sums, how);
 #pragma unroll
     for (u32 i = 0; i < shape::spans * units; i++) {
         const bool last = i + 1 == shape::spans * units;
@@ -330,10 +323,8 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
         mid_begin(sum, &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         gpu_group_wait<0, shape::columns>(sum);
         mid_add<shape>(p->v[i % units], sum, &made, mid_sums_at<shape>(&at, i / units));
-        if (!last) {
+        if (!last)
             mid_make(&made, &g, how);
-            mid_start<shape>(sum, &made, mid_sums_at<shape>(&at, (i + 1) / units), how);
-        }
     }
 }
 

@@ -376,6 +376,8 @@ static void make_op(const struct test *t, struct bench_op *b)
             float v = i == 4 ? 0 : random_float() * size * (j % 61 == 7 ? 20 : 1);
             if (i == 6) /* slices of other sizes, and an empty one */
                 v = slice == 5 ? 0 : v * exp2f(-10.0f * (float)(slice % 3));
+            if (i == 2) /* sums as large as they may be, of which the last bit counts */
+                v = j % 97 == 13 ? 0x1p-12f : 0x1.ffcp0f;
             if (j == t->features / 3 && (i == NAN_TOKEN || i == INFINITE_TOKEN))
                 v = i == NAN_TOKEN ? NAN : -INFINITY;
             b->x[(size_t)i * in->stride + j] = v;

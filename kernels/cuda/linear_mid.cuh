@@ -374,9 +374,15 @@ GPU float4 *mid_partial(const struct op_linear *op, u32 tile, u32 slice, u32 oct
            (octet * shape::units + unit) * 32 + gpu_lane();
 }
 
+/* Of a tile, those octets of tokens that are there. */
+template <class shape> GPU u32 mid_octets(const struct mid_item *it, u32 rows)
+{
+    return MIN(CEIL_DIV(rows - it->token, 8u), shape::n);
+}
+
 /* Sums of a slice for those that share the tile. */
 template <class shape>
-GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 slice,
+GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 slice, u32 octets,
                    const struct tile_sums<shape> *p)
 {
 #pragma unroll
@@ -384,6 +390,8 @@ GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 sl
         if (it->unit + gpu_warp() + i * GPU_WARPS < it->end)
 #pragma unroll
             for (u32 j = 0; j < shape::n; j++) {
+                if (j >= octets)
+                    break;
                 const float *v = p->v[i][j];
                 float4 four = {v[0], v[1], v[2], v[3]};
                 *mid_partial<shape>(op, it->tile, slice, j, gpu_warp() + i * GPU_WARPS) = four;
@@ -420,7 +428,7 @@ template <class shape> GPU void mid_load_scales(const struct input *in, u32 rows
  * tile. All that loops and descriptors depend on is the warp's (gpu_scalar): what the compiler
  * takes for divergent is slow. */
 template <class shape>
-GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool whole,
+GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, u32 rows, bool whole,
                     struct mid_ring *ring, struct tile_sums<shape> *total)
 {
     const struct matrix *m = &op->part[it->part];
@@ -451,7 +459,7 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, bool 
             left -= spans;
         }
         if (!whole)
-            mid_leave<shape>(op, it, slice, &p);
+            mid_leave<shape>(op, it, slice, mid_octets<shape>(it, rows), &p);
         else
             tile_add<shape>(total, &p,
                             tile_load_scales<shape>(mid_scales<shape>(slice), 1,
@@ -482,9 +490,9 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
     const struct mid_item it = mid_item_of<shape>(op, plan, item);
     tile_await(&op->arrived[it.tile], 1u << plan->bits);
     const u32 share = (it.slice << plan->bits) / MATRIX_SLICES;
+    const u32 all = shape::units * mid_octets<shape>(&it, rows);
 #pragma unroll 1
-    for (u32 i = share + (gpu_warp() << plan->bits); i < shape::units * shape::n;
-         i += GPU_WARPS << plan->bits) {
+    for (u32 i = share + (gpu_warp() << plan->bits); i < all; i += GPU_WARPS << plan->bits) {
         const u32 unit = i % shape::units, octet = i / shape::units;
         const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
         const u32 token = it.token + gpu_lane() % 4 * 2 + octet * 8;
@@ -512,7 +520,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
     for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
         const struct mid_item it = mid_item_of<shape>(op, plan, item);
         struct tile_sums<shape> total;
-        mid_slices<shape>(op, &it, whole, ring, &total);
+        mid_slices<shape>(op, &it, rows, whole, ring, &total);
         if (whole) {
             tile_store<shape, true>(op, it.part, it.unit + gpu_warp(),
                                     it.token + gpu_lane() % 4 * 2, rows, &total, it.end, NULL,

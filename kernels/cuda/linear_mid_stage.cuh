@@ -322,7 +322,7 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
             g = mid_load<shape>(&at, (i + 1) / units, (i + 1) % units, how);
         mid_begin(sum, &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         gpu_group_wait<0, shape::columns>(sum);
-        mid_add<shape>(p->v[i % units], sum, &made, mid_sums_at<shape>(&at, i / units));
+        mid_add<shape>(p->v[i % units], sum, &made, NULL);
         if (!last)
             mid_make(&made, &g, how);
     }
@@ -353,6 +353,7 @@ template <class shape> GPU void mid_multiply_plain(u32 number, struct tile_sums<
     gpu_group_wait<0, shape::columns>(p->v[0][0]);
 }
 
+/* What there is of `how` that a loop of its own is worth, the compiler knows. */
 template <class shape, u32 units>
 GPU void mid_stage_how(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
 {

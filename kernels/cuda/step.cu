@@ -382,7 +382,12 @@ GPU_KERNEL_OF(PREFILL_THREADS, mid_64, struct gpu_run, 1)
     mid_all<struct mid_shape<MATRIX_INT4, 64>>(&p);
 }
 
-GPU_KERNEL_OF(PREFILL_THREADS, mid_int8, struct gpu_run, 1)
+GPU_KERNEL_OF(PREFILL_THREADS, mid_int8_32, struct gpu_run, 1)
+{
+    mid_all<struct mid_shape<MATRIX_INT8, 32>>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, mid_int8_64, struct gpu_run, 1)
 {
     mid_all<struct mid_shape<MATRIX_INT8, 64>>(&p);
 }

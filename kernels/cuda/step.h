@@ -198,22 +198,21 @@ struct op_linear {
     float softcap;  /* 0: none; logits */
 };
 
-/* The kernels `mid_..`: of INT4 one for each tile of tokens, 16, 32, 64 and two of these, since in
- * one for all the compiler works out at its beginning what any of them may want, has no registers
- * for it, and steps take 2 % longer; of INT8 and of halves one, whose time is that of their bytes.
- */
-enum { MID_16, MID_32, MID_64, MID_INT8, MID_HALF, MID_KERNELS };
-#define MID_NAMES                                            \
-    {                                                        \
-        "mid_16", "mid_32", "mid_64", "mid_int8", "mid_half" \
+/* The kernels `mid_..`: one for each tile of tokens, of INT4 16, 32, 64 and two of these, of INT8
+ * 32 and 64, since in one for all the compiler works out at its beginning what any of them may
+ * want, has no registers for it, and steps take 2 % longer; of halves, whose time is that of their
+ * bytes, one. */
+enum { MID_16, MID_32, MID_64, MID_INT8_32, MID_INT8_64, MID_HALF, MID_KERNELS };
+#define MID_NAMES                                                              \
+    {                                                                          \
+        "mid_16", "mid_32", "mid_64", "mid_int8_32", "mid_int8_64", "mid_half" \
     }
 static inline u32 mid_kernel(u32 kind, u32 tokens)
 {
-    return kind == MATRIX_INT8   ? MID_INT8
-           : kind == MATRIX_HALF ? MID_HALF
+    return kind == MATRIX_HALF   ? MID_HALF
+           : kind == MATRIX_INT8 ? MID_INT8_32 + (tokens > 32)
            : tokens <= 16        ? MID_16
-           : tokens <= 32        ? MID_32
-                                 : MID_64;
+                                 : MID_32 + (tokens > 32);
 }
 
 /* Can those for matrices of this kind compute it? */

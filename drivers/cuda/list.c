@@ -245,7 +245,7 @@ struct prepared {
 struct buffers {
     u32 x_stride, qkv_stride, attention_stride, h_stride, raw_stride;
     float *x, *y, *qkv, *attention, *h, *raw; /* [step_tokens][stride]; raw: gate and up apart */
-    float *attention_partial, *linear_partial;
+    float *attention_partial, *linear_partial, *linear_awaited;
     u32 partial_rows;
     u32 *attention_arrived, *linear_arrived, *sample_arrived;
     u32 *sample_work;
@@ -343,17 +343,24 @@ static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u
                              .factor = carve_rows(s, rows, 1)};
 }
 
+/* What must be NOT_YET before the first step, side by side; of models that have lists for
+ * `one_token` and `mid_..` all that is awaited there, else only what any linear of `mid_..` needs.
+ */
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
-    const u32 tokens = MIN(l->limits.step_tokens, (u32)MID_TOKENS);
+    const bool layers = shares_all(l->model) && !has_norms_after(l->model);
+    const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
+    const u32 qkv_h = b->qkv_stride + b->h_stride;
+    l->n_unset = LINEAR_PARTIALS + (size_t)tokens * (qkv_h + b->attention_stride);
+    b->linear_awaited = carve(s, l->n_unset * sizeof *b->linear_awaited);
+    l->unset = (uintptr_t)b->linear_awaited;
+    if (!layers)
+        return;
+    b->mid_qkv = b->linear_awaited + LINEAR_PARTIALS;
+    b->mid_attention = b->mid_qkv + (size_t)tokens * qkv_h;
     b->places = carve_rows(s, 1, places_n(l, b));
     for (u32 i = 0; i < 2; i++)
         b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
-    const u32 qkv_h = b->qkv_stride + b->h_stride;
-    l->n_unset = (size_t)tokens * (qkv_h + b->attention_stride);
-    b->mid_qkv = carve(s, l->n_unset * sizeof *b->mid_qkv);
-    b->mid_attention = b->mid_qkv + (size_t)tokens * qkv_h;
-    l->unset = (uintptr_t)b->mid_qkv;
     b->mid_prepared = carve_prepared(s, b, tokens);
 }
 
@@ -378,7 +385,7 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
     b->attention_partial = carve_rows(s, b->partial_rows, ROUND_UP(m->head_dim, 16u) + 4);
-    if (l->awaits && shares_all(m) && !has_norms_after(m))
+    if (l->awaits)
         carve_awaited(l, s, b);
 }
 
@@ -495,6 +502,7 @@ static struct op_linear *add_linear(struct list *l, const struct buffers *b, str
     op->activation = l->model->activation;
     op->partial = b->linear_partial;
     op->arrived = b->linear_arrived;
+    op->awaited = b->linear_awaited;
     for (u32 i = 0, at = 0; i < n; at += w[i++].from->n) {
         if (w[i].below) /* another's matrix */
             continue;

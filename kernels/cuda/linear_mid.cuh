@@ -365,12 +365,13 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
 
 /* --- slices and outputs -------------------------------------------------------------------- */
 
-/* This warp's and lane's place in op->partial for a slice of a tile: sums of unit `unit` and 8
- * tokens. */
+/* This lane's place in op->partial, or op->awaited, for a slice of a tile: sums of unit `unit` and
+ * 8 tokens. */
 template <class shape>
 GPU float4 *mid_partial(const struct op_linear *op, u32 tile, u32 slice, u32 octet, u32 unit)
 {
-    return (float4 *)(op->partial + ((size_t)tile * MATRIX_SLICES + slice) * shape::floats) +
+    float *all = shape::tells ? op->awaited : op->partial;
+    return (float4 *)(all + ((size_t)tile * MATRIX_SLICES + slice) * shape::floats) +
            (octet * shape::units + unit) * 32 + gpu_lane();
 }
 
@@ -394,6 +395,8 @@ GPU void mid_leave(const struct op_linear *op, const struct mid_item *it, u32 sl
                     break;
                 const float *v = p->v[i][j];
                 float4 four = {v[0], v[1], v[2], v[3]};
+                if (shape::tells)
+                    four = {gpu_answer(v[0]), gpu_answer(v[1]), gpu_answer(v[2]), gpu_answer(v[3])};
                 *mid_partial<shape>(op, it->tile, slice, j, gpu_warp() + i * GPU_WARPS) = four;
             }
 }
@@ -481,6 +484,28 @@ GPU void mid_load_old(struct tile_old<small> *old, const struct op_linear *op, u
                              op->y_stride, op->part[part].n, row, rows - MIN(token, rows), 0);
 }
 
+/* The sums of all slices of a unit and 8 tokens, when they are there. Nobody else wants them; where
+ * they were NOT_YET is again, and the blocks meet before the next are left. */
+template <class shape> GPU void mid_take(float4 p[MATRIX_SLICES], float4 *from)
+{
+    const float none = gpu_from_bits(NOT_YET);
+    u32 bits[4 * MATRIX_SLICES];
+    for (;;) {
+#pragma unroll
+        for (u32 i = 0; i < MATRIX_SLICES; i++) {
+            p[i] = gpu_ask4((const float *)(from + i * (shape::floats / 4)));
+            bits[4 * i] = gpu_bits(p[i].x), bits[4 * i + 1] = gpu_bits(p[i].y);
+            bits[4 * i + 2] = gpu_bits(p[i].z), bits[4 * i + 3] = gpu_bits(p[i].w);
+        }
+        if (!gpu_ballot(gpu_most<4 * MATRIX_SLICES>(bits) == NOT_YET))
+            break;
+        gpu_pause();
+    }
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++)
+        from[i * (shape::floats / 4)] = {none, none, none, none};
+}
+
 /* This block's share of a tile of which it has had an item, when all slices are there: adds up, in
  * order, 16 outputs by 8 tokens a warp and turn. */
 template <class shape>
@@ -488,21 +513,25 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
 {
     using small = struct tile_small<shape::kind>;
     const struct mid_item it = mid_item_of<shape>(op, plan, item);
-    tile_await(&op->arrived[it.tile], 1u << plan->bits);
+    if (!shape::tells)
+        tile_await(&op->arrived[it.tile], 1u << plan->bits);
     const u32 share = (it.slice << plan->bits) / MATRIX_SLICES;
     const u32 all = shape::units * mid_octets<shape>(&it, rows);
 #pragma unroll 1
     for (u32 i = share + (gpu_warp() << plan->bits); i < all; i += GPU_WARPS << plan->bits) {
         const u32 unit = i % shape::units, octet = i / shape::units;
-        const float4 *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
+        float4 p[MATRIX_SLICES], *from = mid_partial<shape>(op, it.tile, 0, octet, unit);
         const u32 token = it.token + gpu_lane() % 4 * 2 + octet * 8;
         struct tile_sums<small> sum;
         struct tile_old<small> old;
         if (it.unit + unit >= it.end)
             continue;
         mid_load_old(&old, op, it.part, it.unit + unit, token, rows);
-        tile_join_all<small>(&sum, from, shape::floats / 4, mid_scales<shape>(0) + token,
-                             shape::rows, 1);
+        if constexpr (shape::tells)
+            mid_take<shape>(p, from);
+        else
+            tile_load_all(p, from, shape::floats / 4);
+        tile_join_all<small>(&sum, p, mid_scales<shape>(0) + token, shape::rows, 1);
         tile_store<small, true>(op, it.part, it.unit + unit, token, rows, &sum, it.end, &old,
                                 mid_factors<shape>());
     }
@@ -527,7 +556,8 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
                                     mid_factors<shape>());
             continue;
         }
-        tile_tell(&op->arrived[it.tile], it.slice_end - it.slice);
+        if (!shape::tells)
+            tile_tell(&op->arrived[it.tile], it.slice_end - it.slice);
     }
     if (!whole)
 #pragma unroll 1

@@ -41,6 +41,9 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
      * first one's inputs are there, in whose way they would stand. */
     static constexpr bool inputs_first = KIND == MATRIX_INT4 && TOKENS > MID_BYTES_TOKENS;
     static constexpr bool bytes = KIND == MATRIX_INT4 && TOKENS <= MID_BYTES_TOKENS;
+    /* Sums of slices tell for themselves (mid_take), rather than a counter of them: less time where
+     * there are few, more where there are many (tests/bench/results/cuda.md). */
+    static constexpr bool tells = bytes || plain;
     static constexpr bool begun = ahead && !bytes; /* sums do not begin with 0 */
     static constexpr u32 form = bytes ? FORM_BYTES : begun ? FORM_SUMS : FORM_HALVES;
     static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */

@@ -94,8 +94,10 @@ GPU void share_gather(const struct op_linear *op, const struct share_work &w, u3
     tile_await(&op->arrived[it.tile], sharers);
     for (u32 i = share; i < shape::m * shape::n; i += sharers) {
         const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
+        float4 p[MATRIX_SLICES];
         struct tile_sums<small> sum;
-        tile_join_all<small>(&sum, from, shape::floats / 4,
+        tile_load_all(p, from, shape::floats / 4);
+        tile_join_all<small>(&sum, p,
                              op->in.prepared_scale + (token + i % shape::n * 8) * MATRIX_SLICES, 1,
                              MATRIX_SLICES);
         tile_store<small>(op, it.part,

@@ -315,18 +315,24 @@ template <u32 KIND> struct tile_small {
     static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
 };
 
-/* All slices of 16 outputs by 8 tokens, `apart` from slice to slice, in order. scale: of slice 0
- * and this lane's first token; `slice` and `next` floats on are those of the next slice, the next
- * token. */
+/* Of all slices, `apart` from one to the next. */
+GPU void tile_load_all(float4 p[MATRIX_SLICES], const float4 *from, u32 apart)
+{
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++)
+        p[i] = from[i * apart];
+}
+
+/* All slices of 16 outputs by 8 tokens, in order. scale: of slice 0 and this lane's first token;
+ * `slice` and `next` floats on are those of the next slice, the next token. */
 template <class small>
-GPU void tile_join_all(struct tile_sums<small> *sum, const float4 *from, u32 apart,
+GPU void tile_join_all(struct tile_sums<small> *sum, const float4 p[MATRIX_SLICES],
                        const float *scale, u32 slice, u32 next)
 {
-    float4 p[MATRIX_SLICES], total = {0, 0, 0, 0};
+    float4 total = {0, 0, 0, 0};
     float s[MATRIX_SLICES][2];
 #pragma unroll
     for (u32 i = 0; i < MATRIX_SLICES; i++) {
-        p[i] = from[i * apart];
         s[i][0] = scale[i * slice];
         s[i][1] = scale[i * slice + next];
     }

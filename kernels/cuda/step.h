@@ -194,6 +194,7 @@ struct op_linear {
     u32 clear_stride;
     float *partial; /* work space for sums of slices, f32 [LINEAR_PARTIALS]; linear_many.cuh */
     u32 *arrived;   /* [LINEAR_COUNTERS] counters of zero, left at zero */
+    float *awaited; /* the same for `mid_..`, awaited: NOT_YET, and left so */
     u32 activation; /* enum activation */
     float softcap;  /* 0: none; logits */
 };

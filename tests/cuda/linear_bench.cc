@@ -172,6 +172,7 @@ static void run_bench(const char *only, u32 only_tokens)
     l->old = l->y;
     l->partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));
     l->arrived = (u32 *)gpu_take(LINEAR_COUNTERS * sizeof(u32));
+    l->awaited = gpu_awaited_sums();
     for (u32 t : tokens) {
         if (only_tokens && t != only_tokens)
             continue;

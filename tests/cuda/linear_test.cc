@@ -400,6 +400,7 @@ static void make_op(const struct test *t, struct bench_op *b)
     l->old = l->y;
     l->partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));
     l->arrived = (u32 *)gpu_take(LINEAR_COUNTERS * sizeof(u32));
+    l->awaited = gpu_awaited_sums();
     b->op.kind = OP_LINEAR;
     for (size_t i = 0; i < (size_t)TOKENS * b->columns; i++)
         b->y_before.push_back(random_float());

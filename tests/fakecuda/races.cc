@@ -478,6 +478,16 @@ static void put_read(struct word *w, u32 pc, struct who who)
     add_reader(&w->epoch, &w->mask, who);
 }
 
+/* Has this lane read the word since it was written? Then what it writes there is behind that. */
+static bool has_read(const struct word *w, struct who who)
+{
+    const struct readers *r = readers_of(w);
+    const u32 warp = who.lane / 32, mine = 1u << who.lane % 32;
+    if (r)
+        return r->warp[warp].epoch >= grid.first_epoch && r->warp[warp].mask & mine;
+    return w->warp == warp && w->epoch >= grid.first_epoch && w->mask & mine;
+}
+
 static void put_write(struct word *w, u32 bytes, u32 pc, struct who who, bool atomic)
 {
     for (; bytes; bytes &= bytes - 1)
@@ -506,7 +516,8 @@ static void access_write(const void *p, u32 n, const void *pc, struct who who)
     u32 bytes;
     while (at < end) {
         struct word *w = next_word(&at, end, &bytes);
-        check_writes(w, bytes, p, "writes", place_of(pc), false);
+        if (!has_read(w, who))
+            check_writes(w, bytes, p, "writes", place_of(pc), false);
         check_reads(w, p, place_of(pc));
         put_write(w, bytes, place_of(pc), who, false);
         forget_reads(w);

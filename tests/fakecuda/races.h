@@ -7,8 +7,8 @@
  * What is taken for ordered is what CUDA promises, and one thing more that the hardware keeps: a
  * warp's exchanges order its lanes' accesses, as __syncwarp does. Awaited rows (NOT_YET in step.h)
  * are asked for by volatile reads: one that finds NOT_YET does not count; one that finds a value
- * does, but orders nothing. So who clears a row has to come behind all who asked for it, by other
- * means.
+ * does, but orders nothing except what the same thread writes there. So who clears a row has to
+ * come behind all others who asked for it, by other means.
  */
 #ifndef ZIGCUDA_RACES_H
 #define ZIGCUDA_RACES_H

@@ -135,6 +135,29 @@ GPU_KERNEL(rows, struct job, 1)
     p.rows[2 * i] = gpu_from_bits(NOT_YET);
 }
 
+/* Who alone asks for a value takes it away; the next is written when the blocks have met, or not.
+ */
+GPU_KERNEL(taken, struct job, 1)
+{
+    const u32 i = gpu_thread();
+    u32 sum = 0;
+    for (u32 turn = 0; turn < 2; turn++) {
+        if (gpu_block() == 0) {
+            p.rows[2 * i] = gpu_answer(1);
+        } else {
+            while (gpu_missing(gpu_ask2(&p.rows[2 * i]).x))
+                gpu_pause();
+            p.rows[2 * i] = gpu_from_bits(NOT_YET);
+            sum++;
+        }
+        if (p.right)
+            gpu_grid_sync(p.barrier);
+        while (gpu_block() == 0 && !gpu_missing(gpu_ask2(&p.rows[2 * i]).x))
+            gpu_pause();
+    }
+    leave(&p, sum);
+}
+
 /* What comes by copies is read when its barrier has been passed, or when another's has. */
 GPU_KERNEL(copies, struct job, 1)
 {

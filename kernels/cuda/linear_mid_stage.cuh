@@ -35,7 +35,7 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     static constexpr u32 units = m * GPU_WARPS, floats = 16 * units * TOKENS;
     static constexpr bool wide = TOKENS == 64; /* there may be more than a tile of tokens */
     static constexpr bool ahead = /* a group's weights are made ahead of its products */
-        KIND == MATRIX_INT4 && TOKENS <= 32;
+        KIND != MATRIX_HALF && TOKENS <= 32;
     static constexpr bool roomy = ahead || plain; /* who computes can do with fewer registers */
     /* Products take longer than weights take to come: those of the second stage then wait until the
      * first one's inputs are there, in whose way they would stand. */
@@ -44,7 +44,7 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     /* Sums of slices tell for themselves (mid_take), rather than a counter of them: less time where
      * there are few, more where there are many (tests/bench/results/cuda.md). */
     static constexpr bool tells = bytes || plain;
-    static constexpr bool begun = ahead && !bytes; /* sums do not begin with 0 */
+    static constexpr bool begun = KIND == MATRIX_INT4 && ahead && !bytes; /* sums do not begin with 0 */
     static constexpr u32 form = bytes ? FORM_BYTES : begun ? FORM_SUMS : FORM_HALVES;
     static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */
     static constexpr u32 steps = bytes ? 4 : 8;                 /* of a group */

@@ -98,9 +98,9 @@ template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u
     if (shares > 1 && (tiles > LINEAR_COUNTERS ||
                        (size_t)tiles * MATRIX_SLICES * shape::floats > LINEAR_PARTIALS))
         return ~0u;
-    u32 all =
-        rounds * spans *
-        (units * (shape::weights_bytes + shape::scales_bytes) + shape::span_bytes / MID_INPUT_COST);
+    u32 all = rounds * spans *
+              (units * (shape::weights_bytes + shape::scales_bytes) +
+               shape::strips * shape::span_bytes / MID_INPUT_COST);
     if (shares > 1)
         all += rounds * slices * units * 16 * shape::tokens * 4 + MID_GATHER_COST;
     return all;
@@ -249,15 +249,16 @@ GPU struct mid_lane mid_aim_weights(const struct op_linear *op, const struct mid
 }
 
 template <class shape>
-GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it)
+GPU struct mid_lane mid_aim_inputs(const struct op_linear *op, const struct mid_item *it, u32 rows)
 {
     const struct matrix *m = &op->part[it->part];
-    const u32 span = it->token / shape::tokens * (op->in.room / MID_SPAN) +
-                     tile_slice_at(m, it->slice) / MID_SPAN;
+    const u32 strip = it->token / shape::strip + gpu_lane();
+    const u32 span = strip * (op->in.room / MID_SPAN) + tile_slice_at(m, it->slice) / MID_SPAN;
     const u8 *from = (const u8 *)op->in.prepared + (size_t)span * shape::span_bytes;
+    const bool mine = gpu_lane() < shape::strips && strip * shape::strip < rows;
     struct mid_lane lane = {from,
-                            gpu_lane() ? 0u : shape::span_bytes,
-                            shape::inputs_at,
+                            mine ? shape::span_bytes : 0u,
+                            shape::inputs_at + gpu_lane() * shape::spans * shape::span_bytes,
                             m->slice / MID_SPAN,
                             m->k / MID_SPAN,
                             gpu_stay_normal()};
@@ -345,7 +346,8 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
             continue;
         if (server == MID_WEIGHTS)
             mid_fetch_norm(&op->in);
-        const struct mid_plan plan = mid_plan_of<shape>(op, linear_rows(&op->in, p->step));
+        const u32 rows = linear_rows(&op->in, p->step);
+        const struct mid_plan plan = mid_plan_of<shape>(op, rows);
         mid_tell(&ring, &plan, inputs);
         if (gpu_block() >= plan.items)
             mid_meet(p, &ring, inputs);
@@ -353,7 +355,7 @@ template <class shape> GPU void mid_serve(const struct gpu_run *p, u32 server)
         for (u32 item = gpu_block(); item < plan.items; item += gpu_blocks()) {
             const struct mid_item it = mid_item_of<shape>(op, &plan, item);
             const struct mid_lane lane = inputs
-                                             ? mid_aim_inputs<shape>(op, &it)
+                                             ? mid_aim_inputs<shape>(op, &it, rows)
                                              : mid_aim_weights<shape>(op, &it, server == MID_SIDES);
             const bool first = item == gpu_block();
             if (first)
@@ -439,7 +441,8 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, u32 r
               row_spans = gpu_scalar(m->k / MID_SPAN);
     const u32 first = gpu_scalar(it->slice), slice_end = gpu_scalar(it->slice_end);
     const struct mid_how how = {gpu_scalar(m->scale_type) == DTYPE_F16,
-                                gpu_scalar(m->zeros != NULL) != 0};
+                                gpu_scalar(m->zeros != NULL) != 0,
+                                shape::strips == 1 || rows > it->token + shape::strip};
     const bool both =
         shape::m == 2 && it->unit + gpu_scalar(gpu_warp()) / 4 * 4 + GPU_WARPS < it->end;
     struct tile_sums<shape> p;

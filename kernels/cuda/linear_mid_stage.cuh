@@ -3,7 +3,7 @@
  *
  * A stage, of one or two spans of 128 inputs of a slice, is
  *   weights [units][spans][chunks][512], as in memory
- *   inputs: spans, as struct input has them
+ *   inputs [strips]: spans, as struct input has them
  *   sides [units]: scales as in memory [spans][32], zeros as in memory [spans][16]
  *
  * A scheduler of the H200 does products or other instructions, hardly both: 128 inputs of a unit
@@ -44,19 +44,21 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     /* Sums of slices tell for themselves (mid_take), rather than a counter of them: less time where
      * there are few, more where there are many (tests/bench/results/cuda.md). */
     static constexpr bool tells = bytes || plain;
-    static constexpr bool begun = KIND == MATRIX_INT4 && ahead && !bytes; /* sums do not begin with 0 */
+    static constexpr bool begun = KIND == MATRIX_INT4 && TOKENS == 32; /* sums: not with 0 */
     static constexpr u32 form = bytes ? FORM_BYTES : begun ? FORM_SUMS : FORM_HALVES;
-    static constexpr u32 columns = bytes ? 2 * TOKENS : TOKENS; /* of products */
-    static constexpr u32 steps = bytes ? 4 : 8;                 /* of a group */
-    static constexpr u32 spans = KIND == MATRIX_INT4 ? 2 : 1;   /* of a stage */
+    /* Inputs of a tile come in strips of so many tokens; no more of them than there are tokens. */
+    static constexpr u32 strip = plain ? 32 : TOKENS, strips = TOKENS / strip;
+    static constexpr u32 columns = bytes ? 2 * TOKENS : strip; /* of products */
+    static constexpr u32 steps = bytes ? 4 : 8;                /* of a group */
+    static constexpr u32 spans = KIND == MATRIX_INT4 ? 2 : 1;  /* of a stage */
     /* of a span: of a unit, */
     static constexpr u32 chunks = 2 << KIND, weights_bytes = chunks * WEIGHT_CHUNK_BYTES;
     static constexpr u32 scales_bytes = plain ? 0 : 32, zeros_bytes = plain ? 0 : 16;
-    static constexpr u32 span_bytes = linear_group_bytes(TOKENS, form); /* of inputs */
+    static constexpr u32 span_bytes = linear_group_bytes(strip, form); /* of inputs of a strip */
     static constexpr u32 unit_bytes = spans * weights_bytes;
     static constexpr u32 side_bytes = spans * (scales_bytes + zeros_bytes);
     static constexpr u32 inputs_at = units * unit_bytes;
-    static constexpr u32 sides_at = inputs_at + spans * span_bytes;
+    static constexpr u32 sides_at = inputs_at + strips * spans * span_bytes;
     static constexpr u32 stage_bytes = sides_at + units * side_bytes;
     /* In front of them: of all rows, factors and the scales of slices (mid_factors). */
     static constexpr u32 rows = wide ? (u32)MID_TOKENS : TOKENS;
@@ -72,6 +74,7 @@ template <class shape> GPU u8 *mid_stage_at(u32 stage)
 struct mid_how {
     bool half;  /* scales are f16; else bf16 */
     bool zeros; /* there are */
+    bool all;   /* strips; else one */
 };
 
 /* A group of a unit as it comes: 128 inputs of 16 outputs. */
@@ -333,7 +336,8 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
 
 /* The same of halves, which are fragments as they lie: four steps are loaded while those before
  * them run, and their sum is the slice's. */
-template <class shape> GPU void mid_multiply_plain(u32 number, struct tile_sums<shape> *p)
+template <class shape, u32 strips>
+GPU void mid_multiply_plain(u32 number, struct tile_sums<shape> *p)
 {
     enum { STEPS = 4, TURNS = 2 };
     const struct mid_place at = mid_place_of<shape>(number);
@@ -348,21 +352,29 @@ template <class shape> GPU void mid_multiply_plain(u32 number, struct tile_sums<
         gpu_group_begin<STEPS>(a[i]);
 #pragma unroll
         for (u32 t = 0; t < STEPS; t++)
-            mid_mma<shape, true>(
-                p->v[0][0], a[i][t],
-                gpu_group_tiles_at(at.inputs, (i * STEPS + t) * 2 * shape::columns * 16));
+#pragma unroll
+            for (u32 s = 0; s < strips; s++)
+                mid_mma<shape, true>(
+                    p->v[0][s * shape::strip / 8], a[i][t],
+                    gpu_group_tiles_at(at.inputs, s * shape::span_bytes +
+                                                      (i * STEPS + t) * 2 * shape::columns * 16));
         gpu_group_commit();
     }
-    gpu_group_wait<0, shape::columns>(p->v[0][0]);
+#pragma unroll
+    for (u32 s = 0; s < strips; s++)
+        gpu_group_wait<0, shape::columns>(p->v[0][s * shape::strip / 8]);
 }
 
 /* What there is of `how` that a loop of its own is worth, the compiler knows. */
 template <class shape, u32 units>
 GPU void mid_stage_how(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
 {
-    if constexpr (shape::plain)
-        mid_multiply_plain<shape>(number, p);
-    else if constexpr (!shape::ahead)
+    if constexpr (shape::plain) {
+        if (how.all)
+            mid_multiply_plain<shape, shape::strips>(number, p);
+        else
+            mid_multiply_plain<shape, 1>(number, p);
+    } else if constexpr (!shape::ahead)
         mid_multiply_alone<shape, units>(number, spans, how, p);
     else if (spans == shape::spans)
         mid_multiply<shape, units, shape::spans>(number, how, p);
@@ -377,9 +389,9 @@ GPU void mid_stage(u32 number, u32 spans, struct mid_how how, struct tile_sums<s
     if (!shape::begun)
         mid_stage_how<shape, units>(number, spans, how, p);
     else if (how.zeros)
-        mid_stage_how<shape, units>(number, spans, {how.half, true}, p);
+        mid_stage_how<shape, units>(number, spans, {how.half, true, true}, p);
     else
-        mid_stage_how<shape, units>(number, spans, {how.half, false}, p);
+        mid_stage_how<shape, units>(number, spans, {how.half, false, true}, p);
 }
 
 #endif

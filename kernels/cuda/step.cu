@@ -254,7 +254,7 @@ template <class shape>
 GPU void mid_enter(const struct op_linear *op, const struct gpu_run *run, struct mid_head *head,
                    struct mid_walk *walk)
 {
-    linear_prepare<shape::tokens, shape::form>(&op->in, gpu_near(run->step));
+    linear_prepare<shape::strip, shape::form>(&op->in, gpu_near(run->step));
     gpu_sync();
     gpu_barrier_wait(&head->planned, mid_kept<shape>(&walk->linear));
     if (mid_thread<shape>() == 0) {

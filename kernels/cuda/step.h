@@ -119,8 +119,9 @@ struct input {
      * `mid_..` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
      * bytes: an input of n 2^-24 is low + 128 high = n, both signed, and 128 of them are [8][tokens
      * / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10, .. of INT4's nibbles;
-     * then i32 [16 tokens]: the sum of these n. With 32 there are f32 behind 128 of them,
-     * [T / 2][2][2 tokens]: -8 times their sum, times 2^-24 and times 2^-20. Aligned to 16. */
+     * then i32 [16 tokens]: the sum of these n. With 32, of INT4, there are f32 behind 128 of
+     * them, [T / 2][2][2 tokens]: -8 times their sum, times 2^-24 and times 2^-20. Aligned to 16.
+     */
     u16 *prepared;
     float *prepared_scale;  /* [step_tokens rounded up to 128][MATRIX_SLICES] */
     float *prepared_factor; /* [step_tokens] */
@@ -201,8 +202,8 @@ struct op_linear {
 
 /* The kernels `mid_..`: one for each tile of tokens, of INT4 16, 32, 64 and two of these, of INT8
  * 32 and 64, since in one for all the compiler works out at its beginning what any of them may
- * want, has no registers for it, and steps take 2 % longer; of halves, whose time is that of their
- * bytes, one. */
+ * want, has no registers for it, and steps take 2 % longer; of halves, whose products take few, one
+ * for tiles of 64 in strips of 32. */
 enum { MID_16, MID_32, MID_64, MID_INT8_32, MID_INT8_64, MID_HALF, MID_KERNELS };
 #define MID_NAMES                                                              \
     {                                                                          \

@@ -6,8 +6,9 @@
  * some slices of a tile, and a block has items in turns. Both are chosen (mid_plan_of) so that all
  * blocks have about equal bytes of weights. Tiles of the same outputs have neighbouring items, so
  * that blocks want the same weights at the same time and memory is read once. Where an item has not
- * all slices, its sums go to op->partial, slice by slice; when a block has done all that others
- * wait for, it adds up its share of those tiles. Warp w computes the units w and w + 8 of a tile.
+ * all slices, its sums go to op->partial, or where they tell for themselves (mid_shape) to
+ * op->awaited, slice by slice; when a block has done all that others wait for, it adds up its share
+ * of those tiles. Warp w computes the units w and w + 8 of a tile.
  *
  * Everything comes through a ring of stages, which three warps of their own, behind those that all
  * operations have (kernel `mid_..`), fill from linear to linear as they find them in the list of

@@ -44,7 +44,8 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     /* Sums of slices tell for themselves (mid_take), rather than a counter of them: less time where
      * there are few, more where there are many (tests/bench/results/cuda.md). */
     static constexpr bool tells = bytes || plain;
-    static constexpr bool begun = KIND == MATRIX_INT4 && TOKENS == 32; /* sums: not with 0 */
+    static constexpr bool begun = /* sums do not begin with 0 */
+        KIND == MATRIX_INT4 && TOKENS == 32;
     static constexpr u32 form = bytes ? FORM_BYTES : begun ? FORM_SUMS : FORM_HALVES;
     /* Inputs of a tile come in strips of so many tokens; no more of them than there are tokens. */
     static constexpr u32 strip = plain ? 32 : TOKENS, strips = TOKENS / strip;

@@ -541,6 +541,14 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
     }
 }
 
+/* When the blocks have met, and nobody reads these rows any more; before the first stage is there
+ * nothing else is to do. */
+GPU void mid_clear(const struct op_linear *op, const struct gpu_run *run)
+{
+    if (op->clear)
+        linear_unset(op->clear, run->step->n_tokens * op->clear_stride);
+}
+
 /* OP_LINEAR, by the warps that compute. */
 template <class shape>
 GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const struct mid_plan *plan,
@@ -549,6 +557,7 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
     const u32 rows = gpu_scalar(linear_rows(&op->in, run->step));
     const bool whole = plan->bits == 0;
     mid_load_scales<shape>(&op->in, rows);
+    mid_clear(op, run); /* stores, behind which those loads would stand */
 #pragma unroll 1
     for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks()) {
         const struct mid_item it = mid_item_of<shape>(op, plan, item);
@@ -567,14 +576,6 @@ GPU void mid_run(const struct op_linear *op, const struct gpu_run *run, const st
 #pragma unroll 1
         for (u32 item = gpu_block(); item < plan->items; item += gpu_blocks())
             mid_gather<shape>(op, plan, item, rows);
-}
-
-/* When the blocks have met, and nobody reads these rows any more; before mid_run, since until its
- * first stage is there nothing else is to do. */
-GPU void mid_clear(const struct op_linear *op, const struct gpu_run *run)
-{
-    if (op->clear)
-        linear_unset(op->clear, run->step->n_tokens * op->clear_stride);
 }
 
 /* Before anything else; then all warps must meet. */

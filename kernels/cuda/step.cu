@@ -270,7 +270,6 @@ GPU void mid_linear(const struct op_linear *op, const struct gpu_run *run, struc
 {
     struct mid_ring ring = mid_ring_now<shape>(run, walk);
     gpu_barrier_wait(&ring.head->met, ring.linear);
-    mid_clear(op, run);
     const struct mid_plan *at = &ring.head->plan[ring.linear];
     struct mid_plan plan = {
         gpu_scalar_load(&at->units), gpu_scalar_load(&at->inverse), gpu_scalar_load(&at->bits),

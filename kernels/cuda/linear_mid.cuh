@@ -128,7 +128,7 @@ template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *o
     return plan;
 }
 
-/* Tiles of a part: a division, of up to 2^16 units. */
+/* Tiles of a part: a division, of fewer than 2^16 units. */
 GPU u32 mid_tiles_of(const struct matrix *m, const struct mid_plan *plan)
 {
     return (u32)((u64)(mid_units_of(m) + plan->units - 1) * plan->inverse >> 20);

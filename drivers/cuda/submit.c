@@ -495,6 +495,8 @@ struct table {
     struct steps_kernel of[MATRIX_HALF + 2];
 };
 
+enum { TABLE_STEP = 1u << (MATRIX_HALF + 1) };
+
 /* Bits of those of a table that an operation needs, each for some of its matrices. */
 static u32 kernels_of(const struct op *op, const struct table *table)
 {
@@ -504,7 +506,7 @@ static u32 kernels_of(const struct op *op, const struct table *table)
     for (u32 i = 0; i < op->linear.parts; i++)
         bits |= 1u << op->linear.part[i].kind;
     if (table->mid && !linear_is_mid(&op->linear, op->linear.part[0].kind))
-        return 1u << (MATRIX_HALF + 1);
+        return TABLE_STEP;
     return bits;
 }
 
@@ -587,8 +589,26 @@ static enum mid_way mid_way(const struct steps *s, const struct step *step)
     return layers ? MID_LAYERS : s->mid_does ? MID_LINEARS : MID_NONE;
 }
 
-/* A step, or with head_only what makes more logits of it: the head has few rows, and `step` all
- * that it takes. */
+/* The layers of a step by `mid_..`, and the head where its matrices are of one kind; *first: what
+ * is left to `step`. */
+static enum err launch_mid(struct steps *s, u64 card_step, const struct list_stretch *ops,
+                           enum mid_way way, const struct step *step, u32 *first,
+                           struct err_text *e)
+{
+    const struct table table = mid_table(s, step->n_tokens);
+    const u32 head = kernels_of(&s->list->ops[ops->head], &table);
+    const u32 end = ops->head + (head != TABLE_STEP);
+    u32 from = ops->first;
+    if (way == MID_LAYERS) {
+        u32 same = head == 1u << s->mid_kind ? end : ops->head;
+        TRY(launch_some(s, &table.of[s->mid_kind], card_step, 0, from, same, e));
+        from = same;
+    }
+    *first = end;
+    return launch_layers(s, card_step, &table, is_grouped(s, step), from, end, e);
+}
+
+/* A step, or with head_only what makes more logits of it, which is left to `step`. */
 static enum err launch_all(struct steps *s, u64 card_step, const struct step *step, bool head_only,
                            struct err_text *e)
 {
@@ -606,11 +626,11 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
                                      : ring            ? &s->list->decode
                                                        : &s->list->step;
     u32 first = head_only ? ops->head : ops->first;
-    if (!ring && !head_only && (mid || prefill)) {
-        const struct table table = mid ? mid_table(s, tokens) : prefill_table(s);
-        TRY(mid == MID_LAYERS
-                ? launch_some(s, &table.of[s->mid_kind], card_step, 0, first, ops->head, e)
-                : launch_layers(s, card_step, &table, is_grouped(s, step), first, ops->head, e));
+    if (!ring && !head_only && mid)
+        TRY(launch_mid(s, card_step, ops, mid, step, &first, e));
+    if (!ring && !head_only && prefill && !mid) {
+        const struct table table = prefill_table(s);
+        TRY(launch_layers(s, card_step, &table, is_grouped(s, step), first, ops->head, e));
         first = ops->head;
     }
     u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */

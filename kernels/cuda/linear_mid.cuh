@@ -91,7 +91,8 @@ template <class shape> GPU u32 mid_wide(u32 rows)
     return shape::wide ? gpu_scalar(CEIL_DIV(rows, shape::tokens)) : 1;
 }
 
-/* What takes a block longest, in bytes of weights; ~0: cannot be. */
+/* What takes a block longest, in bytes of weights; ~0: cannot be. Four warps multiply as one: of up
+ * to four units the others have nothing to do, so that they take as long as eight. */
 template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u32 shares, u32 wide)
 {
     u32 tiles = mid_tiles(op, units) * wide, rounds = CEIL_DIV(tiles * shares, gpu_blocks());
@@ -100,7 +101,7 @@ template <class shape> GPU u32 mid_cost(const struct op_linear *op, u32 units, u
                        (size_t)tiles * MATRIX_SLICES * shape::floats > LINEAR_PARTIALS))
         return ~0u;
     u32 all = rounds * spans *
-              (units * (shape::weights_bytes + shape::scales_bytes) +
+              ((units > 4 ? units : 8) * (shape::weights_bytes + shape::scales_bytes) +
                shape::strips * shape::span_bytes / MID_INPUT_COST);
     if (shares > 1)
         all += rounds * slices * units * 16 * shape::tokens * 4 + MID_GATHER_COST;
@@ -128,7 +129,7 @@ template <class shape> GPU struct mid_plan mid_plan_of(const struct op_linear *o
     return plan;
 }
 
-/* Tiles of a part: a division, of fewer than 2^16 units. */
+/* Tiles of a part: a division, of up to 2^16 units. */
 GPU u32 mid_tiles_of(const struct matrix *m, const struct mid_plan *plan)
 {
     return (u32)((u64)(mid_units_of(m) + plan->units - 1) * plan->inverse >> 20);

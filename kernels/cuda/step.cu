@@ -5,10 +5,10 @@
  * `prefill_int4` and its like run all but attention in the layers of steps of more than
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
- * loops. `mid_..` runs the layers of steps of a few tokens up to MID_TOKENS, with attention where
- * all rows have one token, and `one_token` steps of one token; `prefill_attention` does the
- * attention of long rows between `prefill_..` and `prefill_..`. `pack` writes a weight matrix in
- * the form that they read, `read_all` measures the memory. See step.h.
+ * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
+ * attention where all rows have one token, and `one_token` steps of one; `prefill_attention` does
+ * the attention of long rows between `prefill_..` and `prefill_..`. `pack` writes a weight matrix
+ * in the form that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"

@@ -143,3 +143,29 @@ void sample_min_tokens_and_logprobs(void)
     sample_token(&s, logits, 4, 9, 1, &counts, &x, &r);
     CHECK(r.token == 2);
 }
+
+/* Logits of a broken model still give a token that there is, whatever cuts them. */
+void sample_of_nonsense(void)
+{
+    static const float kinds[] = {NAN, INFINITY, -INFINITY};
+    struct sampling ways[6], *s = ways;
+    for (u32 i = 0; i < COUNTOF(ways); i++) {
+        ways[i] = sampling_neutral();
+        ways[i].logprobs = true;
+        ways[i].top_logprobs = 5;
+    }
+    (s++)->temperature = 0;
+    (s++)->top_k = 3;
+    (s++)->typical_p = 0.5f;
+    (s++)->top_p = 0.5f;
+    (s++)->min_p = 0.1f;
+    float logits[VOCAB];
+    for (u32 way = 0; way < COUNTOF(ways); way++)
+        for (u32 kind = 0; kind < COUNTOF(kinds); kind++)
+            for (u32 every = 1; every <= VOCAB; every *= 4) {
+                for (u32 i = 0; i < VOCAB; i++)
+                    logits[i] = i % every == 0 ? kinds[kind] : (float)i / VOCAB;
+                for (u32 position = 0; position < 10; position++)
+                    CHECK(pick(&ways[way], logits, VOCAB, position) < VOCAB);
+            }
+}

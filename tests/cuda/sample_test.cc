@@ -8,6 +8,7 @@
 #include "tests/cuda/harness.h"
 #include "tests/cuda/sample_reference.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,6 +277,43 @@ static void test_flat(struct rig *g, u32 rounds)
     }
 }
 
+/* What no model that works has: all of one kind, or one of them, or any at any place. */
+static void nonsense_logits(float *z, u32 n)
+{
+    const float kinds[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, 0};
+    const u32 kind = random_u32() % 6, how = random_u32() % 3, one = random_u32() % n;
+    for (u32 i = 0; i < n; i++)
+        if (how == 0 || (how == 1 && i == one))
+            z[i] = kinds[kind];
+        else if (how == 2 && one_in(3))
+            z[i] = kinds[random_u32() % 6];
+}
+
+/* Beside rows of nonsense, for which any token will do, others are what they are alone; the step
+ * ends, and leaves nothing behind. */
+static void test_nonsense(struct rig *g, u32 rounds)
+{
+    static struct results got;
+    for (u32 round = 0; round < rounds; round++) {
+        /* Even, so that no two rows' counts share a word, which tests/fakecuda/races.h takes for
+         * one place. */
+        u32 vocab = 2 + random_u32() % (one_in(3) ? RANDOM_VOCAB - 1 : 300) / 2 * 2;
+        for (u32 i = 0; i < 3; i++)
+            random_row(&host, i, vocab);
+        nonsense_logits(host.logits, vocab);
+        nonsense_logits(host.logits + 2 * (size_t)vocab, vocab);
+        run(g, &host, 3, vocab, 1 + round % gpu_multiprocessors(), &got);
+        failed += got.done != g->step.serial;
+        for (u32 i = 0; i < 3; i += 2)
+            if (got.result[i].token >= vocab && failed++ < 5)
+                printf("nonsense: round %u row %u: token %u of %u\n", round, i, got.result[i].token,
+                       vocab);
+        if (!is_right(&host, &got, 1, vocab) && failed++ < 5)
+            printf("beside nonsense: round %u vocab %u: results differ\n", round, vocab);
+    }
+    failed += !is_left_zero(g);
+}
+
 static void test_nothing_wanted(struct rig *g)
 {
     static struct results got;
@@ -433,6 +471,7 @@ int main(int argc, char **argv)
     test_nothing_wanted(&g);
     for (u32 vocab : {1u, 255u, 256u, 257u, 1000u, 5000u, 9001u})
         test_bits(&g, vocab);
+    test_nonsense(&g, rounds / 5);
     failed += worst > 2e-5;
     failed += differ > tokens / 2000;
     printf("sample: %u of %u tokens differ, logprobs within %.1e\n", differ, tokens, worst);

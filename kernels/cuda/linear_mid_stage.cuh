@@ -34,16 +34,15 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     static constexpr u32 m = plain ? 1 : 2, n = TOKENS / 8, apart = GPU_WARPS;
     static constexpr u32 units = m * GPU_WARPS, floats = 16 * units * TOKENS;
     static constexpr bool wide = TOKENS == 64; /* there may be more than a tile of tokens */
-    static constexpr bool ahead = /* a group's weights are made ahead of its products */
-        KIND != MATRIX_HALF && TOKENS <= 32;
+    static constexpr bool ahead = !plain && TOKENS <= 32; /* registers for sums of two groups */
     static constexpr bool roomy = ahead || plain; /* who computes can do with fewer registers */
     /* Products take longer than weights take to come: those of the second stage then wait until the
      * first one's inputs are there, in whose way they would stand. */
     static constexpr bool inputs_first = KIND == MATRIX_INT4 && TOKENS > MID_BYTES_TOKENS;
     static constexpr bool bytes = KIND == MATRIX_INT4 && TOKENS <= MID_BYTES_TOKENS;
     /* Sums of slices tell for themselves (mid_take), rather than a counter of them: less time where
-     * there are few, more where there are many (tests/bench/results/cuda.md). */
-    static constexpr bool tells = bytes || plain;
+     * there are few and registers for it, else more (tests/bench/results/cuda.md). */
+    static constexpr bool tells = roomy;
     static constexpr bool begun = /* sums do not begin with 0 */
         KIND == MATRIX_INT4 && TOKENS == 32;
     static constexpr u32 form = bytes ? FORM_BYTES : begun ? FORM_SUMS : FORM_HALVES;
@@ -206,8 +205,8 @@ template <class shape, bool add> GPU void mid_mma(i32 *sum, const u32 a[4], u32 
 }
 
 /* What a group's sums begin with where that is not 0: inputs times -8, or times its zeros. */
-template <class shape, class sums>
-GPU void mid_start(sums *sum, const struct mid_group<shape> *g, const void *inputs,
+template <class shape>
+GPU void mid_start(float *sum, const struct mid_group<shape> *g, const void *inputs,
                    struct mid_how how)
 {
     const float eighths[2] = {(float)(g->zeros & 0xff) * 0.125f, (float)(g->zeros >> 8) * 0.125f};
@@ -242,12 +241,11 @@ GPU void mid_begin(sums *sum, struct mid_made<shape> *made, u32 inputs)
 
 /* p += sum, scaled. */
 template <class shape>
-GPU void mid_add(float p[shape::n][4], const float *sum, const struct mid_made<shape> *made,
-                 const void *)
+GPU void mid_add(float p[shape::n][4], const float *sum, const struct weight_scales *scales)
 {
 #pragma unroll
     for (u32 j = 0; j < shape::n; j++)
-        weight_add(p[j], sum + j * 4, &made->scales);
+        weight_add(p[j], sum + j * 4, scales);
 }
 
 /* The same of sums of high and low bytes, from which those with zeros are taken. */
@@ -268,26 +266,17 @@ GPU void mid_add(float p[shape::n][4], const i32 *sum, const struct mid_made<sha
     }
 }
 
-/* Of a sum: float, or with bytes an integer. */
-template <bool bytes> struct mid_sum {
-    typedef float type;
-};
-template <> struct mid_sum<true> {
-    typedef i32 type;
-};
-
-/* A stage of some spans, where these four warps have so many units each: one group's products run
- * while the sums of the one before are scaled and the next is made. Straight on: where there are
- * branches, the compiler lets products wait for one another. */
+/* A stage of some spans, where these four warps have so many units each, of bytes: one group's
+ * products run while the sums of the one before are scaled and the next is made. Straight on: where
+ * there are branches, the compiler lets products wait for one another. */
 template <class shape, u32 units, u32 spans>
-GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p)
+GPU void mid_multiply_bytes(u32 number, struct mid_how how, struct tile_sums<shape> *p)
 {
     constexpr u32 all = spans * units;
     const struct mid_place at = mid_place_of<shape>(number);
     struct mid_made<shape> made[2];
     struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
-    typename mid_sum<shape::bytes>::type sum[2][shape::columns / 2];
-    mid_start(sum[0], &g, at.sums, how);
+    i32 sum[2][shape::columns / 2];
     mid_make(&made[0], &g, how);
 #pragma unroll
     for (u32 i = 0; i <= all; i++) {
@@ -305,22 +294,54 @@ GPU void mid_multiply(u32 number, struct mid_how how, struct tile_sums<shape> *p
             mid_add<shape>(p->v[done % units], sum[done % 2], &made[done % 2],
                            mid_sums_at<shape>(&at, done / units));
         }
-        if (i + 1 < all) {
-            mid_start(sum[(i + 1) % 2], &g, mid_sums_at<shape>(&at, (i + 1) / units), how);
+        if (i + 1 < all)
             mid_make(&made[(i + 1) % 2], &g, how);
-        }
     }
 }
 
-/* The same where there are registers for one group only: its products run while the next is loaded.
- */
+/* The same of halves, beside whose products hardly anything else is done: while a group's run, the
+ * sums of the one before are scaled and those of the next begun, which is made when they are there.
+ * So there are fragments of one group only, and registers for mid_take. */
+template <class shape, u32 units, u32 spans>
+GPU void mid_multiply_halves(u32 number, struct mid_how how, struct tile_sums<shape> *p)
+{
+    constexpr u32 all = spans * units;
+    const struct mid_place at = mid_place_of<shape>(number);
+    struct mid_made<shape> made;
+    struct weight_scales before = {0, 0};
+    struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
+    float sum[2][shape::columns / 2];
+    mid_start<shape>(sum[0], &g, at.sums, how);
+    mid_make(&made, &g, how);
+#pragma unroll
+    for (u32 i = 0; i <= all; i++) {
+        const u32 done = i - 1, next = i + 1;
+        if (next < all)
+            g = mid_load<shape>(&at, next / units, next % units, how);
+        if (i < all)
+            mid_begin(sum[i % 2], &made,
+                      gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
+        if (i)
+            mid_add<shape>(p->v[done % units], sum[done % 2], &before);
+        if (next < all)
+            mid_start<shape>(sum[next % 2], &g, mid_sums_at<shape>(&at, next / units), how);
+        if (i < all)
+            gpu_group_wait<0, shape::columns>(sum[i % 2]);
+        before = made.scales;
+        if (next < all)
+            mid_make(&made, &g, how);
+    }
+}
+
+/* The same where there are registers for the sums of one group only: its products run while the
+ * next is loaded. */
 template <class shape, u32 units>
 GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct tile_sums<shape> *p)
 {
     const struct mid_place at = mid_place_of<shape>(number);
     struct mid_made<shape> made;
     struct mid_group<shape> g = mid_load<shape>(&at, 0, 0, how);
-    typename mid_sum<shape::bytes>::type sum[shape::columns / 2];
+    float sum[shape::columns / 2];
     mid_make(&made, &g, how);
 #pragma unroll
     for (u32 i = 0; i < shape::spans * units; i++) {
@@ -331,7 +352,7 @@ GPU void mid_multiply_alone(u32 number, u32 spans, struct mid_how how, struct ti
             g = mid_load<shape>(&at, (i + 1) / units, (i + 1) % units, how);
         mid_begin(sum, &made, gpu_group_tiles_at(at.inputs, i / units * shape::span_bytes));
         gpu_group_wait<0, shape::columns>(sum);
-        mid_add<shape>(p->v[i % units], sum, &made, NULL);
+        mid_add<shape>(p->v[i % units], sum, &made.scales);
         if (!last)
             mid_make(&made, &g, how);
     }
@@ -379,10 +400,15 @@ GPU void mid_stage_how(u32 number, u32 spans, struct mid_how how, struct tile_su
             mid_multiply_plain<shape, 1>(number, p);
     } else if constexpr (!shape::ahead)
         mid_multiply_alone<shape, units>(number, spans, how, p);
-    else if (spans == shape::spans)
-        mid_multiply<shape, units, shape::spans>(number, how, p);
+    else if constexpr (!shape::bytes) {
+        if (spans == shape::spans)
+            mid_multiply_halves<shape, units, shape::spans>(number, how, p);
+        else
+            mid_multiply_halves<shape, units, 1>(number, how, p);
+    } else if (spans == shape::spans)
+        mid_multiply_bytes<shape, units, shape::spans>(number, how, p);
     else
-        mid_multiply<shape, units, 1>(number, how, p);
+        mid_multiply_bytes<shape, units, 1>(number, how, p);
 }
 
 /* p += the products of a stage. */

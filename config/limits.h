@@ -10,8 +10,8 @@
 #define LIMIT_SCRATCH_ARENA_BYTES ((size_t)4 << 30) /* JSON trees and other boot-time work */
 
 /* --- JSON ---------------------------------------------------------------------------------- */
-#define LIMIT_JSON_DEPTH 64         /* nesting of any JSON text */
-#define LIMIT_JSON_NODES (8u << 20) /* values in one text */
+#define LIMIT_JSON_DEPTH 64      /* nesting of any JSON text */
+#define LIMIT_JSON_NODES 8388608 /* values in one text */
 
 /* --- model folder -------------------------------------------------------------------------- */
 #define LIMIT_PATH_BYTES 4096

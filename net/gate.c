@@ -22,12 +22,37 @@ static bool split(const char *list, struct str *out, u32 cap, u32 *n)
     return true;
 }
 
+/* As browsers send it (RFC 6454, 6.2): scheme://host, a port where it is not the usual one, no
+ * path.
+ */
+static bool is_origin(struct str s)
+{
+    const char *name = memmem(s.p, s.n, "://", 3);
+    if (str_is(s, "*") || str_is(s, "null"))
+        return true;
+    if (!name || name == s.p)
+        return false;
+    struct str rest = {name + 3, s.n - (size_t)(name + 3 - s.p)};
+    return rest.n && !memchr(rest.p, '/', rest.n) && !memchr(s.p, ' ', s.n);
+}
+
 bool gate_lists(struct api *api, struct err_text *e)
 {
     if (!split(api->g.hosts, api->hosts, LIMIT_HOSTS, &api->n_hosts))
         err_set(e, ERR_CONFIG, "server.hosts has more than %u names", LIMIT_HOSTS);
     if (!split(api->g.origins, api->origins, LIMIT_ORIGINS, &api->n_origins))
         err_set(e, ERR_CONFIG, "server.origins has more than %u origins", LIMIT_ORIGINS);
+    for (u32 i = 0; i < api->n_origins && e->code == ERR_OK; i++)
+        if (!is_origin(api->origins[i]))
+            err_set(e, ERR_CONFIG,
+                    "server.origins: '%.*s' is no origin as browsers send it: "
+                    "https://app.example, with its port if it has one, and no path",
+                    (int)MIN(api->origins[i].n, (size_t)100), api->origins[i].p);
+    for (u32 i = 0; i < api->n_hosts && e->code == ERR_OK; i++)
+        if (memchr(api->hosts[i].p, ' ', api->hosts[i].n) ||
+            memchr(api->hosts[i].p, '/', api->hosts[i].n))
+            err_set(e, ERR_CONFIG, "server.hosts: '%.*s' is no name of a host: box.example",
+                    (int)MIN(api->hosts[i].n, (size_t)100), api->hosts[i].p);
     return e->code == ERR_OK;
 }
 

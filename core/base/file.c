@@ -27,7 +27,7 @@ static enum err open_regular(const char *path, enum err code, int *fd, size_t *b
                              struct err_text *e)
 {
     struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
     if (*fd < 0)
         return err_set_errno(e, code, "cannot open %s", path);
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) {

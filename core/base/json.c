@@ -17,6 +17,10 @@ struct parser {
     struct err_text *e;
 };
 
+/* A limit, as text. */
+#define AS_TEXT(x) #x
+#define NUMBER(limit) AS_TEXT(limit)
+
 static enum err bad(struct parser *s, const char *what)
 {
     size_t line = 1, column = 1;
@@ -256,9 +260,9 @@ static enum err children(struct parser *s, u32 depth, struct json *v)
 static enum err value(struct parser *s, u32 depth, struct json *v)
 {
     if (depth > LIMIT_JSON_DEPTH)
-        return bad(s, "nested too deep (the limit is LIMIT_JSON_DEPTH in config/limits.h)");
+        return bad(s, "nested deeper than " NUMBER(LIMIT_JSON_DEPTH) " levels");
     if (++s->nodes > LIMIT_JSON_NODES)
-        return bad(s, "too many values (the limit is LIMIT_JSON_NODES in config/limits.h)");
+        return bad(s, "more than " NUMBER(LIMIT_JSON_NODES) " values");
     skip_space(s);
     if (s->p == s->end)
         return bad(s, "text ends where a value should stand");

@@ -161,6 +161,23 @@ def plan_and_info():
 
 
 @check
+def a_pipe_in_a_folder_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(os.path.join(folder, "config.json"))
+        for command in (["run", "x"], ["plan"], ["info"]):
+            _, err = zigcuda(*command, "--model", folder, want=4)
+            assert "config.json is not a regular file" in err, err
+
+
+@check
+def names_that_never_match_are_refused():
+    for option, value in (("origins", "a.example"), ("origins", "https://a.example/"),
+                          ("origins", "https://"), ("hosts", "foo bar"), ("hosts", "http://x")):
+        _, err = zigcuda("serve", "--model", MODEL, f"--server.{option}={value}", want=3)
+        assert f"server.{option}: '{value}'" in err, err
+
+
+@check
 def too_little_memory_names_the_option():
     _, err = zigcuda("run", "--model", MODEL, "--memory.host_max=64KiB", "x", want=5)
     assert "memory.host_max" in err and "engine.kv" in err, err

@@ -242,6 +242,21 @@ static enum err check_room(const struct box *b, struct err_text *e)
     return ERR_OK;
 }
 
+/* A context that was asked for fits the KV cache; another becomes what fits. */
+static enum err check_context(const struct box *b, struct err_text *e)
+{
+    const struct options *o = &b->options;
+    const u32 fits = b->device->limits.context;
+    char kv[16];
+    if (fits >= (u32)o->model_context)
+        return ERR_OK;
+    return err_set(e, ERR_MEMORY,
+                   "model.context is %u tokens; the KV cache has room for %u (engine.kv = %s). "
+                   "Raise engine.kv, or lower model.context",
+                   (u32)o->model_context, fits,
+                   o->engine_kv ? bytes_text(o->engine_kv, kv) : "0, as much as the box can give");
+}
+
 enum err boot_plan(struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -253,6 +268,7 @@ enum err boot_plan(struct box *b, struct err_text *e)
     bool cuda = gpu_wanted(o, why);
     log_event(LOG_DEBUG, "device", "kind=%s why=\"%s\"", cuda ? "cuda" : "cpu", why);
     TRY(cuda ? open_cuda(b, &limits, e) : open_cpu(b, &limits, e));
+    TRY(check_context(b, e));
     TRY(b->device->ops->plan(b->device, &b->plan, e));
     b->config = (struct engine_config){.queue = (u32)o->engine_queue,
                                        .max_tokens = (u32)o->engine_max_tokens,
@@ -263,7 +279,7 @@ enum err boot_plan(struct box *b, struct err_text *e)
     b->prompt_bytes =
         MIN(MAX((size_t)limits.context * PROMPT_BYTES_A_TOKEN, PROMPT_BYTES_MIN), PROMPT_BYTES_MAX);
     plan_add(&b->plan, PLACE_HOST, work_bytes(b), "request work", "model.context",
-             "prompts of up to %zu KiB", b->prompt_bytes / KIB);
+             "context of %u, prompts of %zu KiB", b->device->limits.context, b->prompt_bytes / KIB);
     return ERR_OK;
 }
 

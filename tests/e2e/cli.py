@@ -161,6 +161,17 @@ def plan_and_info():
 
 
 @check
+def a_context_that_does_not_fit_is_refused():
+    kv = "--engine.kv=640KiB"
+    _, err = zigcuda("plan", "--model", MODEL, kv, "--model.context=1024", want=5)
+    assert "model.context is 1024 tokens" in err and "engine.kv = 640 KiB" in err, err
+    fits = int(re.search(r"has room for (\d+)", err)[1])
+    for words in ([f"--model.context={fits}"], []):
+        out, _ = zigcuda("plan", "--model", MODEL, kv, *words)
+        assert f"context of {fits}, " in out, out
+
+
+@check
 def a_pipe_in_a_folder_is_refused():
     with tempfile.TemporaryDirectory() as folder:
         os.mkfifo(os.path.join(folder, "config.json"))

@@ -132,9 +132,7 @@ static void accept_up_to(struct door *d, u32 most)
     for (u32 i = 0; i < most; i++) {
         int fd = listen_accept(&l->listeners, d->listener);
         if (fd >= 0) {
-            /* no browser speaks by a Unix socket, so any Host may be named there */
-            conns_add(l->conns, fd, d->listener->tls,
-                      d->listener->loopback && !d->listener->is_unix);
+            conns_add(l->conns, fd, d->listener->tls, d->listener->loopback);
             continue;
         }
         if (fd == -EAGAIN)

@@ -220,15 +220,6 @@ def a_certificate_waits_for_its_place():
 
 
 @check
-def any_host_by_a_unix_socket():
-    for host, by_socket, by_port in (("zigcuda", "200", "403"), ("localhost", "200", "200")):
-        at = f"http://{host}/health"
-        to = ("--connect-to", f"{host}:80:127.0.0.1:{PLAIN}")
-        assert status_of("--unix-socket", SOCKET, at).split()[1] == by_socket, host
-        assert status_of(*to, at).split()[1] == by_port, host
-
-
-@check
 def a_stream():
     reply, _ = curl("-N", *JSON, "-d", json.dumps({**WISH, "stream": True}),
                     URL + "/v1/completions")

@@ -6,16 +6,25 @@
 
 static bool sealed;
 
-/* Gives every page its memory, in huge pages where the kernel has them: streaming weights through
- * 4 KiB pages cost a third of the bandwidth where it was measured (a virtual machine). */
 static void take_pages(u8 *base, size_t bytes)
 {
     enum { POPULATE_WRITE = 23 }; /* MADV_POPULATE_WRITE, since Linux 5.14 */
-    madvise(base, bytes, MADV_HUGEPAGE);
     if (madvise(base, bytes, POPULATE_WRITE) == 0)
         return;
     for (size_t at = 0; at < bytes; at += 4096)
         *(volatile u8 *)(base + at) = 0;
+}
+
+/* In huge pages where the kernel has them: streaming weights through 4 KiB pages cost a third of
+ * the bandwidth where it was measured (a virtual machine). */
+void arena_populate(struct arena *a, void (*between)(void))
+{
+    madvise(a->base, a->cap_bytes, MADV_HUGEPAGE);
+    for (size_t at = 0; at < a->cap_bytes; at += ARENA_PIECE_BYTES) {
+        if (between)
+            between();
+        take_pages(a->base + at, MIN(a->cap_bytes - at, ARENA_PIECE_BYTES));
+    }
 }
 
 enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool take,
@@ -27,9 +36,9 @@ enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool ta
     if (base == MAP_FAILED)
         return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the %s arena", cap_bytes,
                              name);
-    if (take)
-        take_pages(base, cap_bytes);
     *a = arena_over(name, base, cap_bytes);
+    if (take)
+        arena_populate(a, NULL);
     return ERR_OK;
 }
 

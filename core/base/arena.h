@@ -26,6 +26,11 @@ struct arena {
 MUST enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool take,
                          struct err_text *e);
 
+/* Takes all pages of an arena opened without `take`. Gigabytes take seconds, so between() is called
+ * before each piece, of some ten milliseconds. */
+#define ARENA_PIECE_BYTES (32 * MIB)
+void arena_populate(struct arena *a, void (*between)(void));
+
 /* An arena over memory somebody else owns; the memory must be zeroed. */
 struct arena arena_over(const char *name, void *base, size_t cap_bytes);
 

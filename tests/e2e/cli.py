@@ -314,6 +314,11 @@ def signals_end_a_load():
             r = subprocess.run([*BINARY, *command, "--model", MODEL], preexec_fn=waits,
                                capture_output=True, timeout=60)
             assert (r.returncode, r.stdout) == (-number, b""), (command, number, r)
+        process = subprocess.Popen([*BINARY, "serve", "--model", MODEL, "--engine.slots=256",
+                                    "--server.listen=127.0.0.1:0"], preexec_fn=waits)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == -number and usage.ru_maxrss < 500 << 10, (status, usage)
 
 
 @check

@@ -5,6 +5,7 @@
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static bool parses(const char *text, size_t n)
@@ -183,6 +184,30 @@ void arena_limits(void)
     dirty = arena_alloc(&a, 200, 1);
     for (int i = 0; dirty && i < 200; i++)
         CHECK(dirty[i] == 0);
+}
+
+static u32 pieces;
+
+static void between(void)
+{
+    pieces++;
+}
+
+/* Who is asked to end while gigabytes are taken does so between two pieces. */
+void arena_is_populated_in_pieces(void)
+{
+    struct arena a;
+    struct err_text e = {0};
+    const size_t bytes = 2 * ARENA_PIECE_BYTES + 4096;
+    static u8 resident[2 * ARENA_PIECE_BYTES / 4096 + 1];
+    CHECK(arena_open(&a, "pieces", bytes, false, &e) == ERR_OK);
+    arena_populate(&a, between);
+    CHECK(pieces == 3);
+    CHECK(mincore(a.base, bytes, (void *)resident) == 0);
+    for (size_t i = 0; i < sizeof resident; i++)
+        if (!(resident[i] & 1))
+            CHECK(!"a page is missing");
+    arena_close(&a);
 }
 
 static bool formats(i64 seconds, const char *conversions, const char *want)

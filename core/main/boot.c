@@ -324,7 +324,8 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     TRY(check_room(b, e));
     size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
     TRY(arena_open(&b->host, "host", plan_total(&b->plan, PLACE_HOST) + slack, false, e));
-    arena_populate(&b->host, end_if_asked);
+    if (!b->as_needed)
+        arena_populate(&b->host, end_if_asked);
     TRY(b->device->ops->load(b->device, &b->host, show_progress, b, e));
     page_in_stop(&b->page_in);
     TRY(engine_open(&b->host, b->device, b->tokenizer, &b->config, b->clock, on_event, arg,

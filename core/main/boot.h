@@ -37,6 +37,7 @@ struct box {
     struct engine *engine;
     struct plan plan;
     bool only_plan; /* nothing will be loaded */
+    bool as_needed; /* host memory is planned, but its pages are taken when first touched */
     struct page_in page_in;
     size_t available_bytes; /* what the box could give when asked */
 };

@@ -332,6 +332,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     int signals;
     TRY(boot_begin(b, e));
     b->options.server_wait = SERVER_WAIT_SPIN; /* nothing else is to be done meanwhile */
+    b->options.engine_slots = 1;
+    b->as_needed = true; /* few answers need the KV cache of a whole context */
     TRY(args_parse(b, argc, argv, table, COUNTOF(table), &prompt, 1, &words, usage, &helped, e));
     if (helped)
         return ERR_OK;

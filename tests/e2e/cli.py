@@ -42,6 +42,15 @@ def lines(*args):
     return [json.loads(line) for line in run("--json", *args).splitlines()]
 
 
+def peak_kib(*args, want=0, preexec_fn=None):
+    """The most memory of one process that was resident, as the kernel counts it."""
+    process = subprocess.Popen([*BINARY, *args], stdout=subprocess.DEVNULL, preexec_fn=preexec_fn)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == want, f"{args}: exit {process.returncode}, not {want}"
+    return usage.ru_maxrss
+
+
 @check
 def help_lists_every_command():
     out, _ = zigcuda("--help")
@@ -195,6 +204,20 @@ def too_little_memory_names_the_option():
 
 
 @check
+def a_long_context_takes_no_memory_before_it_is_used():
+    """The whole of this one has 576 MiB, and may be used to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(MODEL, folder, dirs_exist_ok=True)
+        with open(f"{MODEL}/config.json") as f:
+            config = {**json.load(f), "max_position_embeddings": 131072}
+        with open(f"{folder}/config.json", "w") as f:
+            json.dump(config, f)
+        assert peak_kib("run", "--model", folder, "--max-tokens", "4", "Hello") < 300 << 10
+        n = ["--min-tokens", "2000", "--max-tokens", "2000"]
+        assert lines("--model", folder, *n, "Hello")[-1]["completion_tokens"] == 2000
+
+
+@check
 def bench_prints_json():
     out, _ = zigcuda("bench", "--model", MODEL, "--json", "--prompt", "32", "--batch", "1,2",
                      "--generate", "8", "--repeat", "1")
@@ -314,11 +337,8 @@ def signals_end_a_load():
             r = subprocess.run([*BINARY, *command, "--model", MODEL], preexec_fn=waits,
                                capture_output=True, timeout=60)
             assert (r.returncode, r.stdout) == (-number, b""), (command, number, r)
-        process = subprocess.Popen([*BINARY, "serve", "--model", MODEL, "--engine.slots=256",
-                                    "--server.listen=127.0.0.1:0"], preexec_fn=waits)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == -number and usage.ru_maxrss < 500 << 10, (status, usage)
+        large = ("serve", "--model", MODEL, "--server.listen=127.0.0.1:0", "--engine.slots=256")
+        assert peak_kib(*large, want=-number, preexec_fn=waits) < 500 << 10
 
 
 @check

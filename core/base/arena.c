@@ -1,8 +1,10 @@
 #include "core/base/arena.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static bool sealed;
 
@@ -13,6 +15,18 @@ static void take_pages(u8 *base, size_t bytes)
         return;
     for (size_t at = 0; at < bytes; at += 4096)
         *(volatile u8 *)(base + at) = 0;
+}
+
+enum err memory_unmapped(struct err_text *e, size_t bytes, const char *what)
+{
+    struct rlimit r;
+    if (errno != ENOMEM || getrlimit(RLIMIT_AS, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
+        return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for %s", bytes, what);
+    return err_set(e, ERR_MEMORY,
+                   "cannot map %zu bytes for %s: this process may have %llu of address space "
+                   "(RLIMIT_AS). Lift that (ulimit -v, LimitAS=); memory.host_max bounds what is "
+                   "really taken",
+                   bytes, what, (unsigned long long)r.rlim_cur);
 }
 
 /* In huge pages where the kernel has them: streaming weights through 4 KiB pages cost a third of
@@ -31,11 +45,12 @@ enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool ta
                     struct err_text *e)
 {
     ASSERT(!sealed);
+    char what[64];
+    snprintf(what, sizeof what, "the %s arena", name);
     void *base = mmap(NULL, cap_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | (take ? 0 : MAP_NORESERVE), -1, 0);
     if (base == MAP_FAILED)
-        return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the %s arena", cap_bytes,
-                             name);
+        return memory_unmapped(e, cap_bytes, what);
     *a = arena_over(name, base, cap_bytes);
     if (take)
         arena_populate(a, NULL);

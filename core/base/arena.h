@@ -31,6 +31,10 @@ MUST enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bo
 #define ARENA_PIECE_BYTES (32 * MIB)
 void arena_populate(struct arena *a, void (*between)(void));
 
+/* The error of an mmap. Where RLIMIT_AS bounds address space it says so: far more of that is
+ * reserved here than is ever touched. */
+enum err memory_unmapped(struct err_text *e, size_t bytes, const char *what);
+
 /* An arena over memory somebody else owns; the memory must be zeroed. */
 struct arena arena_over(const char *name, void *base, size_t cap_bytes);
 

@@ -84,6 +84,8 @@ enum err file_map(const char *path, enum err code, struct str *out, struct err_t
     if (bytes == 0)
         return err_set(e, code, "%s is empty", path);
     errno = saved;
+    if (p == MAP_FAILED && saved == ENOMEM)
+        return memory_unmapped(e, bytes, path);
     if (p == MAP_FAILED)
         return err_set_errno(e, code, "cannot map %s", path);
     *out = (struct str){p, bytes};

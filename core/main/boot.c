@@ -143,7 +143,7 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
                        "one page of %u tokens needs %zu bytes (engine.kv sets another size)",
                        bytes_text(b->available_bytes, have), KV_SHARE, LIMIT_PAGE_TOKENS, page);
     if (limits->pages == 0)
-        return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
+        return err_set(e, ERR_CONFIG, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
                        room, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
     struct cpu_options cpu = {.set = b->kernels,
@@ -218,27 +218,58 @@ static size_t work_bytes(const struct box *b)
            b->work_extra_bytes;
 }
 
-static enum err check_room(const struct box *b, struct err_text *e)
+static size_t plan_totals(const struct plan *p, u32 places)
 {
-    char need[16], have[16];
-    size_t host = plan_total(&b->plan, PLACE_HOST);
-    size_t total = host + plan_total(&b->plan, PLACE_PINNED); /* random weights are taken already */
-    if (b->device->shares_host_memory)
-        total += plan_total(&b->plan, PLACE_DEVICE);
-    if (!b->model->random)
-        total += plan_total(&b->plan, PLACE_FILE);
-    size_t max = b->options.memory_host_max;
-    if (max && host > max)
+    size_t total = 0;
+    for (u32 i = 0; i < PLACE_COUNT; i++)
+        total += places >> i & 1 ? plan_total(p, (enum place)i) : 0;
+    return total;
+}
+
+/* What to lower: "KV cache 4.0 GiB (engine.kv), ...", the largest rows that an option changes. */
+static const char *largest_rows(const struct plan *p, u32 places, char *out, size_t cap)
+{
+    bool told[COUNTOF(p->rows)] = {false};
+    char size[16];
+    out[0] = 0;
+    for (u32 n = 0, used = 0; n < 4; n++) {
+        const struct plan_row *most = NULL;
+        for (u32 i = 0; i < p->n; i++) {
+            const struct plan_row *row = &p->rows[i];
+            bool may = row->bytes && row->option[0] && places >> row->place & 1 && !told[i];
+            if (may && (!most || row->bytes > most->bytes))
+                most = row;
+        }
+        if (!most || used >= cap)
+            break;
+        told[most - p->rows] = true;
+        used += (u32)snprintf(out + used, cap - used, "%s%s %s (%s)", n ? ", " : "", most->what,
+                              bytes_text(most->bytes, size), most->option);
+    }
+    return out;
+}
+
+enum err boot_check(const struct box *b, struct err_text *e)
+{
+    const u32 host = 1 << PLACE_HOST;
+    const u32 all = host | 1 << PLACE_PINNED |
+                    (b->device->shares_host_memory ? 1u << PLACE_DEVICE : 0) |
+                    (b->model->random ? 0 : 1u << PLACE_FILE); /* random: taken already */
+    const size_t max = b->options.memory_host_max;
+    char need[16], have[16], rows[400];
+    if (max && plan_total(&b->plan, PLACE_HOST) > max)
         return err_set(e, ERR_MEMORY,
-                       "the plan needs %s of host memory; memory.host_max is %s. Lower engine.kv, "
-                       "engine.slots or model.context (zigcuda plan shows the table)",
-                       bytes_text(host, need), bytes_text(max, have));
-    if (b->available_bytes && total > b->available_bytes)
+                       "the plan needs %s of host memory; memory.host_max is %s. Raise it, or "
+                       "lower what takes most: %s",
+                       bytes_text(plan_total(&b->plan, PLACE_HOST), need), bytes_text(max, have),
+                       largest_rows(&b->plan, host, rows, sizeof rows));
+    if (b->available_bytes && plan_totals(&b->plan, all) > b->available_bytes)
         return err_set(e, ERR_MEMORY,
-                       "the plan needs %s (weights included); this box can give %s. Lower "
-                       "engine.kv, engine.slots or model.context, or take a smaller model (zigcuda "
-                       "plan shows the table)",
-                       bytes_text(total, need), bytes_text(b->available_bytes, have));
+                       "the plan needs %s (weights included); this box can give %s. Take a smaller "
+                       "model, or lower what takes most: %s",
+                       bytes_text(plan_totals(&b->plan, all), need),
+                       bytes_text(b->available_bytes, have),
+                       largest_rows(&b->plan, all, rows, sizeof rows));
     return ERR_OK;
 }
 
@@ -278,8 +309,12 @@ enum err boot_plan(struct box *b, struct err_text *e)
     engine_plan(b->device, &b->config, &b->plan);
     b->prompt_bytes =
         MIN(MAX((size_t)limits.context * PROMPT_BYTES_A_TOKEN, PROMPT_BYTES_MIN), PROMPT_BYTES_MAX);
-    plan_add(&b->plan, PLACE_HOST, work_bytes(b), "request work", "model.context",
-             "context of %u, prompts of %zu KiB", b->device->limits.context, b->prompt_bytes / KIB);
+    plan_add(&b->plan, PLACE_HOST, work_bytes(b) - b->work_extra_bytes, "request work",
+             "model.context", "context of %u, prompts of %zu KiB", b->device->limits.context,
+             b->prompt_bytes / KIB);
+    if (b->work_extra_bytes)
+        plan_add(&b->plan, PLACE_HOST, b->work_extra_bytes, "request work", b->work_extra_option,
+                 "beside that");
     return ERR_OK;
 }
 
@@ -321,7 +356,7 @@ static void show_progress(void *arg, size_t done, size_t total)
 
 enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e)
 {
-    TRY(check_room(b, e));
+    TRY(boot_check(b, e));
     size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
     TRY(arena_open(&b->host, "host", plan_total(&b->plan, PLACE_HOST) + slack, false, e));
     if (!b->as_needed)

@@ -25,9 +25,10 @@ struct box {
     u64 start_ns;
     struct arena boot, scratch, host;
     struct arena work;       /* for one request's rendering and tokenizing; reset after each */
-    size_t work_extra_bytes; /* a command's own share of it */
-    bool spin;               /* CPU workers never sleep; the command says so before boot_plan */
-    size_t prompt_bytes;     /* longest text of one request */
+    size_t work_extra_bytes; /* a command's own share of it, and what changes that */
+    const char *work_extra_option;
+    bool spin;           /* CPU workers never sleep; the command says so before boot_plan */
+    size_t prompt_bytes; /* longest text of one request */
     struct model *model;
     struct tokenizer *tokenizer; /* NULL for a shape */
     struct template *template;   /* NULL: the folder has none */
@@ -48,11 +49,14 @@ MUST enum err boot_begin(struct box *b, struct err_text *e);
 /* Opens and checks the model; nothing is loaded. */
 MUST enum err boot_model(struct box *b, struct err_text *e);
 
-/* Chooses the device, fits the KV cache, fills the plan and checks it against the box. */
+/* Chooses the device, fits the KV cache and fills the plan. */
 MUST enum err boot_plan(struct box *b, struct err_text *e);
 
-/* Takes the memory, loads the weights and opens the engine. Progress goes to stderr when that is a
- * terminal and it takes long. What else was planned is taken from b->host now. */
+/* Holds the whole plan against what the box and memory.host_max give. */
+MUST enum err boot_check(const struct box *b, struct err_text *e);
+
+/* boot_check; takes the memory, loads the weights and opens the engine. Progress goes to stderr
+ * when that is a terminal and it takes long. What else was planned is taken from b->host now. */
 MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e);
 
 /* From here on no memory is taken. */

@@ -517,6 +517,7 @@ static enum err open_reference(struct err_text *e)
     TRY(boot_begin(r, e));
     r->shape = b->shape;
     r->work_extra_bytes = b->work_extra_bytes;
+    r->work_extra_option = b->work_extra_option;
     TRY(options_flag(&r->options, STR("--model"), b->options.model_dir, e));
     r->options.device_kind = DEVICE_KIND_CPU;
     r->options.cpu_threads = b->options.cpu_threads;
@@ -628,6 +629,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     b->options.engine_slots = MIN(MAX(b->options.engine_slots, bench.most), LIMIT_SLOTS);
     TRY(boot_model(b, e));
     b->work_extra_bytes = bench.kl ? (size_t)KL_CHUNK * b->model->vocab * sizeof(float) : 0;
+    b->work_extra_option = "--kl";
     TRY(boot_plan(b, e));
     TRY(boot_load(b, on_event, NULL, e));
     double start_ms = (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6;

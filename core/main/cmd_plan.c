@@ -29,7 +29,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     else
         TRY(serve_plan(&serve, &b, e));
     boot_print_plan(&b);
-    return ERR_OK;
+    return boot_check(&b, e);
 }
 
 int cmd_plan(int argc, char **argv)

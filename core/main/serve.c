@@ -160,6 +160,7 @@ enum err serve_plan(struct serve *s, struct box *b, struct err_text *e)
     if (o->keys_file[0])
         TRY(keys_read(&s->keys, &b->scratch, o->keys_file, e));
     b->work_extra_bytes = JSON_SHARE * o->server_body_max;
+    b->work_extra_option = "server.body_max";
     b->spin = spins(o);
     TRY(leave_core(o, e));
     TRY(boot_plan(b, e));

@@ -171,8 +171,7 @@ static enum err map_region(struct carver *c, size_t bytes, const char *shape, st
     u8 *p = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
-        return err_set_errno(e, ERR_MEMORY, "cannot map %zu bytes for the weights of shape %s",
-                             bytes, shape);
+        return memory_unmapped(e, bytes, shape);
     p += -(uintptr_t)p & (HUGE_PAGE_BYTES - 1);
     madvise(p, bytes, MADV_HUGEPAGE); /* advice only: small pages are as good, but slower */
     c->base = p;

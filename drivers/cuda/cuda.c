@@ -164,17 +164,23 @@ static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct 
     measure(c);
     size_t rest = vram_bytes(&c->vram) - c->list.bytes[LIST_KV];
     size_t room = may > rest ? may - rest : 0, asked = MIN(o->kv_bytes, want * page);
-    if (room < MAX(asked, MAX(page, c->list.staging_bytes)))
+    const size_t least = MAX(page, c->list.staging_bytes);
+    if (room < asked && room >= least)
+        return err_set(e, ERR_MEMORY,
+                       "engine.kv asks for %zu MiB; beside the weights and buffers of %zu MiB the "
+                       "GPU has room for %zu MiB, as of its free %zu MiB %u %% may be taken "
+                       "(cuda.memory_share). Lower engine.kv",
+                       asked / MIB + 1, rest / MIB, room / MIB, have / MIB, o->share_percent);
+    if (room < least)
         return err_set(e, ERR_MEMORY,
                        "the weights and buffers need %zu MiB of the GPU's memory and the KV cache "
                        "at least %zu MiB; of its free %zu MiB %u %% may be taken "
-                       "(cuda.memory_share). Lower engine.kv, engine.step_tokens or engine.slots, "
-                       "or take a smaller model (zigcuda plan shows the table)",
-                       rest / MIB, MAX(o->kv_bytes, MAX(page, c->list.staging_bytes)) / MIB + 1,
-                       have / MIB, o->share_percent);
+                       "(cuda.memory_share). Lower engine.step_tokens or engine.slots, or take a "
+                       "smaller model",
+                       rest / MIB, least / MIB + 1, have / MIB, o->share_percent);
     limits->pages = (u32)MIN((o->kv_bytes ? o->kv_bytes : room) / page, want);
     if (limits->pages == 0)
-        return err_set(e, ERR_MEMORY, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
+        return err_set(e, ERR_CONFIG, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
                        o->kv_bytes, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
     measure(c);

@@ -25,7 +25,8 @@ struct cuda_options {
 };
 
 /* A device for `model`; its small structs come from `keep`. limits->pages is the most that is of
- * use, and becomes what fits; limits->context with it. ERR_MEMORY: not even one page fits. */
+ * use, and becomes what fits; limits->context with it. ERR_MEMORY: not even one page fits, or not
+ * what was asked for. ERR_CONFIG: that is no page. */
 MUST enum err cuda_open(struct arena *keep, const struct model *model, struct device_limits *limits,
                         const struct cuda_options *options, struct device **out,
                         struct err_text *e);

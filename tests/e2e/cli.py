@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -201,6 +202,37 @@ def names_that_never_match_are_refused():
 def too_little_memory_names_the_option():
     _, err = zigcuda("run", "--model", MODEL, "--memory.host_max=64KiB", "x", want=5)
     assert "memory.host_max" in err and "engine.kv" in err, err
+    for options, words in (
+        ((), "lower what takes most: connections 69.9 MiB (server.connections), request work "
+             "48.0 MiB (server.body_max), KV cache"),
+        (("--engine.slots=64",), "lower what takes most: KV cache 288 MiB (engine.kv), conn"),
+        (("--server.body_max=8MiB",), "lower what takes most: request work 192 MiB (server.body"),
+    ):
+        for command in ("plan", "serve"):
+            out, err = zigcuda(command, "--model", MODEL, "--server.listen=127.0.0.1:0",
+                               "--memory.host_max=100MiB", *options, want=5)
+            assert words in err and ("KV cache" in out) == (command == "plan"), (out, err)
+
+
+@check
+def a_kv_cache_that_was_asked_for():
+    for command in (["plan"], ["run", "x"]):
+        _, err = zigcuda(*command, "--model", MODEL, "--engine.kv=1", want=3)
+        assert "engine.kv is 1 bytes; one KV page of 16 tokens needs 73728" in err, err
+        _, err = zigcuda(*command, "--model", MODEL, "--engine.kv=16TiB", "--engine.slots=256",
+                         "--memory.host_max=1GiB", want=5)
+        assert "memory.host_max is 1.0 GiB" in err and "KV cache 1.1 GiB (engine.kv)" in err, err
+
+
+@check
+def a_limit_of_address_space_is_named():
+    for limit, arena in (2 << 30, "scratch"), (6 << 30, "host"):
+        r = subprocess.run([*BINARY, "run", "--model", MODEL, "--engine.slots=256", "x"],
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit,) * 2),
+                           capture_output=True, timeout=60)
+        err = r.stderr.decode()
+        assert r.returncode == 5 and f"the {arena} arena: this process may have {limit} of " \
+            "address space (RLIMIT_AS)" in err, err
 
 
 @check

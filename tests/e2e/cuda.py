@@ -160,7 +160,8 @@ def pages(*flags, kib=2 << 20):
                        capture_output=True, timeout=60)
     out, err = r.stdout.decode(), r.stderr.decode()
     if r.returncode:
-        assert r.returncode == 5 and "cuda.memory_share" in err and "engine.kv" in err, err
+        assert r.returncode == 5 and "cuda.memory_share" in err, err
+        assert ("Lower engine.kv" in err) == ("--engine.kv" in flags), err
         return None
     for row in ("device  packed weights", "device  KV cache", "pinned  GPU steps", "device  total"):
         assert row in out, out
@@ -179,6 +180,8 @@ def kv_cache_takes_what_is_left():
     assert pages("--engine.kv", "64KiB") < most
     assert pages("--engine.kv", "4GiB") == most
     assert pages("--engine.kv", "4GiB", kib=many) is None
+    _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv", "1", want=3)
+    assert "engine.kv is 1 bytes; one KV page" in err, err
 
 
 @check

@@ -165,7 +165,9 @@ void loop_block_signals(void)
 {
     sigset_t set;
     our_signals(&set);
-    sigaddset(&set, SIGPIPE); /* nobody reads our log: no reason to die */
+    sigaddset(&set, SIGPIPE); /* nobody reads our log: no reason to die, */
+    sigaddset(&set, SIGUSR1); /* nor is what others mean by these */
+    sigaddset(&set, SIGUSR2);
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
 

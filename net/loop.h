@@ -8,7 +8,8 @@
  *
  * Signals: SIGTERM and SIGINT drain (listeners close, what was asked is answered, then LOOP_END), a
  * second one ends at once; SIGHUP calls the reload function. They are blocked and read by signalfd,
- * so that no handler ever runs: loop_block_signals has to come before any thread is made.
+ * so that no handler ever runs: loop_block_signals has to come before any thread is made. SIGPIPE,
+ * SIGUSR1 and SIGUSR2 do nothing.
  *
  * Limits: LIMIT_LISTENERS, LIMIT_LOOP_SOURCES, LIMIT_LOOP_EVENTS. The arena given to loop_open
  * holds the loop; nothing is allocated later.

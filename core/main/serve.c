@@ -18,6 +18,10 @@ static enum err check_options(const struct options *o, struct err_text *e)
         return err_set(e, ERR_CONFIG, "tls.certificate and tls.key belong together");
     if (!o->tls_certificate[0] && o->tls_client_ca[0])
         return err_set(e, ERR_CONFIG, "tls.client_ca needs tls.certificate and tls.key");
+    if (!o->keys_file[0] && (o->keys_rate || o->keys_requests))
+        return err_set(e, ERR_CONFIG,
+                       "keys.rate and keys.requests bound each key, and without keys.file there is "
+                       "none: set that, or leave them at 0");
     return ERR_OK;
 }
 
@@ -31,10 +35,18 @@ static bool spins(const struct options *o)
  * wait for each other by the time slice. */
 static enum err leave_core(const struct options *o, struct err_text *e)
 {
-    cpu_set_t set;
-    if ((!o->server_pin && !spins(o)) || sched_getaffinity(0, sizeof set, &set) != 0 ||
-        o->server_core >= CPU_SETSIZE)
-        return ERR_OK; /* a core that is not there is refused by the loop */
+    cpu_set_t set, own;
+    if ((!o->server_pin && !spins(o)) || sched_getaffinity(0, sizeof set, &set) != 0)
+        return ERR_OK;
+    CPU_ZERO(&own);
+    if (o->server_core < CPU_SETSIZE)
+        CPU_SET(o->server_core, &own);
+    /* what the loop will do once all is loaded, and too late to be told that it cannot */
+    if (sched_setaffinity(0, sizeof own, &own) != 0)
+        return err_set_errno(e, ERR_CONFIG,
+                             "server.core is %u, on which this process cannot run; name a core of "
+                             "this box (of its cpuset, in a container)",
+                             (u32)o->server_core);
     CPU_CLR(o->server_core, &set);
     u32 left = (u32)CPU_COUNT(&set);
     if (spins(o) && MAX(o->cpu_threads, (u64)1) > left)

@@ -191,6 +191,21 @@ def a_pipe_in_a_folder_is_refused():
 
 
 @check
+def options_that_would_do_nothing_are_refused():
+    """Before anything is loaded, and by `plan` as by `serve`."""
+    for options, words in (
+        (["--server.pin=on", "--server.core=1000"], "server.core is 1000, on which"),
+        (["--server.wait=spin", "--server.core=4095"], "server.core is 4095, on which"),
+        (["--keys.rate=5"], "keys.rate and keys.requests bound each key, and without keys."),
+        (["--keys.requests=1"], "keys.rate and keys.requests bound each key, and without"),
+    ):
+        for command in ("plan", "serve"):
+            _, err = zigcuda(command, "--model", MODEL, "--log.level=debug",
+                             "--server.listen=127.0.0.1:0", *options, want=3)
+            assert words in err and "name=engine" not in err and "listening" not in err, err
+
+
+@check
 def names_that_never_match_are_refused():
     for option, value in (("origins", "a.example"), ("origins", "https://a.example/"),
                           ("origins", "https://"), ("hosts", "foo bar"), ("hosts", "http://x")):

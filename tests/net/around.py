@@ -174,6 +174,14 @@ def service_manager():
 
 
 @test
+def signals_that_mean_nothing():
+    with Echo() as e:
+        for number in signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE, signal.SIGHUP:
+            e.process.send_signal(number)
+        assert request(e.connect(), get())[0] == 200 and e.process.poll() is None
+
+
+@test
 def descriptors():
     e = Echo(prefix=["sh", "-c", 'ulimit -n 100; exec "$@"', "sh"], connections=64)
     assert e.process.wait(10) == 5 and "server.connections = 64 needs 128" in e.text()

@@ -60,6 +60,8 @@ enum err boot_model(struct box *b, struct err_text *e)
     log_configure((enum log_level)b->options.log_level, (enum log_format)b->options.log_format,
                   (u32)b->options.log_rate);
     const char *dir = b->options.model_dir;
+    if (b->shape.name && b->options.from[OPTION_model_dir] == OPTION_FROM_FLAG)
+        return err_set(e, ERR_USAGE, "--shape and --model name two models; give one of them");
     if (b->shape.name)
         return model_shape(&b->boot, &b->scratch, b->shape.name, b->shape.bits, b->shape.head_bits,
                            1, &b->model, e);

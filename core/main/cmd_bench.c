@@ -518,7 +518,8 @@ static enum err open_reference(struct err_text *e)
     r->shape = b->shape;
     r->work_extra_bytes = b->work_extra_bytes;
     r->work_extra_option = b->work_extra_option;
-    TRY(options_flag(&r->options, STR("--model"), b->options.model_dir, e));
+    if (!r->shape.name)
+        TRY(options_flag(&r->options, STR("--model"), b->options.model_dir, e));
     r->options.device_kind = DEVICE_KIND_CPU;
     r->options.cpu_threads = b->options.cpu_threads;
     r->options.cpu_activations = CPU_ACTIVATIONS_F32;

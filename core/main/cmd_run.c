@@ -20,7 +20,8 @@ struct run {
     u32 max_tokens, min_tokens, top_k, top_logprobs;
     u64 seed;
     float temperature, top_p, min_p, typical_p, repetition, presence, frequency;
-    const char *system, *stop;
+    const char *system;
+    struct arg_words stops;
     u64 id, first_ns, submit_ns, end_ns;
     u32 prompt_tokens, output_tokens;
     enum finish finish;
@@ -231,10 +232,8 @@ static enum err submit(struct str text, struct err_text *e)
                                    .logprobs = run.logprobs || run.top_logprobs,
                                    .top_logprobs = run.top_logprobs};
     run.logprobs = r.sampling.logprobs;
-    if (run.stop) {
-        r.stop[0] = str_of(run.stop);
-        r.n_stop = 1;
-    }
+    for (; r.n_stop < run.stops.n; r.n_stop++)
+        r.stop[r.n_stop] = str_of(run.stops.at[r.n_stop].value);
     run.submit_ns = clock_now_ns(&b->clock);
     return engine_submit(b->engine, &r, &run.id, e);
 }
@@ -303,6 +302,22 @@ static void sampling_defaults(void)
         run.top_k = m->gen_top_k >= 0 ? (u32)m->gen_top_k : 0;
 }
 
+/* Flags that one by one are right, and together would not do what they say. */
+static enum err check_flags(struct err_text *e)
+{
+    if (run.max_tokens && run.min_tokens > run.max_tokens)
+        return err_set(e, ERR_USAGE, "--min-tokens is %u and --max-tokens is %u", run.min_tokens,
+                       run.max_tokens);
+    if (run.raw && run.system)
+        return err_set(e, ERR_USAGE, "--raw has no place for --system: put that into the prompt");
+    if ((run.logprobs || run.top_logprobs) && !run.json)
+        return err_set(e, ERR_USAGE, "--logprobs and --top-logprobs are printed with --json only");
+    if (run.stops.n > LIMIT_STOP_STRINGS)
+        return err_set(e, ERR_USAGE, "--stop: %u texts; the limit is %u", run.stops.n,
+                       LIMIT_STOP_STRINGS);
+    return ERR_OK;
+}
+
 static enum err go(int argc, char **argv, struct err_text *e)
 {
     const struct arg table[] = {
@@ -319,7 +334,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
         {"--presence-penalty", ARG_FLOAT, &run.presence, -2, 2, "X", "0: off"},
         {"--frequency-penalty", ARG_FLOAT, &run.frequency, -2, 2, "X", "0: off"},
         {"--seed", ARG_U64, &run.seed, 0, 1.8e19, "N", "of the sampling (0)"},
-        {"--stop", ARG_STRING, &run.stop, 0, 0, "TEXT", "end before this text"},
+        {"--stop", ARG_WORDS, &run.stops, 0, 0, "TEXT", "end before this text; may come again"},
         {"--json", ARG_FLAG, &run.json, 0, 0, NULL, "one JSON line a token, one at the end"},
         {"--logprobs", ARG_FLAG, &run.logprobs, 0, 0, NULL, "log probabilities (with --json)"},
         {"--top-logprobs", ARG_U32, &run.top_logprobs, 0, LIMIT_LOGPROBS, "N", "alternatives"},
@@ -337,6 +352,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(args_parse(b, argc, argv, table, COUNTOF(table), &prompt, 1, &words, usage, &helped, e));
     if (helped)
         return ERR_OK;
+    TRY(check_flags(e));
     TRY(block_signals(&signals, e));
     TRY(boot_model(b, e));
     TRY(boot_plan(b, e));

@@ -90,6 +90,14 @@ def wrong_use_says_what_to_do():
         (["bench", "--model", MODEL, "--prompt", "0"], "'0'"),
         (["run", "--model", MODEL, "one", "two"], "two"),
         (["run", "hello"], "--model"),
+        (["run", "--model", MODEL, "--min-tokens", "5", "--max-tokens", "4", "x"],
+         "--min-tokens is 5 and --max-tokens is 4"),
+        (["run", "--model", MODEL, "--system", "y", "--raw", "x"], "--raw has no place for --sys"),
+        (["run", "--model", MODEL, "--logprobs", "x"], "--json"),
+        (["run", "--model", MODEL, "--top-logprobs", "2", "x"], "--json"),
+        (["run", "--model", MODEL, *["--stop", "y"] * 5, "x"], "--stop: 5 texts; the limit is 4"),
+        (["plan", "--model", MODEL, "--shape", "100m"], "--shape and --model"),
+        (["bench", "--model", MODEL, "--shape", "100m"], "--shape and --model"),
     ):
         _, err = zigcuda(*args, want=2)
         assert words in err, (args, err)
@@ -143,6 +151,8 @@ def stop_and_length():
     stop = text[4:7]
     assert run("--stop", stop, *args)[:-1] == text[: text.index(stop)]
     assert lines("--stop", stop, *args)[-1]["finish_reason"] == "stop"
+    for stops in (stop, "never"), ("never", stop):
+        assert run("--stop", stops[0], "--stop", stops[1], *args)[:-1] == text[: text.index(stop)]
 
 
 @check

@@ -38,8 +38,9 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
     struct err_text e = {0};
     if (text.n > api->g.prompt_bytes)
         return refuse(f, 400, "context_length_exceeded", param,
-                      "the prompt has %zu bytes; the limit is %zu (model.context)", text.n,
-                      api->g.prompt_bytes);
+                      "the prompt has %zu bytes; the limit of a context of %u tokens "
+                      "(model.context) is %zu",
+                      text.n, api->g.limits.context, api->g.prompt_bytes);
     u32 cap = (u32)text.n + 64;
     p->ids = ARENA_NEW(work, u32, cap);
     size_t start = p->ids ? (size_t)((u8 *)p->ids - work->base) : 0;
@@ -76,7 +77,12 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
         return refuse(f, 400, "no_chat_template", "messages",
                       "this model has no chat template; use /v1/completions");
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
-                    &text, &e) == ERR_LIMIT)
+                    &text, &e) == ERR_TOO_LONG)
+        return refuse(f, 400, "context_length_exceeded", "messages",
+                      "the messages are too long: as a prompt they have more than %zu bytes, the "
+                      "limit of a context of %u tokens (model.context)",
+                      api->g.prompt_bytes, api->g.limits.context);
+    if (e.code == ERR_LIMIT) /* of the template's work */
         return refuse(f, 400, "context_length_exceeded", "messages", "%s", e.text);
     if (e.code != ERR_OK)
         return refuse_err(f, &e, "messages");

@@ -386,12 +386,20 @@ void boot_seal(struct box *b)
               (double)(clock_now_ns(&b->clock) - b->start_ns) / 1e6, b->host.cap_bytes);
 }
 
+enum err boot_too_long(const struct box *b, struct err_text *e)
+{
+    *e = (struct err_text){0}; /* the template's own words for it */
+    return err_set(e, ERR_TOO_LONG,
+                   "the prompt has more than %zu bytes, the limit of a context of %u tokens "
+                   "(model.context)",
+                   b->prompt_bytes, b->device->limits.context);
+}
+
 enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,
                      struct err_text *e)
 {
     if (text.n > b->prompt_bytes)
-        return err_set(e, ERR_LIMIT, "the prompt has %zu bytes; the limit is %zu (model.context)",
-                       text.n, b->prompt_bytes);
+        return boot_too_long(b, e);
     size_t bytes = tokenizer_work_bytes(b->tokenizer, text.n);
     void *work = arena_alloc(&b->work, bytes, 16);
     if (!work)

@@ -62,6 +62,9 @@ MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, str
 /* From here on no memory is taken. */
 void boot_seal(struct box *b);
 
+/* The error of a text longer than b->prompt_bytes; it takes the place of one in e. */
+enum err boot_too_long(const struct box *b, struct err_text *e);
+
 /* tokenizer_encode with work memory from b->work. */
 MUST enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,
                           struct err_text *e);

@@ -179,7 +179,7 @@ static enum err read_stdin(struct arena *work, size_t max, int signals, struct s
             break;
         n += (size_t)r;
         if (n > max)
-            return err_set(e, ERR_LIMIT, "the prompt on stdin is longer than %zu bytes", max);
+            return boot_too_long(&run.box, e);
     }
     while (n > 0 && p[n - 1] == '\n')
         n--;
@@ -205,7 +205,10 @@ static enum err prompt_ids(struct str text, u32 *ids, u32 cap, u32 *n, struct er
     struct chat chat = {.messages = messages.v,
                         .add_generation_prompt = true,
                         .now_s = b->clock.wall_s(b->clock.arg)};
-    TRY(chat_render(b->template, b->tokenizer, &chat, &b->work, b->prompt_bytes, &text, e));
+    enum err r = chat_render(b->template, b->tokenizer, &chat, &b->work, b->prompt_bytes, &text, e);
+    if (r == ERR_TOO_LONG)
+        return boot_too_long(b, e);
+    TRY(r);
     return boot_encode(b, text, 0, ids, cap, n, e);
 }
 

@@ -19,7 +19,8 @@ struct chat {
 /* Appends {"role": role, "content": content} to an array. */
 void chat_message(struct json_tree *messages, struct arena *a, struct str role, struct str content);
 
-/* The text in `work`, at most cap bytes. Its variables and values are there too. */
+/* The text in `work`, at most cap bytes (else ERR_TOO_LONG). Its variables and values are there
+ * too. */
 MUST enum err chat_render(const struct template *template, const struct tokenizer *t,
                           const struct chat *chat, struct arena *work, size_t cap, struct str *out,
                           struct err_text *e);

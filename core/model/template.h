@@ -33,10 +33,11 @@ MUST enum err template_load(struct arena *keep, struct arena *scratch, const cha
 /* Renders with the members of the object `vars` as variables (messages, tools, documents,
  * add_generation_prompt, bos_token, eos_token, ... keyword arguments; tools and documents are none
  * when absent). now_s: seconds since the epoch, moved into local time, for strftime_now. out[cap]
- * gets *n bytes. raise_exception() and every evaluation error is ERR_REQUEST, a ceiling ERR_LIMIT,
- * both with line and column. The free part of `work` (at most LIMIT_TEMPLATE_WORK_BYTES of it) is
- * overwritten and free again afterwards: 4 MiB and the size of the prompt three times over is
- * plenty, unless a template builds long strings piece by piece. */
+ * gets *n bytes; a longer text is ERR_TOO_LONG. raise_exception() and every evaluation error is
+ * ERR_REQUEST, a ceiling ERR_LIMIT, both with file, line and column. The free part of `work` (at
+ * most LIMIT_TEMPLATE_WORK_BYTES of it) is overwritten and free again afterwards: 4 MiB and the
+ * size of the prompt three times over is plenty, unless a template builds long strings piece by
+ * piece. */
 MUST enum err template_render(const struct template *t, const struct json *vars, i64 now_s,
                               struct arena *work, char *out, size_t cap, size_t *n,
                               struct err_text *e);

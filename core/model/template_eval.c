@@ -39,8 +39,10 @@ static enum flow run(struct rt *r, const struct node *list);
 void eval_report(struct rt *r, enum err code, const char *text)
 {
     u32 line, column;
+    const char *slash = strrchr(r->t->name, '/'); /* clients read this: no path of the server's */
     lex_place(r->t->source, r->pos, &line, &column);
-    err_set(r->e, code, "%s: line %u, column %u: %s", r->t->name, line, column, text);
+    err_set(r->e, code, "%s: line %u, column %u: %s", slash ? slash + 1 : r->t->name, line, column,
+            text);
 }
 
 void eval_undefined(struct rt *r, struct val v)

@@ -12,7 +12,7 @@ void eval_template(struct rt *r);
 
 struct val eval_call(struct rt *r, struct val callee, const struct args *args);
 
-/* "name: line 3, column 7: text" with the place of the node being evaluated. */
+/* "file: line 3, column 7: text" with the place of the node being evaluated. */
 void eval_report(struct rt *r, enum err code, const char *text);
 void eval_undefined(struct rt *r, struct val v); /* "'x' is undefined" */
 

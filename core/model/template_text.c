@@ -137,8 +137,10 @@ void sink_put(struct rt *r, struct sink *s, const char *p, size_t n)
     if (r->failed || n == 0 || !rt_charge(r, n))
         return;
     if (n > room) {
-        rt_limit(r, output ? "the rendered text is longer than its buffer"
-                           : "the strings of this rendering need more memory than it has");
+        if (output)
+            rt_too_long(r);
+        else
+            rt_limit(r, "the strings of this rendering need more memory than it has");
         return;
     }
     memmove(s->p + s->n, p, n);

@@ -43,6 +43,12 @@ void rt_limit(struct rt *r, const char *what)
     limit(r, "%s", what);
 }
 
+void rt_too_long(struct rt *r)
+{
+    r->failed = true;
+    err_set(r->e, ERR_TOO_LONG, "the rendered text has more than %zu bytes", r->out.cap);
+}
+
 bool rt_step(struct rt *r)
 {
     if (!r->failed && ++r->steps > LIMIT_TEMPLATE_STEPS)

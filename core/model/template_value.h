@@ -100,6 +100,7 @@ struct rt {
 /* --- failure and ceilings --- */
 void rt_fail(struct rt *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void rt_limit(struct rt *r, const char *what);
+void rt_too_long(struct rt *r);             /* the output is full */
 bool rt_step(struct rt *r);                 /* false: over the ceiling (or failed before) */
 bool rt_charge(struct rt *r, size_t bytes); /* of text looked at or written; 64 are a step */
 bool rt_enter(struct rt *r);                /* one level deeper; pair with rt_leave when true */

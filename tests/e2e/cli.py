@@ -171,6 +171,14 @@ def a_long_prompt_is_refused_with_both_numbers():
 
 
 @check
+def a_prompt_of_too_many_bytes_is_refused():
+    for more, stdin in (["--system", "x" * 2000, "x" * 64000], None), (["-"], b"x" * 66000):
+        _, err = zigcuda("run", "--model", MODEL, "--model.context=64", *more, stdin=stdin, want=2)
+        assert err.startswith("zigcuda run: the prompt has more than 65536 bytes, "), err
+        assert "64 tokens (model.context)" in err, err
+
+
+@check
 def plan_and_info():
     out, _ = zigcuda("plan", "--model", MODEL)
     for word in ("KV cache", "weights", "total", "engine.kv"):

@@ -250,6 +250,32 @@ def refusals_of_the_transport_have_ids():
         assert refused != ask("GET", "/health", port=s.port)[1]["X-Request-Id"]
 
 
+@check
+def messages_that_are_too_long():
+    """More text than a context can hold is refused like too many tokens, whatever the template."""
+    for path in ("/v1/chat/completions", "/tokenize"):
+        status, _, r = ask("POST", path, {"model": MODEL, "messages": [
+            {"role": "user", "content": "word " * 14000}]})
+        error = r["error"]
+        assert status == 400 and error["code"] == "context_length_exceeded", r
+        assert error["param"] == "messages" and "messages are too long" in error["message"], r
+        for word in ("65536 bytes", "256 tokens", "model.context"):
+            assert word in error["message"], r
+        assert ".jinja" not in error["message"], r
+
+
+@check
+def templates_that_fail_say_where_but_no_path():
+    folder = os.path.join(FOLDER.name, "refusing")
+    shutil.copytree(MODEL_DIR, folder)
+    with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
+        f.write("\n{{ raise_exception('roles must alternate') }}")
+    with server.Server(folder) as s:
+        status, _, r = ask("POST", "/v1/chat/completions", talk(model="refusing"), port=s.port)
+    assert status == 400, r
+    assert r["error"]["message"] == "chat_template.jinja: line 2, column 19: roles must alternate"
+
+
 def folder_of_words():
     """The model with a tokenizer as in Llama 2: a word has its blank, a text's first one drops."""
     path = os.path.join(FOLDER.name, "words")

@@ -22,12 +22,12 @@ struct prompts {
 /* --- prompts -----------------------------------------------------------------------------------
  */
 
-static bool too_long(struct refusal *f, u32 n, u32 context, const char *param)
+static bool too_long(struct refusal *f, u32 n, const struct device_limits *l, const char *param)
 {
     return refuse(f, 400, "context_length_exceeded", param,
-                  "the prompt has %u tokens; the context is %u tokens (model.context) and one must "
-                  "be left for the answer",
-                  n, context);
+                  "the prompt has %u tokens; the context is %u tokens (%s) and one must be left "
+                  "for the answer",
+                  n, l->context, l->context_by);
 }
 
 /* Text to ids; the work memory beyond the ids is free again afterwards. */
@@ -35,12 +35,12 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
                    struct refusal *f)
 {
     struct arena *work = api->g.work;
+    const struct device_limits *l = &api->g.limits;
     struct err_text e = {0};
     if (text.n > api->g.prompt_bytes)
         return refuse(f, 400, "context_length_exceeded", param,
-                      "the prompt has %zu bytes; the limit of a context of %u tokens "
-                      "(model.context) is %zu",
-                      text.n, api->g.limits.context, api->g.prompt_bytes);
+                      "the prompt has %zu bytes; the limit of a context of %u tokens (%s) is %zu",
+                      text.n, l->context, l->context_by, api->g.prompt_bytes);
     u32 cap = (u32)text.n + 64;
     p->ids = ARENA_NEW(work, u32, cap);
     size_t start = p->ids ? (size_t)((u8 *)p->ids - work->base) : 0;
@@ -53,8 +53,8 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
         tokenizer_encode(api->g.tokenizer, text, flags, memory, bytes, p->ids, cap, &p->n, &e);
     if (r == ERR_LIMIT) /* more tokens than bytes: far beyond any context that is full of text */
         return refuse(f, 400, "context_length_exceeded", param,
-                      "the prompt has more than %u tokens; the context is %u", cap,
-                      api->g.limits.context);
+                      "the prompt has more than %u tokens; the context is %u (%s)", cap, l->context,
+                      l->context_by);
     if (r != ERR_OK)
         return refuse_err(f, &e, param);
     arena_reset(work, start + p->n * sizeof *p->ids);
@@ -66,6 +66,7 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
 static bool chat_prompt(struct api *api, const struct params *p, struct prompt *out,
                         struct refusal *f)
 {
+    const struct device_limits *l = &api->g.limits;
     struct err_text e = {0};
     struct str text;
     struct chat chat = {.messages = p->messages,
@@ -80,8 +81,8 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
                     &text, &e) == ERR_TOO_LONG)
         return refuse(f, 400, "context_length_exceeded", "messages",
                       "the messages are too long: as a prompt they have more than %zu bytes, the "
-                      "limit of a context of %u tokens (model.context)",
-                      api->g.prompt_bytes, api->g.limits.context);
+                      "limit of a context of %u tokens (%s)",
+                      api->g.prompt_bytes, l->context, l->context_by);
     if (e.code == ERR_LIMIT) /* of the template's work */
         return refuse(f, 400, "context_length_exceeded", "messages", "%s", e.text);
     if (e.code != ERR_OK)
@@ -108,7 +109,7 @@ static bool given_ids(struct api *api, const struct json *list, struct prompt *p
 {
     u64 id;
     if (list->n >= api->g.limits.context)
-        return too_long(f, list->n, api->g.limits.context, "prompt");
+        return too_long(f, list->n, &api->g.limits, "prompt");
     p->as_ids = true;
     p->ids = ARENA_NEW(api->g.work, u32, list->n);
     if (!p->ids)
@@ -134,8 +135,8 @@ static bool text_of_ids(struct api *api, struct prompt *p, struct refusal *f)
         n += decode_push(&d, p->ids[i], text + n);
     if (!text || n >= api->g.prompt_bytes)
         return refuse(f, 413, "request_too_large", "prompt",
-                      "the text of the prompt is longer than %zu bytes (model.context)",
-                      api->g.prompt_bytes);
+                      "the text of the prompt is longer than %zu bytes (%s)", api->g.prompt_bytes,
+                      api->g.limits.context_by);
     n += decode_end(&d, text + n);
     p->text = (struct str){text, n};
     arena_reset(api->g.work, (size_t)((u8 *)text - api->g.work->base) + n);
@@ -213,18 +214,18 @@ static bool size_choice(const struct api *api, const struct params *p, const str
                         u32 *max_tokens, struct refusal *f)
 {
     const char *param = p->messages ? "messages" : "prompt";
-    u32 context = api->g.limits.context;
+    const struct device_limits *l = &api->g.limits;
     if (prompt->n == 0)
         return refuse(f, 400, "invalid_value", param, "the prompt is empty: it has no token");
-    if (prompt->n >= context)
-        return too_long(f, prompt->n, context, param);
-    u32 room = context - prompt->n, usual = api->g.max_tokens ? api->g.max_tokens : room;
+    if (prompt->n >= l->context)
+        return too_long(f, prompt->n, l, param);
+    u32 room = l->context - prompt->n, usual = api->g.max_tokens ? api->g.max_tokens : room;
     *max_tokens = p->max_tokens ? p->max_tokens : MIN(usual, room);
     if (*max_tokens > room)
         return refuse(f, 400, "context_length_exceeded", p->max_field,
                       "the prompt has %u tokens and %s is %u: together more than the context of %u "
-                      "tokens (model.context)",
-                      prompt->n, p->max_field, *max_tokens, context);
+                      "tokens (%s)",
+                      prompt->n, p->max_field, *max_tokens, l->context, l->context_by);
     return true;
 }
 

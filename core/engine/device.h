@@ -72,10 +72,11 @@ struct step_result { /* one a sampled row, in row order */
 };
 
 struct device_limits {
-    u32 slots;       /* sequences at once */
-    u32 pages;       /* KV pages of LIMIT_PAGE_TOKENS positions, all layers */
-    u32 step_tokens; /* tokens of one step */
-    u32 context;     /* positions of one sequence */
+    u32 slots;              /* sequences at once */
+    u32 pages;              /* KV pages of LIMIT_PAGE_TOKENS positions, all layers */
+    u32 step_tokens;        /* tokens of one step */
+    u32 context;            /* positions of one sequence */
+    const char *context_by; /* what bounds them: "model.context" or other words for messages */
 };
 
 /* What a device tells of itself while it works. A value that it does not tell is NAN. */

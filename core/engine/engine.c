@@ -180,21 +180,22 @@ static struct seq *seq_find(struct engine *g, u64 id)
 static enum err output_tokens(const struct engine *g, const struct request *r, u32 *out,
                               struct err_text *e)
 {
+    const char *by = g->device->limits.context_by;
     if (r->n_prompt == 0)
         return err_set(e, ERR_REQUEST, "the prompt is empty: it needs at least one token");
     if (r->n_prompt >= g->context)
         return err_set(e, ERR_REQUEST,
-                       "the prompt has %u tokens; the context is %u tokens (model.context) and one "
-                       "must be left for the answer",
-                       r->n_prompt, g->context);
+                       "the prompt has %u tokens; the context is %u tokens (%s) and one must be "
+                       "left for the answer",
+                       r->n_prompt, g->context, by);
     u32 room = g->context - r->n_prompt;
     u32 fallback = g->config.max_tokens ? MIN(g->config.max_tokens, room) : room;
     *out = r->max_tokens ? r->max_tokens : fallback;
     if (*out > room)
         return err_set(e, ERR_REQUEST,
                        "the prompt has %u tokens and max_tokens is %u: together more than the "
-                       "context of %u tokens (model.context)",
-                       r->n_prompt, *out, g->context);
+                       "context of %u tokens (%s)",
+                       r->n_prompt, *out, g->context, by);
     u32 need = pages_of(r->n_prompt + *out);
     if (need > g->kv.n)
         return err_set(e, ERR_REQUEST,

@@ -275,18 +275,22 @@ enum err boot_check(const struct box *b, struct err_text *e)
     return ERR_OK;
 }
 
-/* A context that was asked for fits the KV cache; another becomes what fits. */
+/* A context that was asked for fits the KV cache; another becomes what fits. Whoever asks for more
+ * later is told what could raise it. */
 static enum err check_context(const struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
-    const u32 fits = b->device->limits.context;
+    struct device_limits *l = &b->device->limits;
     char kv[16];
-    if (fits >= (u32)o->model_context)
+    l->context_by = l->context == b->model->context ? "all that the model has"
+                    : o->model_context              ? "model.context"
+                                                    : "what fits the KV cache, engine.kv";
+    if (l->context >= (u32)o->model_context)
         return ERR_OK;
     return err_set(e, ERR_MEMORY,
                    "model.context is %u tokens; the KV cache has room for %u (engine.kv = %s). "
                    "Raise engine.kv, or lower model.context",
-                   (u32)o->model_context, fits,
+                   (u32)o->model_context, l->context,
                    o->engine_kv ? bytes_text(o->engine_kv, kv) : "0, as much as the box can give");
 }
 
@@ -390,19 +394,20 @@ enum err boot_too_long(const struct box *b, struct err_text *e)
 {
     *e = (struct err_text){0}; /* the template's own words for it */
     return err_set(e, ERR_TOO_LONG,
-                   "the prompt has more than %zu bytes, the limit of a context of %u tokens "
-                   "(model.context)",
-                   b->prompt_bytes, b->device->limits.context);
+                   "the prompt has more than %zu bytes, the limit of a context of %u tokens (%s)",
+                   b->prompt_bytes, b->device->limits.context, b->device->limits.context_by);
 }
 
-enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,
+enum err boot_encode(struct box *b, struct str text, u32 flags, u32 **ids, u32 *n,
                      struct err_text *e)
 {
+    u32 cap = (u32)text.n + 64;
     if (text.n > b->prompt_bytes)
         return boot_too_long(b, e);
+    *ids = ARENA_NEW(&b->work, u32, cap);
     size_t bytes = tokenizer_work_bytes(b->tokenizer, text.n);
     void *work = arena_alloc(&b->work, bytes, 16);
-    if (!work)
+    if (!*ids || !work)
         return arena_full(&b->work, "tokenizing", e);
-    return tokenizer_encode(b->tokenizer, text, flags, work, bytes, ids, cap, n, e);
+    return tokenizer_encode(b->tokenizer, text, flags, work, bytes, *ids, cap, n, e);
 }

@@ -65,8 +65,8 @@ void boot_seal(struct box *b);
 /* The error of a text longer than b->prompt_bytes; it takes the place of one in e. */
 enum err boot_too_long(const struct box *b, struct err_text *e);
 
-/* tokenizer_encode with work memory from b->work. */
-MUST enum err boot_encode(struct box *b, struct str text, u32 flags, u32 *ids, u32 cap, u32 *n,
+/* tokenizer_encode with ids and work memory from b->work; there may be more than the context. */
+MUST enum err boot_encode(struct box *b, struct str text, u32 flags, u32 **ids, u32 *n,
                           struct err_text *e);
 
 void boot_print_plan(const struct box *b);

@@ -187,11 +187,11 @@ static enum err read_stdin(struct arena *work, size_t max, int signals, struct s
     return ERR_OK;
 }
 
-static enum err prompt_ids(struct str text, u32 *ids, u32 cap, u32 *n, struct err_text *e)
+static enum err prompt_ids(struct str text, u32 **ids, u32 *n, struct err_text *e)
 {
     struct box *b = &run.box;
     if (run.raw)
-        return boot_encode(b, text, ENCODE_ADD_SPECIAL, ids, cap, n, e);
+        return boot_encode(b, text, ENCODE_ADD_SPECIAL, ids, n, e);
     if (!b->template)
         return err_set(e, ERR_MODEL,
                        "%.*s has no chat template; --raw continues the prompt as plain text",
@@ -209,17 +209,14 @@ static enum err prompt_ids(struct str text, u32 *ids, u32 cap, u32 *n, struct er
     if (r == ERR_TOO_LONG)
         return boot_too_long(b, e);
     TRY(r);
-    return boot_encode(b, text, 0, ids, cap, n, e);
+    return boot_encode(b, text, 0, ids, n, e);
 }
 
 static enum err submit(struct str text, struct err_text *e)
 {
     struct box *b = &run.box;
-    u32 cap = b->device->limits.context, n = 0;
-    u32 *ids = ARENA_NEW(&b->work, u32, cap);
-    if (!ids)
-        return arena_full(&b->work, "prompt", e);
-    TRY(prompt_ids(text, ids, cap, &n, e));
+    u32 *ids, n;
+    TRY(prompt_ids(text, &ids, &n, e));
     struct request r = {
         .prompt = ids, .n_prompt = n, .max_tokens = run.max_tokens, .continues = run.raw};
     r.sampling = (struct sampling){.temperature = run.temperature,

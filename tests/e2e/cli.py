@@ -165,9 +165,12 @@ def a_prompt_from_stdin():
 
 @check
 def a_long_prompt_is_refused_with_both_numbers():
-    _, err = zigcuda("run", "--model", MODEL, "--model.context", "64", "--raw", "word " * 200,
-                     want=2)
-    assert "64" in err, err
+    """And with what it is that bounds the context."""
+    for more, by in ((["--model.context=64"], "model.context"), ([], "all that the model has"),
+                     (["--engine.kv=640KiB"], "what fits the KV cache, engine.kv")):
+        _, err = zigcuda("run", "--model", MODEL, *more, "--raw", "word " * 3000, want=2)
+        numbers = re.search(rf"has (\d+) tokens; the context is (\d+) tokens \({by}\)", err)
+        assert numbers and int(numbers[1]) >= 3000 > 1024 >= int(numbers[2]), err
 
 
 @check

@@ -259,7 +259,7 @@ def messages_that_are_too_long():
         error = r["error"]
         assert status == 400 and error["code"] == "context_length_exceeded", r
         assert error["param"] == "messages" and "messages are too long" in error["message"], r
-        for word in ("65536 bytes", "256 tokens", "model.context"):
+        for word in ("65536 bytes", "256 tokens (all that the model has)"):
             assert word in error["message"], r
         assert ".jinja" not in error["message"], r
 
@@ -274,6 +274,18 @@ def templates_that_fail_say_where_but_no_path():
         status, _, r = ask("POST", "/v1/chat/completions", talk(model="refusing"), port=s.port)
     assert status == 400, r
     assert r["error"]["message"] == "chat_template.jinja: line 2, column 19: roles must alternate"
+
+
+@check
+def what_bounds_the_context_is_named():
+    for flags, by in (["--model.context=64"], "model.context"), ([], "all that the model has"), \
+            (["--engine.kv=30KiB"], "what fits the KV cache, engine.kv"):
+        with server.Server(MODEL_DIR, *flags) as s:
+            for body in (wish(prompt=[5] * 300), wish(prompt="ab" * 200), wish(max_tokens=300),
+                         wish(prompt="a" * 70000)):
+                status, _, r = ask("POST", "/v1/completions", body, port=s.port)
+                assert status == 400 and r["error"]["code"] == "context_length_exceeded", r
+                assert f" tokens ({by})" in r["error"]["message"], (flags, r)
 
 
 def folder_of_words():

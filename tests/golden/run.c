@@ -138,8 +138,10 @@ static enum dtype kv_type(const struct golden *g)
 
 static enum err open_way(const struct golden *g, const struct way *way, struct device **d)
 {
-    struct device_limits limits = {SEQUENCES, SEQUENCES * PAGES_EACH, SEQUENCES * PROMPT_MAX,
-                                   PAGES_EACH * LIMIT_PAGE_TOKENS};
+    struct device_limits limits = {.slots = SEQUENCES,
+                                   .pages = SEQUENCES * PAGES_EACH,
+                                   .step_tokens = SEQUENCES * PROMPT_MAX,
+                                   .context = PAGES_EACH * LIMIT_PAGE_TOKENS};
     struct cpu_options cpu = {.set = way->set, .threads = way->threads, .kv_type = kv_type(g)};
     struct cuda_options cuda = {.info = &card,
                                 .clock = clock_system(),

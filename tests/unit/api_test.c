@@ -187,11 +187,14 @@ static enum err open_world(struct err_text *e)
                                  .gen_min_p = -1,
                                  .gen_repetition_penalty = -1,
                                  .gen_top_k = -1};
-    world.device = (struct device){
-        .ops = &ops,
-        .model = &world.model,
-        .limits = {.slots = SLOTS, .pages = 32, .step_tokens = 32, .context = CONTEXT},
-        .depth = 1};
+    world.device = (struct device){.ops = &ops,
+                                   .model = &world.model,
+                                   .limits = {.slots = SLOTS,
+                                              .pages = 32,
+                                              .step_tokens = 32,
+                                              .context = CONTEXT,
+                                              .context_by = "t"},
+                                   .depth = 1};
     world.work = arena_over("work", arena_alloc(&unit_arena, 8 * MIB, 16), 8 * MIB);
     TRY(engine_open(&unit_arena, &world.device, t, &engine, clock, on_event, NULL, &world.engine,
                     e));

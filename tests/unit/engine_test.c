@@ -124,11 +124,14 @@ static struct engine *fresh_engine(struct model *m)
     struct engine_config c = {.queue = 16, .prefill_beside = 8, .prefix_cache = true};
     *m = (struct model){.vocab = VOCAB, .n_eos = 1, .eos = {7}};
     memset(&fake, 0, sizeof fake);
-    fake.device = (struct device){
-        .ops = &fake_ops,
-        .model = m,
-        .limits = {.slots = SLOTS, .pages = PAGES, .step_tokens = STEP, .context = CONTEXT},
-        .depth = depth};
+    fake.device = (struct device){.ops = &fake_ops,
+                                  .model = m,
+                                  .limits = {.slots = SLOTS,
+                                             .pages = PAGES,
+                                             .step_tokens = STEP,
+                                             .context = CONTEXT,
+                                             .context_by = "t"},
+                                  .depth = depth};
     struct clock clock = {.now_ns = fake_now};
     if (engine_open(&unit_arena, &fake.device, NULL, &c, clock, on_event, NULL, &g, &e))
         unit_failed(__FILE__, __LINE__, e.text);

@@ -30,9 +30,9 @@ struct box {
     bool spin;           /* CPU workers never sleep; the command says so before boot_plan */
     size_t prompt_bytes; /* longest text of one request */
     struct model *model;
-    struct tokenizer *tokenizer; /* NULL for a shape */
-    struct template *template;   /* NULL: the folder has none */
-    const struct kernel_set *kernels;
+    struct tokenizer *tokenizer;      /* NULL for a shape */
+    struct template *template;        /* NULL: the folder has none */
+    const struct kernel_set *kernels; /* NULL: it computes on a GPU */
     struct device *device;
     struct engine_config config;
     struct engine *engine;

@@ -1,6 +1,7 @@
 #include "core/base/utf8.h"
 #include "core/main/args.h"
 #include "core/main/boot.h"
+#include "core/main/fault.h"
 #include "core/main/main.h"
 #include "core/model/chat.h"
 
@@ -356,6 +357,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(block_signals(&signals, e));
     TRY(boot_model(b, e));
     TRY(boot_plan(b, e));
+    if (b->kernels) /* on the CPU */
+        fault_watch(b->model);
     TRY(boot_load(b, on_event, NULL, e));
     boot_seal(b);
     sampling_defaults();

@@ -3,6 +3,7 @@
  * error of the driver, a step that hangs) the process starts again in its place. */
 #include "core/base/log.h"
 #include "core/main/args.h"
+#include "core/main/fault.h"
 #include "core/main/main.h"
 #include "core/main/restart.h"
 #include "core/main/serve.h"
@@ -139,6 +140,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     restart_begin();
     TRY(boot_model(&box, e));
     TRY(serve_plan(&serve, &box, e));
+    if (box.kernels) /* on the CPU */
+        fault_watch(box.model);
     TRY(serve_listen(&serve, &box, e));
     enum err r = start(e);
     if (r != ERR_OK) {

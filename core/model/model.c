@@ -73,7 +73,7 @@ static enum err add_file(struct opening *o, struct str name)
     if (!kept.p)
         return arena_full(o->keep, path, o->e);
     TRY(file_map(kept.p, ERR_MODEL, file, o->e));
-    o->m->files_n++;
+    o->m->paths[o->m->files_n++] = kept.p;
     o->m->file_bytes += file->n;
     return safetensors_parse(&o->tensors, o->scratch, *file, kept.p, o->e);
 }
@@ -164,7 +164,8 @@ static enum err open_weights(struct opening *o)
     TRY(file_path(index, o->dir, STR("model.safetensors.index.json"), o->e));
     TRY(tensors_init(&o->tensors, o->keep, o->scratch, o->e));
     o->m->files = ARENA_NEW(o->keep, struct str, LIMIT_SHARDS);
-    if (!o->m->files)
+    o->m->paths = ARENA_NEW(o->keep, const char *, LIMIT_SHARDS);
+    if (!o->m->files || !o->m->paths)
         return arena_full(o->keep, o->dir, o->e);
     if (file_exists(single)) {
         TRY(add_file(o, STR("model.safetensors")));

@@ -68,8 +68,9 @@ struct model {
     struct str quant;  /* "gptq 4-bit group 128", "bf16" ... for people */
     size_t file_bytes; /* mapped weights, all regions together */
     u32 files_n;
-    struct str *files; /* [files_n] whole mapped files, for madvise */
-    bool random;       /* model_shape: the one region in `files` is anonymous memory, no file */
+    struct str *files;  /* [files_n] whole mapped files, for madvise */
+    const char **paths; /* [files_n] theirs; NULL where there is none */
+    bool random;        /* model_shape: the one region in `files` is anonymous memory, no file */
 };
 
 /* Opens and checks `dir`. Keeps what stays in `keep`; `scratch` is free again afterwards. The

@@ -191,7 +191,8 @@ static enum err describe_shape(struct arena *keep, const char *shape, u32 bits, 
     m->name = arena_str(keep, str_of(shape));
     m->dir = STR("");
     m->files = ARENA_NEW(keep, struct str, 1);
-    if (!m->quant.p || !m->name.p || !m->files)
+    m->paths = ARENA_NEW(keep, const char *, 1);
+    if (!m->quant.p || !m->name.p || !m->files || !m->paths)
         return arena_full(keep, shape, c->e);
     m->files_n = 1;
     m->files[0] = (struct str){(const char *)c->base, c->used};

@@ -148,6 +148,7 @@ enum err pool_open(struct pool *p, const struct pool_options *o, void *stacks, s
         return err_set_errno(e, ERR_SYSTEM, "cannot make an eventfd for the CPU workers");
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* it is about what they read: core/main/fault */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     while (p->n < o->threads && error == 0) {

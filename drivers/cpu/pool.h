@@ -3,11 +3,11 @@
  * never computes; it asks or waits with pool_done, or watches pool.event. Asking takes nothing out
  * of the event, which costs a system call: watch it for edges (EPOLLET), a job makes one each.
  *
- * At most LIMIT_THREADS workers, made once in pool_open with all signals blocked, on stacks from
- * the caller's memory; nothing is allocated afterwards. Between jobs workers sleep in the kernel.
- * At a barrier they spin first: the barriers of a decode step are much closer together than a sleep
- * and a wake. With `spin` they never sleep, so that no job waits for the kernel to wake them; each
- * then needs a CPU that nobody else wants.
+ * At most LIMIT_THREADS workers, made once in pool_open with all signals but SIGBUS blocked, on
+ * stacks from the caller's memory; nothing is allocated afterwards. Between jobs workers sleep in
+ * the kernel. At a barrier they spin first: the barriers of a decode step are much closer together
+ * than a sleep and a wake. With `spin` they never sleep, so that no job waits for the kernel to
+ * wake them; each then needs a CPU that nobody else wants.
  */
 #ifndef ZIGCUDA_POOL_H
 #define ZIGCUDA_POOL_H

@@ -15,10 +15,11 @@
  *   function of musl. Fetch arguments before. One call, no GUEST_CALL inside another.
  * - Guest threads may call functions of ours (callbacks). These run on glibc's thread pointer: they
  *   may read and write memory and atomics, and call nothing of musl, since most of it uses TLS.
- * - Signals have no handler of ours, ever (guest_open asserts it), since one could run on the
- *   guest's thread pointer. They are blocked and read by signalfd, as serve and run do, or keep the
- *   default action, as in the commands that Ctrl-C simply ends. Guest threads inherit the mask of
- *   the thread at the call that makes them: who reads by signalfd blocks before guest_open.
+ * - Signals have no handler of ours where there is a guest (guest_open asserts it), since one could
+ *   run on the guest's thread pointer. They are blocked and read by signalfd, as serve and run do,
+ *   or keep the default action, as in the commands that Ctrl-C simply ends. Guest threads inherit
+ *   the mask of the thread at the call that makes them: who reads by signalfd blocks before
+ *   guest_open.
  * - brk belongs to glibc's malloc: we have none.
  * - The loader registers this thread's robust list, clear_child_tid and rseq area with the kernel
  *   anew. musl uses the first for robust mutexes and the second when the main thread ends before

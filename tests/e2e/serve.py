@@ -4,6 +4,7 @@ document, raw HTTP, WebSocket, disconnects, keys, loopback checks, overload, met
 usage: serve.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
 """
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
@@ -702,6 +703,29 @@ def a_log_that_nobody_reads_holds_up_nobody():
     finally:
         process.kill()
         process.communicate()
+
+
+@check
+def weights_that_cannot_be_read_are_named():
+    """By one line, however many workers see it, and the signal that would have ended it anyway."""
+    folder = os.path.join(FOLDER.name, "cut")
+    name = os.path.join(folder, "model.safetensors")
+    for threads in 1, 2, 6, 6, 6:
+        shutil.copytree(MODEL_DIR, folder, dirs_exist_ok=True)
+        with server.Server(folder, f"--cpu.threads={threads}", "--cpu.pin=off") as s:
+            s.end = lambda: None
+            os.truncate(name, 4096)
+            c = raw(post("/v1/completions", wish(model="cut")), s.port)
+            with contextlib.suppress(ConnectionResetError):
+                assert c.recv(100) == b""
+            assert s.process.wait(30) == -signal.SIGBUS, s.process.returncode
+            line = f"zigcuda: {name} cannot be read any more: it was cut short"
+            assert s.text().count(line) == 1 and s.text().endswith("start again\n"), s.text()
+            c.close()
+    with server.Server(MODEL_DIR) as s:
+        s.end = lambda: None
+        s.process.send_signal(signal.SIGBUS)
+        assert s.process.wait(30) == -signal.SIGBUS and "cannot be read" not in s.text()
 
 
 @check

@@ -75,6 +75,7 @@ void pool_workers_take_no_signals(void)
     for (u32 i = 0; i < THREADS; i++) {
         CHECK(blocked[i] & 1u << SIGINT && blocked[i] & 1u << SIGTERM);
         CHECK(blocked[i] & 1u << SIGUSR1 && blocked[i] & 1u << SIGALRM);
+        CHECK(!(blocked[i] & 1u << SIGBUS));
     }
     pool_close(&pool);
 }

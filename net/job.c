@@ -467,6 +467,10 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
     struct params *p = &api->params;
     if (!params_read(p, chat ? PARAMS_CHAT : PARAMS_COMPLETION, body, api->g.model, api->g.work, f))
         return false;
+    const struct json *stream = json_get(body, "stream");
+    if (ws && stream && stream->type == JSON_FALSE)
+        return refuse(f, 400, "unsupported_value", "stream",
+                      "a WebSocket always streams: leave stream out, or POST the request");
     if (p->include_usage && !p->stream && !ws)
         return refuse(f, 400, "invalid_value", "stream_options",
                       "stream_options needs \"stream\": true");

@@ -30,6 +30,7 @@ bool gate_lists(struct api *api, struct err_text *e); /* splits hosts and origin
 /* net/socket: WebSockets. */
 void socket_open(struct api *api, const struct caller *c, const struct http_request *r);
 void socket_text(void *app, conn_id id, struct str message);
+bool socket_done(struct api *api, conn_id id, const char *request);
 void socket_gone(struct api *api, conn_id id);
 void socket_close_idle(struct api *api);
 

@@ -1,8 +1,8 @@
 #include "net/route.h"
 
 /* WebSockets at /v1/chat/completions: a message is the JSON of a chat request, the answers are the
- * chunks of its stream, then {"type": "done", "id": ...}; several requests in turn. {"type":
- * "cancel"} ends the one in work. Refusals are {"error": ...}, as over HTTP. */
+ * chunks of its stream, or {"error": ...} as over HTTP, and then always {"type": "done", "id":
+ * ...}; several requests in turn. {"type": "cancel"} ends the one in work. */
 
 void socket_open(struct api *api, const struct caller *c, const struct http_request *r)
 {
@@ -43,6 +43,30 @@ static bool is_cancel(const struct json *v)
     return type && type->type == JSON_STRING && str_is(type->text, "cancel") && v->n == 1;
 }
 
+/* The last message of a request, whether answered or refused. */
+bool socket_done(struct api *api, conn_id id, const char *request)
+{
+    struct json_out o = api_out(api);
+    json_open(&o, '{');
+    json_key(&o, "type");
+    json_put_str(&o, STR("done"));
+    json_key(&o, "id");
+    json_put_str(&o, str_of(request));
+    json_close(&o, '}');
+    return conn_ws_send(api->conns, id, (struct str){o.p, o.n});
+}
+
+static void socket_refuse(struct api *api, const struct caller *c, const struct refusal *f)
+{
+    char request[API_ID_BYTES];
+    struct json_out o = api_out(api);
+    refusal_json(&o, f);
+    api_id(api, c->number, "chatcmpl-", request);
+    if (conn_ws_send(api->conns, c->conn, (struct str){o.p, o.n}))
+        socket_done(api, c->conn, request);
+    api_done(api, c, f->status, 0, 0);
+}
+
 static bool handle(struct api *api, const struct caller *socket, struct str message,
                    struct caller *c, struct refusal *f)
 {
@@ -61,6 +85,10 @@ static bool handle(struct api *api, const struct caller *socket, struct str mess
         }
         return true;
     }
+    if (json_get(v, "type"))
+        return refuse(f, 400, "invalid_value", "type",
+                      "a message is a chat request, which has no \"type\", or just "
+                      "{\"type\": \"cancel\"}");
     if (api->g.keys && c->key < 0)
         return refuse(f, 401, "invalid_api_key", NULL, "the API key is not known here any more");
     if (job)
@@ -79,12 +107,8 @@ void socket_text(void *app, conn_id id, struct str message)
     struct caller c;
     const struct caller *socket = caller_of(api, id);
     ASSERT(socket);
-    if (!handle(api, socket, message, &c, &f)) {
-        struct json_out o = api_out(api);
-        refusal_json(&o, &f);
-        conn_ws_send(api->conns, id, (struct str){o.p, o.n});
-        api_done(api, &c, f.status, 0, 0);
-    }
+    if (!handle(api, socket, message, &c, &f))
+        socket_refuse(api, &c, &f);
     arena_reset(api->g.work, 0);
 }
 

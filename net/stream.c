@@ -1,4 +1,4 @@
-#include "net/parts.h"
+#include "net/route.h"
 
 /* Replies in pieces: server-sent events (WHATWG HTML, section 9.2) ended by "data: [DONE]", or one
  * WebSocket message a chunk, ended by {"type": "done"}. */
@@ -234,27 +234,13 @@ static void usage_chunk(struct api *api, struct job *job)
     chunk_send(api, job, &o);
 }
 
-static void socket_done(struct api *api, struct job *job)
-{
-    struct json_out o = chunk_begin(api);
-    json_open(&o, '{');
-    json_key(&o, "type");
-    json_put_str(&o, STR("done"));
-    json_key(&o, "id");
-    json_put_str(&o, str_of(job->id));
-    json_close(&o, '}');
-    chunk_send(api, job, &o);
-}
-
 static void finish_stream(struct api *api, struct job *job)
 {
-    if (job->ws) {
-        socket_done(api, job);
-    } else {
+    if (!job->ws)
         send_bytes(api, job, STR("data: [DONE]\n\n"));
-        if (job->caller.conn && !conn_end(api->conns, job->caller.conn))
-            lost(api, job);
-    }
+    if (job->caller.conn && !(job->ws ? socket_done(api, job->caller.conn, job->id)
+                                      : conn_end(api->conns, job->caller.conn)))
+        lost(api, job);
     job->caller.conn = 0;
 }
 

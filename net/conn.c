@@ -320,10 +320,16 @@ static void body_begin(struct conns *c, struct slot *s)
         slot_write(c, s, &v, 1);
 }
 
+/* A POST that does not say whether a body follows (RFC 9110 section 15.5.12). */
+static bool says_no_length(const struct http_parser *p)
+{
+    return p->r.method == HTTP_POST && !p->chunked && !p->has_length;
+}
+
 static bool admitted(struct conns *c, struct slot *s)
 {
     struct http_parser *p = &s->http;
-    bool body = p->chunked || p->length_bytes;
+    bool body = p->chunked || p->length_bytes || says_no_length(p);
     s->phase = SLOT_APP;
     s->answered = s->chunked = false;
     s->bodyless = p->r.method == HTTP_HEAD;
@@ -375,9 +381,12 @@ static bool on_head(struct conns *c, struct slot *s)
         return true;
     }
     size_t bytes = p->at + (whole ? (size_t)p->length_bytes : 0);
-    if (!admitted(c, s))
+    if (!admitted(c, s)) {
         request_done(c, s, p->at);
-    else if (whole)
+    } else if (says_no_length(p)) {
+        c->counts.bad_requests++;
+        slot_refuse(c, s, 411, "the body is missing: POST needs a Content-Length or chunks");
+    } else if (whole)
         deliver(c, s, (struct str){s->in + s->in_at + p->at, p->length_bytes}, bytes);
     else
         body_begin(c, s);

@@ -214,6 +214,13 @@ static bool is_json(struct str type)
     return same_nocase(type, STR("application/json"));
 }
 
+/* Who sends no body is told that it is missing, not that its type is wrong. */
+static bool sends_body(const struct http_request *r)
+{
+    struct str length = http_header(r, "content-length");
+    return http_header(r, "transfer-encoding").p || (length.p && !str_is(length, "0"));
+}
+
 static bool check(struct api *api, const struct http_request *r, const struct route *route,
                   const struct caller *c, struct refusal *f)
 {
@@ -233,7 +240,7 @@ static bool check(struct api *api, const struct http_request *r, const struct ro
                       http_header(r, "authorization").p
                           ? "the API key is not known here"
                           : "this needs an API key: 'Authorization: Bearer KEY'");
-    if (r->method == HTTP_POST && (route->flags & ROUTE_JSON) &&
+    if (r->method == HTTP_POST && (route->flags & ROUTE_JSON) && sends_body(r) &&
         !is_json(http_header(r, "content-type")))
         return refuse(f, 415, "unsupported_media_type", NULL,
                       "the body has to be JSON, with 'Content-Type: application/json'");

@@ -326,8 +326,6 @@ static int head_done(struct http_parser *p)
         return bad(p, 400, "Transfer-Encoding has to end in chunked");
     if (p->other_coding)
         return bad(p, 501, "Transfer-Encoding: only chunked is understood");
-    if (p->r.method == HTTP_POST && !p->chunked && !p->has_length)
-        return bad(p, 411, "POST needs a Content-Length or chunks");
     p->keep_alive = !p->connection_close && (!p->http10 || p->connection_keep);
     p->expect_continue = p->expect_continue && (p->chunked || p->length_bytes);
     return HTTP_DONE;

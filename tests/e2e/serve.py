@@ -114,6 +114,9 @@ def bodies_that_are_wrong():
     assert ask("POST", "/v1/completions", many)[0] in (400, 413)
     assert ask("POST", "/v1/completions", "x" * (3 << 20))[0] == 413
     assert ask("POST", "/v1/completions", "{}", {"content-type": "text/plain"})[0] == 415
+    for kind in {}, {"content-type": "application/x-www-form-urlencoded"}:  # as curl -d '' has it
+        status, _, reply = ask("POST", "/v1/completions", headers=kind)
+        assert status == 400 and reply["error"]["code"] == "empty_body", reply
     assert ask("GET", "/health")[0] == 200
 
 

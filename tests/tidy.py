@@ -118,7 +118,7 @@ def guards(files):
 
 def in_build(files):
     with open("build.ninja") as f:
-        built = set(re.findall(r": (?:cc|glibc|emulated|nvcc) (\S+)", f.read()))
+        built = set(re.findall(r": (?:cc|cc_small|glibc|emulated|nvcc) (\S+)", f.read()))
     for name in files:
         if name.endswith((".c", ".cc", ".cu")) and name not in built and \
                 not name.startswith("tests/fuzz/"):

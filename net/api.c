@@ -210,7 +210,7 @@ void api_reply_json(struct api *api, const struct caller *c, int status, struct 
 }
 
 /* The client libraries try again on 429 and 5xx unless they are told that it is of no use. */
-void api_refuse(struct api *api, const struct caller *c, const struct refusal *f)
+static void send_refusal(struct api *api, const struct caller *c, const struct refusal *f)
 {
     char more[160] = "";
     const char *method, *path;
@@ -225,7 +225,14 @@ void api_refuse(struct api *api, const struct caller *c, const struct refusal *f
         snprintf(more, sizeof more, "x-should-retry: false\r\n");
     struct json_out o = api_out(api);
     refusal_json(&o, f);
-    api_reply(api, c, f->status, "application/json", (struct str){o.p, o.n}, more);
+    conn_reply(api->conns, c->conn, f->status, "application/json", (struct str){o.p, o.n},
+               api_extra(api, c, more));
+}
+
+void api_refuse(struct api *api, const struct caller *c, const struct refusal *f)
+{
+    send_refusal(api, c, f);
+    api_done(api, c, f->status, 0, 0);
 }
 
 /* --- events of the connections -------------------------------------------------------------- */
@@ -347,23 +354,27 @@ static void measure(struct api *api, struct choice *c, const struct event *event
 }
 
 /* A job that can not be answered: its error goes out, the rest of it is silence. */
-static void fail(struct api *api, struct job *job, enum finish finish)
+static void fail(struct api *api, struct job *job, const struct refusal *f)
+{
+    job->failed = true;
+    job->status = f->status;
+    if (job->stream) {
+        stream_failed(api, job, f);
+    } else {
+        send_refusal(api, &job->caller, f);
+        job->caller.conn = 0;
+    }
+    job_cancel(api, job);
+}
+
+static void fail_by(struct api *api, struct job *job, enum finish finish)
 {
     struct refusal f = {0};
     if (finish == FINISH_DEADLINE)
         refuse(&f, 504, "deadline_exceeded", "deadline_ms", "the deadline has passed");
     else
         refuse(&f, 503, "device_failed", NULL, "the compute device has failed");
-    job->failed = job->silent = true;
-    job->status = f.status;
-    if (job->stream) {
-        job->silent = false;
-        stream_failed(api, job, &f);
-    } else {
-        api_refuse(api, &job->caller, &f);
-        job->caller.conn = 0;
-    }
-    job_cancel(api, job);
+    fail(api, job, &f);
 }
 
 /* An event of who wants no answer. */
@@ -405,7 +416,7 @@ void api_event(struct api *api, const struct event *event)
     bool heard = !job->failed && job->caller.conn;
     c->finish = event->finish;
     if (heard && fails)
-        fail(api, job, event->finish);
+        fail_by(api, job, event->finish);
     else if (heard && job->stream)
         stream_event(api, c, event);
     else if (heard)
@@ -527,6 +538,20 @@ void api_drain(struct api *api)
 {
     api->draining = true;
     socket_close_idle(api);
+}
+
+void api_cut(struct api *api)
+{
+    struct refusal f = {0};
+    refuse(&f, 503, "not_ready", NULL, "the server has ended before the answer was complete");
+    for (struct job *j = api->first_job; j; j = j->next)
+        if (!j->failed && !j->over && j->caller.conn)
+            fail(api, j, &f);
+    conns_flush(api->conns);
+    while (api->first_job)
+        job_end(api, api->first_job);
+    socket_close_idle(api);
+    conns_flush(api->conns);
 }
 
 bool api_idle(const struct api *api)

@@ -76,6 +76,10 @@ bool api_ready(const struct api *api);
 
 /* /ready turns false, idle WebSockets are closed; what was accepted is answered. */
 void api_drain(struct api *api);
+
+/* The end, with requests in work: who waits for one is told, and each has its line in the log. The
+ * engine takes no further step. */
+void api_cut(struct api *api);
 bool api_idle(const struct api *api);
 
 /* Path and method of the i-th route, false behind the last: for the test against openapi.json. */

@@ -199,6 +199,14 @@ static void do_reload(struct loop *l)
     notify_send(&l->notify, "READY=1");
 }
 
+/* Whatever is open. */
+static void end(struct loop *l, const char *why)
+{
+    log_event(LOG_WARN, "drain", "text=\"%s\" open=%llu", why,
+              l->conns ? (unsigned long long)conns_counts(l->conns)->open : 0);
+    l->state = LOOP_END;
+}
+
 static void read_signals(void *arg)
 {
     struct loop *l = arg;
@@ -209,7 +217,7 @@ static void read_signals(void *arg)
         else if (l->state == LOOP_RUN && l->conns)
             drain(l);
         else
-            l->state = LOOP_END;
+            end(l, "told to end at once");
     }
 }
 
@@ -379,12 +387,10 @@ static void keep_time(struct loop *l)
         l->paused_ns = 0;
         listeners_ctl(l, EPOLL_CTL_MOD, EPOLLIN);
     }
-    bool late = l->state == LOOP_DRAIN && now >= l->drain_ns;
-    if (late)
-        log_event(LOG_WARN, "drain", "text=\"server.drain_time is over\" open=%llu",
-                  (unsigned long long)conns_counts(l->conns)->open);
-    if (late || (l->state == LOOP_DRAIN && conns_drained(l->conns)))
+    if (l->state == LOOP_DRAIN && conns_drained(l->conns))
         l->state = LOOP_END;
+    else if (l->state == LOOP_DRAIN && now >= l->drain_ns)
+        end(l, "server.drain_time is over");
 }
 
 enum loop_state loop_turn(struct loop *l, u64 until_ns)

@@ -62,9 +62,12 @@ enum err boot_model(struct box *b, struct err_text *e)
     const char *dir = b->options.model_dir;
     if (b->shape.name && b->options.from[OPTION_model_dir] == OPTION_FROM_FLAG)
         return err_set(e, ERR_USAGE, "--shape and --model name two models; give one of them");
+    if (!b->shape.name && (b->shape.bits || b->shape.head_bits))
+        return err_set(e, ERR_USAGE,
+                       "--bits and --head-bits are of a --shape; a model has its own");
     if (b->shape.name)
-        return model_shape(&b->boot, &b->scratch, b->shape.name, b->shape.bits, b->shape.head_bits,
-                           1, &b->model, e);
+        return model_shape(&b->boot, &b->scratch, b->shape.name, b->shape.bits ? b->shape.bits : 4,
+                           b->shape.head_bits ? b->shape.head_bits : 16, 1, &b->model, e);
     if (!dir[0])
         return err_set(e, ERR_USAGE,
                        "no model: give --model DIR, or model.dir in the configuration file");
@@ -282,6 +285,9 @@ static enum err check_context(const struct box *b, struct err_text *e)
     const struct options *o = &b->options;
     struct device_limits *l = &b->device->limits;
     char kv[16];
+    if (o->model_context == 1)
+        return err_set(e, ERR_CONFIG,
+                       "model.context is 1 token; the shortest prompt and answer have 2");
     l->context_by = l->context == b->model->context ? "all that the model has"
                     : o->model_context              ? "model.context"
                                                     : "what fits the KV cache, engine.kv";

@@ -599,7 +599,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
          "random weights: llama-3.1-8b, llama-3.2-1b, qwen3-4b, 100m"},
         {"--bits", ARG_U32, &b->shape.bits, 4, 16, "N",
          "of the shape's weights: 4 (default), 8, 16"},
-        {"--head-bits", ARG_U32, &b->shape.head_bits, 4, 16, "N", "of its head: 4 or 16 (default)"},
+        {"--head-bits", ARG_U32, &b->shape.head_bits, 4, 16, "N", "of its head: 4, 8 or 16"},
         {"--prompt", ARG_STRING, &bench.prompts, 0, 0, "LIST",
          "prefill lengths (128,512), or none"},
         {"--batch", ARG_STRING, &bench.batches, 0, 0, "LIST", "decode batches (1,4), or none"},
@@ -615,8 +615,6 @@ static enum err go(int argc, char **argv, struct err_text *e)
     u32 words;
     double warm_first, warm_rest;
     TRY(boot_begin(b, e));
-    b->shape.bits = 4;
-    b->shape.head_bits = 16;
     b->options.server_wait = SERVER_WAIT_SPIN;
     TRY(args_parse(b, argc, argv, table, COUNTOF(table), NULL, 0, &words,
                    "zigcuda bench --model DIR | --shape NAME [flags]", &helped, e));
@@ -668,8 +666,5 @@ int cmd_bench(int argc, char **argv)
     bench.generate = 64;
     bench.depths = "16";
     bench.repeat = 5;
-    enum err r = go(argc, argv, &e);
-    if (r != ERR_OK)
-        fprintf(stderr, "zigcuda bench: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("bench", go(argc, argv, &e), &e);
 }

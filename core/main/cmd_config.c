@@ -52,8 +52,5 @@ static enum err go(int argc, char **argv, struct err_text *e)
 int cmd_config(int argc, char **argv)
 {
     struct err_text e = {0};
-    enum err r = go(argc, argv, &e);
-    if (r != ERR_OK)
-        fprintf(stderr, "zigcuda config: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("config", go(argc, argv, &e), &e);
 }

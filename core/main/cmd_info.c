@@ -73,8 +73,5 @@ static enum err go(int argc, char **argv, struct err_text *e)
 int cmd_info(int argc, char **argv)
 {
     struct err_text e = {0};
-    enum err r = go(argc, argv, &e);
-    if (r != ERR_OK)
-        fprintf(stderr, "zigcuda info: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("info", go(argc, argv, &e), &e);
 }

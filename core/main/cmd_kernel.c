@@ -637,9 +637,5 @@ int cmd_kernel(int argc, char **argv)
     k.entry = k.cache = "";
     k.show = "f32";
     k.repeat = 1;
-    enum err r = go(argc, argv, &e);
-    fflush(stdout);
-    if (r != ERR_OK)
-        fprintf(stderr, "zigcuda kernel: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("kernel", go(argc, argv, &e), &e);
 }

@@ -11,13 +11,11 @@ static enum err go(int argc, char **argv, struct err_text *e)
     const struct arg table[] = {
         {"--shape", ARG_STRING, &b.shape.name, 0, 0, "NAME", "a known shape instead of a folder"},
         {"--bits", ARG_U32, &b.shape.bits, 4, 16, "N", "of the shape's weights: 4, 8 or 16"},
-        {"--head-bits", ARG_U32, &b.shape.head_bits, 4, 16, "N", "of its head: 4 or 16"},
+        {"--head-bits", ARG_U32, &b.shape.head_bits, 4, 16, "N", "of its head: 4, 8 or 16"},
     };
     bool helped;
     u32 words;
     TRY(boot_begin(&b, e));
-    b.shape.bits = 4;
-    b.shape.head_bits = 16;
     TRY(args_parse(&b, argc, argv, table, COUNTOF(table), NULL, 0, &words,
                    "zigcuda plan --model DIR", &helped, e));
     if (helped)
@@ -35,8 +33,5 @@ static enum err go(int argc, char **argv, struct err_text *e)
 int cmd_plan(int argc, char **argv)
 {
     struct err_text e = {0};
-    enum err r = go(argc, argv, &e);
-    if (r != ERR_OK)
-        fprintf(stderr, "zigcuda plan: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("plan", go(argc, argv, &e), &e);
 }

@@ -382,8 +382,5 @@ int cmd_run(int argc, char **argv)
     run.temperature = run.top_p = run.min_p = run.repetition = -1;
     run.typical_p = 1;
     run.top_k = UINT32_MAX;
-    enum err r = go(argc, argv, &e);
-    if (e.code != ERR_OK)
-        fprintf(stderr, "zigcuda run: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("run", go(argc, argv, &e), &e);
 }

@@ -150,6 +150,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     }
     if (run())
         return start_again(argv - 1, e);
+    api_cut(serve.api);
     loop_close(serve.loop);
     box.device->ops->close(box.device);
     return ERR_OK;
@@ -158,8 +159,5 @@ static enum err go(int argc, char **argv, struct err_text *e)
 int cmd_serve(int argc, char **argv)
 {
     struct err_text e = {0};
-    enum err r = go(argc, argv, &e);
-    if (r != ERR_OK)
-        fprintf(stderr, "zigcuda serve: %s\n", e.text);
-    return err_exit_class(r);
+    return main_end("serve", go(argc, argv, &e), &e);
 }

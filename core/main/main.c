@@ -52,6 +52,14 @@ static int command(int argc, char **argv)
     return EXIT_USAGE;
 }
 
+int main_end(const char *command, enum err r, const struct err_text *e)
+{
+    fflush(stdout);
+    if (e->code != ERR_OK)
+        fprintf(stderr, "zigcuda %s: %s\n", command, e->text);
+    return err_exit_class(r);
+}
+
 int main(int argc, char **argv)
 {
     hold_standard_files();

@@ -16,4 +16,8 @@ int cmd_run(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
+/* The end of a command: the error, if there is one, behind all that stands on stdout, which may be
+ * the same file; and the exit code. */
+int main_end(const char *command, enum err r, const struct err_text *e);
+
 #endif

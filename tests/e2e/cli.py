@@ -98,6 +98,8 @@ def wrong_use_says_what_to_do():
         (["run", "--model", MODEL, *["--stop", "y"] * 5, "x"], "--stop: 5 texts; the limit is 4"),
         (["plan", "--model", MODEL, "--shape", "100m"], "--shape and --model"),
         (["bench", "--model", MODEL, "--shape", "100m"], "--shape and --model"),
+        (["plan", "--model", MODEL, "--bits", "4"], "--bits and --head-bits are of a --shape"),
+        (["bench", "--model", MODEL, "--head-bits", "16"], "--bits and --head-bits are of a --sh"),
     ):
         _, err = zigcuda(*args, want=2)
         assert words in err, (args, err)
@@ -248,6 +250,21 @@ def too_little_memory_names_the_option():
             out, err = zigcuda(command, "--model", MODEL, "--server.listen=127.0.0.1:0",
                                "--memory.host_max=100MiB", *options, want=5)
             assert words in err and ("KV cache" in out) == (command == "plan"), (out, err)
+
+
+@check
+def a_context_of_one_token_is_none():
+    for command in "plan", "serve":
+        _, err = zigcuda(command, "--model", MODEL, "--server.listen=127.0.0.1:0",
+                         "--model.context=1", want=3)
+        assert "model.context is 1 token" in err, err
+
+
+@check
+def an_error_stands_behind_the_output():
+    r = subprocess.run([*BINARY, "plan", "--model", MODEL, "--memory.host_max=10MiB"],
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+    assert r.returncode == 5 and r.stdout.splitlines()[-1].startswith(b"zigcuda plan: "), r.stdout
 
 
 @check

@@ -764,6 +764,41 @@ def the_end_answers_what_was_asked():
         s.end = lambda: None
 
 
+@check
+def the_end_in_the_middle_is_told():
+    """Whether the time to drain is over, or a second signal comes."""
+    long = {"max_tokens": 220, "ignore_eos": True}
+
+    def rest(c):
+        return b"".join(iter(lambda: c.recv(65536), b""))
+
+    for flags, why in (["--server.drain_time=0"], "server.drain_time is over"), \
+            ([], "told to end at once"):
+        with server.Server(MODEL_DIR, "--engine.slots=64", *flags) as s:
+            whole, stream = (socket.create_connection(("127.0.0.1", s.port)) for _ in range(2))
+            whole.sendall(post("/v1/completions", wish(n=60, **long)))
+            stream.sendall(post("/v1/completions", wish(stream=True, **long)))
+            w = Socket(s.port)
+            w.send(talk(**long))
+            until(lambda: metric("zigcuda_requests_running", s.port) > 61, "they do not begin")
+            s.process.send_signal(signal.SIGTERM)
+            until(lambda: "event=drain" in s.text(), "it does not drain")
+            if not flags:
+                s.process.send_signal(signal.SIGTERM)
+            assert s.process.wait(30) == 0
+            s.end = lambda: None
+            text = rest(whole)
+            assert text.startswith(b"HTTP/1.1 503 "), (text[:300], s.text()[-900:])
+            text = rest(stream)
+            assert b"the server has ended before" in text and b"data: [DONE]\n" in text, text[-500:]
+            refusal, done = w.answer()[-2:]
+            assert refusal["error"]["code"] == "not_ready" and done["type"] == "done"
+            ends = [line for line in s.text().splitlines() if "path=/v1/" in line]
+            assert len(ends) == 3 and all("status=503" in line for line in ends), ends
+            assert not any("tokens_in=0 " in line for line in ends), ends
+            assert why in s.text(), s.text()
+
+
 failed = server.run(checks)
 SERVER.end()
 FOLDER.cleanup()

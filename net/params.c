@@ -36,7 +36,7 @@ static bool wrong_type(struct reading *r, const char *name, const char *wanted,
 
 static bool out_of_range(struct reading *r, const struct field *field, const struct json *v)
 {
-    return refuse(r->f, 400, "invalid_value", field->name, "%s is %.*s; allowed are %.7g to %.7g",
+    return refuse(r->f, 400, "invalid_value", field->name, "%s is %.*s; allowed are %.10g to %.10g",
                   field->name, (int)MIN(v->text.n, (size_t)40), v->text.p, field->min, field->max);
 }
 
@@ -54,15 +54,17 @@ static bool read_float(struct reading *r, const struct field *field, const struc
     return true;
 }
 
-/* 0 is out where 0 would mean "off": top_p, typical_p, repetition_penalty. */
+/* 0 is out: it would mean the opposite of "off". Also what a float has no number above 0 for. */
 static bool read_positive(struct reading *r, const struct field *field, const struct json *v)
 {
-    if (!read_float(r, field, v))
-        return false;
-    if (*(float *)((char *)r->p + field->at) > 0)
-        return true;
-    return refuse(r->f, 400, "invalid_value", field->name, "%s is %.*s; it must be more than 0",
-                  field->name, (int)MIN(v->text.n, (size_t)40), v->text.p);
+    double x;
+    if (v->type != JSON_NUMBER)
+        return wrong_type(r, field->name, "a number", v);
+    float *to = (float *)((char *)r->p + field->at);
+    *to = json_f64(v, &x) && x <= field->max ? (float)x : 0;
+    return *to > 0 || refuse(r->f, 400, "invalid_value", field->name,
+                             "%s is %.*s; it must be more than 0 and at most %.10g", field->name,
+                             (int)MIN(v->text.n, (size_t)40), v->text.p, field->max);
 }
 
 static bool read_whole(struct reading *r, const struct field *field, const struct json *v, i64 *x)

@@ -377,6 +377,12 @@ def every_wrong_field_is_named():
                          ("priority", 5000), ("chat_template_kwargs", {"messages": []}),
                          ("wrong_field", 1)):
         refused(lambda: chat(**{field: value}), bad, field)
+    for field, value, allowed in (("deadline_ms", 10 ** 9, "1 to 86400000"),
+                                  ("repetition_penalty", 101, "more than 0 and at most 100"),
+                                  ("repetition_penalty", 0, "more than 0 and at most 100"),
+                                  ("top_p", 1e-60, "more than 0 and at most 1"),
+                                  ("top_k", -2, "-1 to 1048576"), ("min_p", 1.5, "0 to 1")):
+        refused(lambda: chat(**{field: value}), bad, field, f"{field} is {value}", allowed)
     refused(lambda: chat(n=1.0), bad, "n", "not 1.0")
     refused(lambda: chat(stream=1), bad, "stream", "not 1")
     refused(lambda: complete(suffix="x"), bad, "suffix")

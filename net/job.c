@@ -22,12 +22,14 @@ struct prompts {
 /* --- prompts -----------------------------------------------------------------------------------
  */
 
-static bool too_long(struct refusal *f, u32 n, const struct device_limits *l, const char *param)
+/* The same rule as the engine's, with its refusals in OpenAI's form; of size_choice, too. */
+static bool fits_context(const struct api *api, const struct params *p, u32 n, struct refusal *f)
 {
-    return refuse(f, 400, "context_length_exceeded", param,
-                  "the prompt has %u tokens; the context is %u tokens (%s) and one must be left "
-                  "for the answer",
-                  n, l->context, l->context_by);
+    const struct device_limits *l = &api->g.limits;
+    return n + !p->no_answer <= l->context ||
+           refuse(f, 400, "context_length_exceeded", p->messages ? "messages" : "prompt",
+                  "the prompt has %u tokens; the context is %u tokens (%s)%s", n, l->context,
+                  l->context_by, p->no_answer ? "" : " and one must be left for the answer");
 }
 
 /* Text to ids; the work memory beyond the ids is free again afterwards. */
@@ -105,11 +107,12 @@ static struct decode_stream output_text(const struct api *api, const struct para
 }
 
 /* A list of ids as the client gives it. */
-static bool given_ids(struct api *api, const struct json *list, struct prompt *p, struct refusal *f)
+static bool given_ids(struct api *api, const struct params *params, const struct json *list,
+                      struct prompt *p, struct refusal *f)
 {
     u64 id;
-    if (list->n >= api->g.limits.context)
-        return too_long(f, list->n, &api->g.limits, "prompt");
+    if (!fits_context(api, params, list->n, f))
+        return false;
     p->as_ids = true;
     p->ids = ARENA_NEW(api->g.work, u32, list->n);
     if (!p->ids)
@@ -157,7 +160,7 @@ static bool one_prompt(struct api *api, const struct params *p, const struct jso
         return refuse(f, 400, "invalid_type", "prompt",
                       "prompt must be a string, a list of strings, a list of token ids or a list "
                       "of such lists");
-    } else if (!given_ids(api, v, to, f) || (p->echo && !text_of_ids(api, to, f))) {
+    } else if (!given_ids(api, p, v, to, f) || (p->echo && !text_of_ids(api, to, f))) {
         return false;
     }
     all->n++;
@@ -209,7 +212,7 @@ bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n, 
 /* --- choices -----------------------------------------------------------------------------------
  */
 
-/* Tokens it may produce: the same rule as the engine's, with its refusals in OpenAI's form. */
+/* Tokens it may produce. */
 static bool size_choice(const struct api *api, const struct params *p, const struct prompt *prompt,
                         u32 *max_tokens, struct refusal *f)
 {
@@ -217,11 +220,11 @@ static bool size_choice(const struct api *api, const struct params *p, const str
     const struct device_limits *l = &api->g.limits;
     if (prompt->n == 0)
         return refuse(f, 400, "invalid_value", param, "the prompt is empty: it has no token");
-    if (prompt->n >= l->context)
-        return too_long(f, prompt->n, l, param);
+    if (!fits_context(api, p, prompt->n, f))
+        return false;
     u32 room = l->context - prompt->n, usual = api->g.max_tokens ? api->g.max_tokens : room;
     *max_tokens = p->max_tokens ? p->max_tokens : MIN(usual, room);
-    if (*max_tokens > room)
+    if (*max_tokens > room && !p->no_answer)
         return refuse(f, 400, "context_length_exceeded", p->max_field,
                       "the prompt has %u tokens and %s is %u: together more than the context of %u "
                       "tokens (%s)",
@@ -328,6 +331,7 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
 {
     struct request r = {.sampling = p->sampling,
                         .ignore_eos = p->ignore_eos,
+                        .no_answer = p->no_answer,
                         .prompt_logprobs = job->prompt_logprobs,
                         .special_text = !p->skip_special,
                         .continues = continues(p),

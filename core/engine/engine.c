@@ -15,9 +15,10 @@ struct seq {
     i32 priority;
     void *user;
     u32 slot;
-    u32 *tokens; /* [context] */
+    u32 *tokens; /* [context + 1] */
     u32 n_prompt, n_tokens, computed, planned, pending, cached, outputs, max_tokens;
-    u32 *pages; /* [pages a sequence can have] */
+    u32 positions; /* all that it can ever need */
+    u32 *pages;    /* [pages a sequence can have] */
     u32 n_pages, committed, pages_version;
     u32 salt;
     u64 deadline_ns, after, submit_ns, waited_ns;
@@ -112,7 +113,7 @@ static bool lay_out(struct engine *g, struct arena *a)
     if (!g->prompt_logits)
         return false;
     for (u32 i = 0; i < g->seqs_n; i++) {
-        g->seqs[i].tokens = ARENA_NEW(a, u32, g->context);
+        g->seqs[i].tokens = ARENA_NEW(a, u32, g->context + 1);
         g->seqs[i].pages = ARENA_NEW(a, u32, g->pages_a_seq);
         if (!g->seqs[i].tokens || !g->seqs[i].pages)
             return false;
@@ -123,7 +124,7 @@ static bool lay_out(struct engine *g, struct arena *a)
 static size_t engine_bytes(const struct device *d, const struct engine_config *c)
 {
     size_t slots = d->limits.slots, seqs = seqs_of(d, c), context = d->limits.context;
-    size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * context +
+    size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * (context + 1) +
                    4 * (size_t)pages_of((u32)context) + 128;
     size_t a_slot = sizeof(bool) + sizeof(struct seq *) + sizeof(struct sched_seq) + sizeof(u32);
     size_t a_flight = slots * (sizeof(struct step_row) + sizeof(struct seq *)) +
@@ -176,27 +177,28 @@ static struct seq *seq_find(struct engine *g, u64 id)
     return NULL;
 }
 
-/* Output tokens this request may have, from its wish, the default and the context. */
+/* Output tokens this request may have, from its wish, the default and the context; and the
+ * positions of prompt and output. */
 static enum err output_tokens(const struct engine *g, const struct request *r, u32 *out,
-                              struct err_text *e)
+                              u32 *positions, struct err_text *e)
 {
     const char *by = g->device->limits.context_by;
     if (r->n_prompt == 0)
         return err_set(e, ERR_REQUEST, "the prompt is empty: it needs at least one token");
-    if (r->n_prompt >= g->context)
-        return err_set(e, ERR_REQUEST,
-                       "the prompt has %u tokens; the context is %u tokens (%s) and one must be "
-                       "left for the answer",
-                       r->n_prompt, g->context, by);
+    if (r->n_prompt + !r->no_answer > g->context)
+        return err_set(e, ERR_REQUEST, "the prompt has %u tokens; the context is %u tokens (%s)%s",
+                       r->n_prompt, g->context, by,
+                       r->no_answer ? "" : " and one must be left for the answer");
     u32 room = g->context - r->n_prompt;
     u32 fallback = g->config.max_tokens ? MIN(g->config.max_tokens, room) : room;
-    *out = r->max_tokens ? r->max_tokens : fallback;
-    if (*out > room)
+    *out = r->no_answer ? 1 : r->max_tokens ? r->max_tokens : fallback;
+    if (*out > room && !r->no_answer)
         return err_set(e, ERR_REQUEST,
                        "the prompt has %u tokens and max_tokens is %u: together more than the "
                        "context of %u tokens (%s)",
                        r->n_prompt, *out, g->context, by);
-    u32 need = pages_of(r->n_prompt + *out);
+    *positions = r->n_prompt + (r->no_answer ? 0 : *out);
+    u32 need = pages_of(*positions);
     if (need > g->kv.n)
         return err_set(e, ERR_REQUEST,
                        "prompt and output need %u KV pages of %u tokens; there are %u (engine.kv)",
@@ -251,11 +253,11 @@ static enum err check_request(const struct engine *g, const struct request *r, s
 enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struct err_text *e)
 {
     const struct model *m = g->device->model;
-    u32 max_tokens;
+    u32 max_tokens, positions;
     if (g->failed)
         return err_set(e, ERR_DEVICE, "the compute device has failed");
     TRY(check_request(g, r, e));
-    TRY(output_tokens(g, r, &max_tokens, e));
+    TRY(output_tokens(g, r, &max_tokens, &positions, e));
     if (g->in_use >= g->seqs_n) /* also one that gets its slot with the next step waits */
         return err_set(e, ERR_BUSY, "%u requests wait already (engine.queue); try again later",
                        g->config.queue);
@@ -272,6 +274,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .n_prompt = r->n_prompt,
                       .n_tokens = r->n_prompt,
                       .max_tokens = max_tokens,
+                      .positions = positions,
                       .deadline_ns = r->deadline_ns,
                       .after = r->after,
                       .submit_ns = clock_now_ns(&g->clock),
@@ -279,7 +282,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .prompt_logprobs = r->prompt_logprobs,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
-    s->salt = m->rope_long_from && r->n_prompt + max_tokens > m->rope_long_from;
+    s->salt = m->rope_long_from && positions > m->rope_long_from;
     if (g->tokenizer)
         s->stream = r->continues
                         ? decode_behind(g->tokenizer, !r->special_text, r->prompt, r->n_prompt)
@@ -454,7 +457,7 @@ static void sweep(struct engine *g)
 /* Gives the sequence a slot and all its pages; false when there is no room now. */
 static bool admit(struct engine *g, struct seq *s)
 {
-    u32 slot = 0, need = pages_of(s->n_prompt + s->max_tokens);
+    u32 slot = 0, need = pages_of(s->positions);
     if (g->running == g->device->limits.slots)
         return false;
     /* The last prompt token is always computed: its logits are needed. */

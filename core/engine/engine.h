@@ -23,6 +23,8 @@ struct request {
     u32 max_tokens;           /* 0: up to the context or the engine's default */
     struct sampling sampling; /* its stop ids are added to the model's end-of-sequence ids */
     bool ignore_eos;
+    bool no_answer; /* the prompt is all that counts, and may fill the context: one token is made
+                       all the same, and like the last of any answer it needs no position */
     bool prompt_logprobs; /* an event for each prompt token but the first, before the output's;
                              sampling.top_logprobs says how many others. No prefix is reused */
     bool special_text;    /* special tokens in the output are written as text */

@@ -259,6 +259,19 @@ def the_prompt_alone():
     assert r.choices[0].text == "" and r.usage.completion_tokens == 0
     refused(lambda: complete("Hello", max_tokens=0, min_tokens=1), openai.BadRequestError,
             "min_tokens")
+    context = CLIENT.models.retrieve(MODEL).max_model_len
+    full = [5 + i % 90 for i in range(context)]  # nothing has to be left for an answer
+    one = complete(full[:-1], echo=True, logprobs=2, max_tokens=1).choices[0].logprobs
+    for n in (1, 2):
+        r = complete(full, echo=True, logprobs=2, max_tokens=0, n=n)
+        for c in r.choices:
+            assert c.logprobs.token_logprobs[:-1] == one.token_logprobs[:-1]
+            assert len(c.logprobs.tokens) == context
+    e = refused(lambda: complete(full + [5], echo=True, max_tokens=0), openai.BadRequestError,
+                "prompt", context, context + 1)
+    assert "left for the answer" not in e.body["message"]
+    refused(lambda: complete(full, max_tokens=1), openai.BadRequestError, "prompt",
+            "one must be left for the answer")
 
 
 @check

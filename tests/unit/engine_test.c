@@ -89,6 +89,7 @@ struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
     u64 id, deadline_ns;
     i32 priority;
+    bool no_answer;
     enum finish finish;
     u32 place; /* among those who have ended, from 1 */
 };
@@ -146,6 +147,7 @@ static enum err submit(struct engine *g, struct wish *w)
                         .n_prompt = w->n_prompt,
                         .max_tokens = w->max_tokens,
                         .priority = w->priority,
+                        .no_answer = w->no_answer,
                         .deadline_ns = w->deadline_ns,
                         .user = w};
     return engine_submit(g, &r, &w->id, &e);
@@ -243,6 +245,31 @@ void engine_refuses_what_never_fits(void)
 {
     for (depth = 1; depth <= 2; depth++)
         refuses_what_never_fits();
+}
+
+static void no_answer_takes_no_position(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    struct err_text e = {0};
+    wishes = ARENA_NEW(&unit_arena, struct wish, 2);
+    for (u32 i = 0; i < 2; i++) {
+        wishes[i] = (struct wish){.n_prompt = CONTEXT, .no_answer = true, .max_tokens = 1};
+        CHECK(submit(g, &wishes[i]) == ERR_OK);
+    }
+    for (u32 i = 0; i < 1000 && ended < 2; i++) {
+        engine_step(g);
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    }
+    for (u32 i = 0; i < 2; i++)
+        CHECK(wishes[i].finish == FINISH_LENGTH && wishes[i].n_got == 1);
+    CHECK(engine_idle(g) && engine_stats(g).pages_free == PAGES);
+}
+
+void engine_no_answer_takes_no_position(void)
+{
+    for (depth = 1; depth <= 2; depth++)
+        no_answer_takes_no_position();
 }
 
 /* While a long prompt is read, a decoding neighbour gets a token in every step. */

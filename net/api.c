@@ -179,16 +179,16 @@ struct json_out api_out(struct api *api)
 void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out)
 {
     char id[API_ID_BYTES];
-    const char *path = route_path(c->route);
     api_id(api, c->number, "req-", id);
     metrics_reply(&api->metrics, c->route, status);
     log_event(status >= 500                ? LOG_WARN
               : tokens_in || status >= 400 ? LOG_INFO
                                            : LOG_DEBUG,
               "request",
-              "id=%s method=%s path=%s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s", id,
-              c->method, path ? path : "-", status, (double)(api_now(api) - c->start_ns) / 1e6,
-              tokens_in, tokens_out, c->key >= 0 ? api->g.keys->at[c->key].name : "-");
+              "id=%s method=%s path=%.*s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s", id,
+              c->method, (int)c->path.n, c->path.p, status,
+              (double)(api_now(api) - c->start_ns) / 1e6, tokens_in, tokens_out,
+              c->key >= 0 ? api->g.keys->at[c->key].name : "-");
 }
 
 void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+enum { LOGGED_PATH_BYTES = 100 }; /* of a path that nothing is at */
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 static bool split(const char *list, struct str *out, u32 cap, u32 *n)
@@ -163,7 +165,8 @@ static int instead_of_200(const struct http_request *r)
 
 struct caller gate_caller(struct api *api, conn_id id, const struct http_request *r, u32 route)
 {
-    static const char *const methods[] = {"GET", "HEAD", "POST", "OPTIONS", "OTHER"};
+    const char *path = route_path(route);
+    struct str asked = {r->path.p, MIN(r->path.n, (size_t)LOGGED_PATH_BYTES)};
     return (struct caller){.conn = id,
                            .start_ns = r->read_ns,
                            .number = r->request_number,
@@ -171,7 +174,10 @@ struct caller gate_caller(struct api *api, conn_id id, const struct http_request
                            .origin = origin_index(api, http_header(r, "origin")),
                            .route = route,
                            .ok = instead_of_200(r),
-                           .method = r->path.p ? methods[r->method] : "-"};
+                           .method = asked.p ? http_method_name(r->method) : "-",
+                           .path = path      ? str_of(path)
+                                   : asked.p ? asked
+                                             : STR("-")};
 }
 
 static bool check_origin(const struct api *api, const struct http_request *r, struct refusal *f)

@@ -104,17 +104,18 @@ static int bad(struct http_parser *p, int status, const char *why)
 
 /* --- request line ---------------------------------------------------------------------------- */
 
+const char *http_method_name(enum http_method method)
+{
+    static const char *const names[] = {"GET", "HEAD",  "POST",   "OPTIONS",
+                                        "PUT", "PATCH", "DELETE", "TRACE"};
+    return names[method];
+}
+
 static int read_method(struct http_parser *p, struct str method)
 {
-    static const struct {
-        const char *name;
-        enum http_method method;
-    } known[] = {{"GET", HTTP_GET},         {"HEAD", HTTP_HEAD},  {"POST", HTTP_POST},
-                 {"OPTIONS", HTTP_OPTIONS}, {"PUT", HTTP_OTHER},  {"PATCH", HTTP_OTHER},
-                 {"DELETE", HTTP_OTHER},    {"TRACE", HTTP_OTHER}};
-    for (size_t i = 0; i < COUNTOF(known); i++)
-        if (str_is(method, known[i].name)) { /* methods are case-sensitive */
-            p->r.method = known[i].method;
+    for (u32 i = 0; i <= HTTP_TRACE; i++)
+        if (str_is(method, http_method_name(i))) { /* methods are case-sensitive */
+            p->r.method = i;
             return HTTP_DONE;
         }
     return bad(p, 501, "this method is not implemented");

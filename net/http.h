@@ -10,8 +10,18 @@
 #include "config/limits.h"
 #include "core/base/base.h"
 
-/* HTTP_OTHER: PUT, PATCH, DELETE and TRACE; what no RFC 9110 names is refused with 501. */
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_OTHER };
+/* What no RFC 9110 names is refused with 501. */
+enum http_method {
+    HTTP_GET,
+    HTTP_HEAD,
+    HTTP_POST,
+    HTTP_OPTIONS,
+    HTTP_PUT,
+    HTTP_PATCH,
+    HTTP_DELETE,
+    HTTP_TRACE
+};
+const char *http_method_name(enum http_method method);
 
 struct http_header {
     struct str name, value; /* name as sent; http_header compares without case */

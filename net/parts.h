@@ -24,6 +24,7 @@ struct caller {
     u32 route;          /* index into the routes; METRICS_ROUTES - 1: none */
     int ok;             /* what a 200 becomes by the preconditions of the request */
     const char *method; /* static text */
+    struct str path;    /* its route's; without one, what was asked for: valid as the request is */
 };
 
 struct job;

@@ -255,6 +255,22 @@ def refusals_of_the_transport_have_ids():
 
 
 @check
+def what_nothing_is_at_is_logged():
+    """As it was asked for, and cut: a target that is one holds no byte that ends a value or line.
+    What stands behind its '?' may be anything, such as a key."""
+    with server.Server(MODEL_DIR) as s:
+        for method, path, line in (("PUT", "/nothing?key=secret", "PUT path=/nothing"),
+                                   ("DELETE", "/v1/models", "DELETE path=/v1/models"),
+                                   ("GET", "/a=b%0A%22x", 'GET path="/a=b%0A%22x"'),
+                                   ("GET", "/" + "a" * 5000, "GET path=/" + "a" * 99)):
+            assert ask(method, path, port=s.port)[0] in (404, 405)
+            until(lambda: f" method={line} status=40" in s.text(), f"no log line like {line}")
+        assert raw(b'GET /"x\x1b HTTP/1.1\r\nHost: a\r\n\r\n', s.port).recv(99)[9:12] == b"400"
+        until(lambda: " method=- path=- status=400" in s.text(), "no log line of what is no target")
+        assert "secret" not in s.text()
+
+
+@check
 def messages_that_are_too_long():
     """More text than a context can hold is refused like too many tokens, whatever the template."""
     for path in ("/v1/chat/completions", "/tokenize"):

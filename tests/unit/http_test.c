@@ -176,7 +176,7 @@ void http_fields(void)
     CHECK(str_is(p.r.path, "/p") && str_is(p.r.query, "a?b") && !p.keep_alive);
     CHECK(parse(&p, "GET / HTTP/1.0\r\n\r\n") == 1 && !p.keep_alive);
     CHECK(parse(&p, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n") == 1 && p.keep_alive);
-    CHECK(parse(&p, "DELETE / HTTP/1.1\r\nHost: h\r\n\r\n") == 1 && p.r.method == HTTP_OTHER);
+    CHECK(parse(&p, "DELETE / HTTP/1.1\r\nHost: h\r\n\r\n") == 1 && p.r.method == HTTP_DELETE);
     CHECK(parse(&p, "GET / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n") == 1);
     CHECK(!p.expect_continue); /* there is nothing to expect */
     char date[HTTP_DATE_BYTES];

@@ -12,6 +12,7 @@ enum {
     TEXT_MIN_BYTES = 12 * DECODE_PIECE_BYTES + 6 * LIMIT_STOP_STRING_BYTES +
                      (LIMIT_LOGPROBS + 1) * (10 * LIMIT_TOKEN_BYTES + 128) + 4096,
     REPLY_BYTES_MAX = 64 << 20, /* of a fitted store */
+    REPLY_HEAD_BYTES = 1024,
 };
 
 /* --- memory ------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ const char *api_extra(struct api *api, const struct caller *c, const char *more)
 
 struct json_out api_out(struct api *api)
 {
-    return json_out_over(api->text, api->text_bytes);
+    return json_out_over(api->text, api->g.body_bytes - REPLY_HEAD_BYTES);
 }
 
 void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out)
@@ -221,7 +222,7 @@ static void send_refusal(struct api *api, const struct caller *c, const struct r
     else if (f->status == 405 && api_route(c->route, &method, &path))
         snprintf(more, sizeof more, "Allow: %s, OPTIONS\r\n",
                  strcmp(method, "GET") == 0 ? "GET, HEAD" : method);
-    else if (f->status == 504)
+    else if (f->status == 500 || f->status == 504)
         snprintf(more, sizeof more, "x-should-retry: false\r\n");
     struct json_out o = api_out(api);
     refusal_json(&o, f);
@@ -367,6 +368,16 @@ static void fail(struct api *api, struct job *job, const struct refusal *f)
     job_cancel(api, job);
 }
 
+static void fail_too_long(struct api *api, struct job *job)
+{
+    struct refusal f = {0};
+    refuse(&f, 500, "reply_too_large", NULL,
+           "the reply is longer than %zu bytes (server.body_max): stream it, or ask for fewer "
+           "choices, tokens or logprobs",
+           api->g.body_bytes);
+    fail(api, job, &f);
+}
+
 static void fail_by(struct api *api, struct job *job, enum finish finish)
 {
     struct refusal f = {0};
@@ -419,16 +430,16 @@ void api_event(struct api *api, const struct event *event)
         fail_by(api, job, event->finish);
     else if (heard && job->stream)
         stream_event(api, c, event);
-    else if (heard)
-        whole_event(api, c, event);
+    else if (heard && !whole_event(api, c, event))
+        fail_too_long(api, job);
     c->begun = true;
     if (event->finish == FINISH_NONE || --job->open > 0)
         return;
     if (!job->failed && job->caller.conn) {
         if (job->stream)
             stream_end(api, job);
-        else
-            whole_end(api, job);
+        else if (!whole_end(api, job))
+            fail_too_long(api, job);
     }
     job->over = true;
     api->n_over++;

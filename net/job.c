@@ -441,13 +441,28 @@ static bool room_for(struct api *api, const struct job *job, const struct params
                            p->deadline_ms, f);
 }
 
+/* What will not fit is not computed first. */
+static bool fits_reply(const struct api *api, struct job *job, const struct prompts *all,
+                       struct refusal *f)
+{
+    for (u32 i = 0; i < all->n; i++)
+        job->least_bytes += job->n * whole_choice_bytes(job, job->echo ? all->at[i].text.n : 0,
+                                                        job->prompt_logprobs ? all->at[i].n : 0);
+    return job->stream || whole_fits(api, job) ||
+           refuse(f, 400, "request_too_large", job->n_prompts > 1 ? "prompt" : "n",
+                  "the reply has more than %zu bytes, the limit is %zu (server.body_max): stream "
+                  "it, or ask for fewer choices%s",
+                  job->least_bytes, api->g.body_bytes, job->echo ? " or without echo" : "");
+}
+
 static bool begin(struct api *api, struct job *job, const struct params *p,
                   const struct prompts *all, struct refusal *f)
 {
     fill(api, job, p);
     job->n_prompts = all->n;
     job->n_choices = all->n * job->best_of;
-    if (!room_for(api, job, p, all, f) || !make_choices(api, job, p, all, f))
+    if (!fits_reply(api, job, all, f) || !room_for(api, job, p, all, f) ||
+        !make_choices(api, job, p, all, f))
         return false;
     return admission_key_enter(&api->admission, job->caller.key, api_now(api), f);
 }

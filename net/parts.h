@@ -58,10 +58,11 @@ struct job {
     bool chat, stream, ws, include_usage, echo, logprobs;
     bool failed; /* an error was sent; the rest is silence */
     bool cancelled;
-    bool silent;  /* no log line: the refusal has one */
-    bool at_once; /* came while no step was in flight, and is to be in the next one */
-    bool over;    /* its reply is complete; job_end follows when that is sent */
-    int status;   /* for the log line */
+    bool silent;        /* no log line: the refusal has one */
+    bool at_once;       /* came while no step was in flight, and is to be in the next one */
+    bool over;          /* its reply is complete; job_end follows when that is sent */
+    int status;         /* for the log line */
+    size_t least_bytes; /* of a whole reply, from what is known of it by now */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
     bool ignore_eos, prompt_logprobs, no_answer;
@@ -126,9 +127,14 @@ void stream_end(struct api *api, struct job *job);
 void stream_heartbeat(struct api *api, struct job *job);
 void stream_failed(struct api *api, struct job *job, const struct refusal *f);
 
-void whole_event(struct api *api, struct choice *c, const struct event *event);
+/* A whole reply is server.body_max at most. These say false where it is longer: as soon as that is
+ * certain, with nothing sent. */
+bool whole_fits(const struct api *api, const struct job *job);
+MUST bool whole_event(struct api *api, struct choice *c, const struct event *event);
+MUST bool whole_end(struct api *api, struct job *job);
 void whole_prompt_token(struct api *api, struct choice *c, const struct step_result *r);
-void whole_end(struct api *api, struct job *job);
+/* The least that a choice takes with an echo of so many bytes and tokens. */
+size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens);
 
 /* --- net/shape ------------------------------------------------------------------------------- */
 
@@ -154,6 +160,7 @@ u32 shape_chars(struct str s);
 
 /* Header lines for every reply to this caller. */
 const char *api_extra(struct api *api, const struct caller *c, const char *more);
+/* For what is sent at once: with its head it fits a buffer of the connections. */
 struct json_out api_out(struct api *api);
 /* A whole reply with its log line and counter; content_type NULL: no body; more: header lines. */
 void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,

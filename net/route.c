@@ -265,7 +265,7 @@ static bool tokenize_body(struct api *api, const struct http_request *r, u32 **i
 static bool too_large(struct refusal *f, const struct api *api)
 {
     return refuse(f, 413, "request_too_large", NULL,
-                  "the reply is longer than %zu bytes (server.body_max)", api->text_bytes);
+                  "the reply is longer than %zu bytes (server.body_max)", api->g.body_bytes);
 }
 
 static void tokenize(struct api *api, const struct caller *c, const struct http_request *r)

@@ -3,6 +3,25 @@
 /* Replies sent whole: what came is kept as records (token, logprob, tops) in the store, and the
  * text is decoded again at the end, so that memory is bounded by tokens, not by their text. */
 
+enum { CHOICE_BYTES = 60, LOGPROB_BYTES = 6, CHAT_LOGPROB_BYTES = 35 }; /* at least */
+
+static size_t logprob_bytes(const struct job *job, u32 tops)
+{
+    return !job->logprobs ? 0
+           : job->chat    ? (1 + tops) * CHAT_LOGPROB_BYTES
+                          : LOGPROB_BYTES; /* tops of the same text are one */
+}
+
+size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens)
+{
+    return CHOICE_BYTES + echo + tokens * logprob_bytes(job, 0);
+}
+
+bool whole_fits(const struct api *api, const struct job *job)
+{
+    return job->least_bytes <= api->g.body_bytes;
+}
+
 static void record(struct api *api, struct choice *c, const struct step_result *r)
 {
     static const struct top_logprob nothing = {0, -9999.0f};
@@ -18,13 +37,20 @@ void whole_prompt_token(struct api *api, struct choice *c, const struct step_res
     c->given++;
 }
 
-void whole_event(struct api *api, struct choice *c, const struct event *event)
+bool whole_event(struct api *api, struct choice *c, const struct event *event)
 {
+    struct job *job = c->job;
     c->text_bytes += (u32)event->text.n;
-    if (!event->has_token)
-        return;
-    record(api, c, event->result);
-    c->logprob_sum += shape_logprob(event->result->logprob);
+    if (event->has_token) {
+        record(api, c, event->result);
+        c->logprob_sum += shape_logprob(event->result->logprob);
+    }
+    if (job->best_of > job->n) /* which of them come back is known at the end */
+        return true;
+    job->least_bytes += event->text.n;
+    if (event->has_token && !c->silent_end)
+        job->least_bytes += logprob_bytes(job, event->result->n_top);
+    return whole_fits(api, job);
 }
 
 /* --- reading the records back --------------------------------------------------------------- */
@@ -251,24 +277,17 @@ static void choices(struct json_out *o, const struct api *api, const struct job 
     json_close(o, ']');
 }
 
-void whole_end(struct api *api, struct job *job)
+bool whole_end(struct api *api, struct job *job)
 {
     struct json_out o = api_out(api);
     shape_head(&o, api, job);
     choices(&o, api, job);
     shape_usage(&o, job);
     json_close(&o, '}');
-    if (o.full) {
-        struct refusal f = {0};
-        refuse(&f, 500, "reply_too_large", NULL,
-               "the reply is longer than %zu bytes (server.body_max): stream it, or ask for fewer "
-               "tokens or logprobs",
-               api->text_bytes);
-        o = api_out(api);
-        refusal_json(&o, &f);
-        job->status = f.status;
-    }
+    if (o.full)
+        return false;
     conn_reply(api->conns, job->caller.conn, job->status, "application/json",
                (struct str){o.p, o.n}, api_extra(api, &job->caller, NULL));
     job->caller.conn = 0;
+    return true;
 }

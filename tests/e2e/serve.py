@@ -607,16 +607,38 @@ def spinning_needs_cores():
 
 
 @check
-def a_whole_reply_too_long_is_a_500():
-    many = {**talk(max_tokens=200), "n": 8, "ignore_eos": True, "logprobs": True,
-            "top_logprobs": 20}
-    with server.Server(MODEL_DIR, "--server.body_max", "64KiB", "--server.reply_memory",
-                       "8MiB") as s:
-        status, _, r = ask("POST", "/v1/chat/completions", many, port=s.port)
-        assert status == 500 and r["error"]["code"] == "reply_too_large", (status, str(r)[:300])
-        assert "server.body_max" in r["error"]["message"]
+def whole_replies_that_do_not_fit():
+    """Refused where that is certain at the start, ended where it is later, else told at the end."""
+    long = {"max_tokens": 200, "ignore_eos": True}
+    many = {**talk(**long), "n": 8, "logprobs": True, "top_logprobs": 20}
+    with server.Server(MODEL_DIR, "--server.body_max", "64KiB", "--server.reply_memory", "8MiB",
+                       "--engine.queue", "1300") as s:
+        def refused(path, body, status, code, param, said=()):
+            got, headers, r = ask("POST", path, body, port=s.port)
+            assert got == status and r["error"]["code"] == code, (got, str(r)[:300])
+            assert r["error"]["param"] == param, r
+            for word in ("server.body_max", "65536", "stream", *said):
+                assert word in r["error"]["message"], r
+            assert status < 500 or headers["x-should-retry"] == "false"
+            line = rf"id={headers['X-Request-Id']} .* tokens_out=(\d+)"
+            until(lambda: re.search(line, s.text()), f"no log line like {line}")
+            return int(re.search(line, s.text())[1])
+
+        path = "/v1/completions"
+        assert refused(path, wish(prompt=["Hello"] * 10, n=128), 400, "request_too_large", "prompt",
+                       ["fewer choices"]) == 0
+        assert refused(path, wish(prompt=[5] * 200, n=100, echo=True, logprobs=0), 400,
+                       "request_too_large", "n", ["without echo"]) == 0
+        out = refused("/v1/chat/completions", many, 500, "reply_too_large", None)
+        assert 8 < out < 200, f"{out} tokens were computed for nothing"
+        assert refused(path, wish(**long, n=20, logprobs=5), 500, "reply_too_large", None) == 4000
+        assert refused(path, wish(**long, n=20, best_of=21, logprobs=5), 500, "reply_too_large",
+                       None) == 4200
+        assert ask("POST", path, wish(**long, n=8), port=s.port)[0] == 200
         status, _, r = ask("POST", "/v1/chat/completions", {**many, "stream": True}, port=s.port)
         assert status == 200 and r.endswith(b"data: [DONE]\n\n") and len(r) > 1 << 20, len(r)
+        free = metric("zigcuda_reply_blocks_free", s.port)
+        assert free == metric("zigcuda_reply_blocks", s.port)
 
 
 def switches(pid):

@@ -31,7 +31,9 @@ struct conn_refusal {
 
 /* What the layer above provides. No call comes from inside a conn_* function. Every request that
  * was given to `request` ends in one of two ways: the app ends its reply (conn_reply, conn_end), or
- * `gone` is called, once. A client that closes, even half, before it has its answer has gone. */
+ * `gone` is called, once. A client that closes, even half, before it has its answer has gone: until
+ * something is written to it both look the same (RFC 9112 section 9.6 would have the half
+ * answered), and of a whole reply nothing is written before all of it was computed. */
 struct conn_events {
     /* Head only, before the body is read, so that a refusal costs nothing. 0: go on. A status (401,
      * 404, 415, ...): refused as below. CONN_ANSWERED: refused by conn_reply in here (with Allow

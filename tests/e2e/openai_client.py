@@ -22,6 +22,7 @@ MODEL_DIR = sys.argv[1]
 MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
 FOLDER = tempfile.TemporaryDirectory()
 HELLO = [{"role": "user", "content": "Hello"}]
+USAGE = {"include_usage": True}
 checks = []
 
 
@@ -462,13 +463,22 @@ def document_is_openapi_and_replies_fit():
                               ("messages", [{**HELLO[0], "name": None, "refusal": None}], True),
                               ("messages", [{**HELLO[0], "annotations": []}], True),
                               ("messages", [{**HELLO[0], "annotations": [{}]}], False),
-                              ("messages", [{**HELLO[0], "refusal": "no"}], False)):
+                              ("messages", [{**HELLO[0], "refusal": "no"}], False),
+                              ("prediction", None, True), ("prediction", {}, False),
+                              ("suffix", None, False), ("unknown", None, False)):
         assert fits({**asked, field: value}, "ChatRequest") == may, (field, value)
         assert ("error" not in post("/v1/chat/completions", {**asked, field: value})) == may, field
     asked = {"model": MODEL, "prompt": ["Hello", "you"], "max_tokens": 4, "logprobs": 2,
-             "echo": True}
+             "echo": True, "suffix": None}
     reply = post("/v1/completions", asked)
     assert fits(asked, "CompletionRequest") and fits(reply, "CompletionReply")
+    for kind, chunks in (("ChatChunk", chat(stream=True, logprobs=True, stream_options=USAGE)),
+                         ("CompletionChunk", complete(stream=True, echo=True, logprobs=1))):
+        chunks = [c.to_dict() for c in chunks]
+        assert len(chunks) > 3 and all(fits(c, kind) for c in chunks), (kind, chunks)
+    for one in {"prompt": "a", "messages": None}, {"prompt": None, "messages": HELLO}:
+        assert fits(one, "TokenizeRequest") and "error" not in post("/tokenize", one)
+    assert fits(CLIENT._client.get(f"http://127.0.0.1:{PLAIN}/v1/models").json(), "Models")
     assert fits(post("/v1/completions", {"model": MODEL}), "Error") and not fits(reply, "Error")
     assert fits(CLIENT._client.get(f"http://127.0.0.1:{PLAIN}/v1/models/{MODEL}").json(), "Model")
 

@@ -28,6 +28,7 @@ MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
 FOLDER = tempfile.TemporaryDirectory()
 SERVER = server.Server(MODEL_DIR, "--server.origins", "https://app.example", "--server.hosts",
                        "box.example", "--server.heartbeat", "20ms", "--log.level", "debug")
+SEEN = set()  # method, path, status and type of every answer, for the document
 checks = []
 
 
@@ -47,6 +48,7 @@ def ask(method, path, body=None, headers=None, port=None):
     text = r.read()
     c.close()
     kind = r.getheader("content-type") or ""
+    SEEN.add((method, path, r.status, kind.partition(";")[0]))
     return r.status, r.headers, json.loads(text) if "json" in kind and text else text
 
 
@@ -218,7 +220,8 @@ def refusals_of_the_transport_have_ids():
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
     chunked = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     cases = [(400, b"GET /health HTTP/1.1\r\n\r\n", "GET /health"),
-             (400, b"\x16\x03\x01\r\n", "- -"), (400, head + chunked + b"x\r\n", "POST"),
+             (400, b"\x16\x03\x01\r\n", "- -"),
+             (400, head + chunked + b"x\r\n", "POST /v1/completions"),
              (408, b"GET /health HTTP/1.1\r\nHo", "GET /health"),
              (408, head + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
               "POST /v1/completions"),
@@ -226,8 +229,9 @@ def refusals_of_the_transport_have_ids():
              (413, head + b"Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n",
               "POST /v1/completions"),
              (414, b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", "- -"),
-             (415, head + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n{", "POST"),
-             (417, head + b"Expect: tea\r\nContent-Length: 1\r\n\r\n{", "POST"),
+             (415, head + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n{",
+              "POST /v1/completions"),
+             (417, head + b"Expect: tea\r\nContent-Length: 1\r\n\r\n{", "POST /v1/completions"),
              (421, b"GET https://localhost/health HTTP/1.1\r\nHost: a\r\n\r\n", "GET /health"),
              (431, b"GET /health HTTP/1.1\r\nA: " + b"a" * 9000 + b"\r\n\r\n", "GET /health"),
              (501, b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", "- -"),
@@ -244,6 +248,7 @@ def refusals_of_the_transport_have_ids():
             assert top.startswith(b"HTTP/1.1 %d " % status) and name, (status, answer)
             assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
             method, _, path = where.partition(" ")
+            SEEN.add((method, path, status, "application/json"))
             line = rf"id={name[1].decode()} method={method} path={path}\S* status={status} ms=(\S+)"
             until(lambda: re.search(line, s.text()), f"no log line like {line}")
             ms = float(re.search(line, s.text())[1])
@@ -439,6 +444,7 @@ def websocket_streams_in_turn():
     w.send({"type": "cancel"})
     chunks = w.answer()
     assert chunks[-1]["type"] == "done" and len(chunks) < 200
+    assert chunks[-3]["choices"][0]["finish_reason"] == "cancelled"
     w.send(talk(max_tokens=200, ignore_eos=True))
     w.send(talk())
     both = w.answer() + w.answer()  # the second is refused, unless the first was quicker
@@ -510,6 +516,12 @@ def keys_are_needed():
         assert status(key[:-1]) == 401 and status(other) == 401
         assert ask("GET", "/v1/models", headers={"Authorization": f"Basic {key}"},
                    port=s.port)[0] == 401
+        document = ask("GET", "/openapi.json", None, {"Authorization": f"Bearer {key}"}, s.port)[2]
+        for way, methods in document["paths"].items():
+            for method in methods.keys() - {"parameters"}:
+                op, at = methods[method], way.replace("{id}", MODEL)
+                got = ask(method.upper(), at, None, {"Upgrade": "websocket"}, s.port)[0]
+                assert (got == 401) == ("security" not in op) == ("401" in op["responses"]), way
         auth = {"Authorization": f"bearer {key}"}
         got = [ask("POST", "/v1/completions", wish(max_tokens=1), auth, s.port) for _ in range(7)]
         assert [g[0] for g in got] == [200] * 5 + [429] * 2, [g[0] for g in got]
@@ -835,6 +847,30 @@ def the_end_in_the_middle_is_told():
             assert len(ends) == 3 and all("status=503" in line for line in ends), ends
             assert not any("tokens_in=0 " in line for line in ends), ends
             assert why in s.text(), s.text()
+
+
+@check
+def document_tells_what_was_seen():
+    """Of all the answers above each has its status and type in the document."""
+    document = ask("GET", "/openapi.json")[2]
+    ask("GET", "/version", headers={"If-None-Match": "*"})
+    ask("GET", "/version", headers={"If-Match": "x"})
+    ask("GET", "/v1/chat/completions", headers={"Upgrade": "websocket"})
+    shared, paths = document["components"]["responses"], document["paths"]
+    for method, path, status, kind in SEEN:
+        path = re.sub("^/v1/models/.+", "/v1/models/{id}", path.partition("?")[0])
+        method = {"HEAD": "get"}.get(method, method.lower())
+        if path not in paths or method == "options":
+            assert status in (204, 403, 404, 405) or path == "-", (method, path, status)
+            continue
+        ways = paths[path].get(method, paths["/health"]["get"])["responses"]  # else a 405
+        assert status != 405 or method not in paths[path] or "101" in ways, (method, path)
+        told = ways.get(str(status), ways["default"])
+        told = shared[told["$ref"].rpartition("/")[2]] if "$ref" in told else told
+        assert str(status) in ways or str(status) in told["description"], (method, path, status)
+        assert kind in told.get("content", [""]), (method, path, status, kind)
+    seen = {str(status) for _, _, status, _ in SEEN}
+    assert set(shared) - seen <= {"503", "504", "default"}, "told, and never seen"
 
 
 failed = server.run(checks)

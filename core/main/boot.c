@@ -67,7 +67,8 @@ enum err boot_model(struct box *b, struct err_text *e)
                        "--bits and --head-bits are of a --shape; a model has its own");
     if (b->shape.name)
         return model_shape(&b->boot, &b->scratch, b->shape.name, b->shape.bits ? b->shape.bits : 4,
-                           b->shape.head_bits ? b->shape.head_bits : 16, 1, &b->model, e);
+                           b->shape.head_bits ? b->shape.head_bits : 16, !b->only_plan, &b->model,
+                           e);
     if (!dir[0])
         return err_set(e, ERR_USAGE,
                        "no model: give --model DIR, or model.dir in the configuration file");
@@ -218,9 +219,16 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
 
 static size_t work_bytes(const struct box *b)
 {
-    size_t tokenizing = b->tokenizer ? tokenizer_work_bytes(b->tokenizer, b->prompt_bytes) : 0;
+    bool text = b->tokenizer || b->only_plan; /* a benchmark's prompts are ids */
+    size_t tokenizing = text ? tokenizer_work_bytes(b->tokenizer, b->prompt_bytes) : 0;
     return tokenizing + 20 * b->prompt_bytes + 4 * (size_t)b->device->limits.context + MIB +
            b->work_extra_bytes;
+}
+
+/* Of the plan's host memory, what is taken before it is made. */
+static size_t taken_bytes(const struct box *b)
+{
+    return b->model->random ? b->model->file_bytes : 0;
 }
 
 static size_t plan_totals(const struct plan *p, u32 places)
@@ -258,8 +266,7 @@ enum err boot_check(const struct box *b, struct err_text *e)
 {
     const u32 host = 1 << PLACE_HOST;
     const u32 all = host | 1 << PLACE_PINNED |
-                    (b->device->shares_host_memory ? 1u << PLACE_DEVICE : 0) |
-                    (b->model->random ? 0 : 1u << PLACE_FILE); /* random: taken already */
+                    (b->device->shares_host_memory ? 1u << PLACE_DEVICE : 0) | 1u << PLACE_FILE;
     const size_t max = b->options.memory_host_max;
     char need[16], have[16], rows[400];
     if (max && plan_total(&b->plan, PLACE_HOST) > max)
@@ -307,11 +314,14 @@ enum err boot_plan(struct box *b, struct err_text *e)
     struct device_limits limits;
     char why[CUDA_TEXT];
     b->available_bytes = box_available_bytes();
+    if (b->available_bytes) /* or nobody knows */
+        b->available_bytes += taken_bytes(b);
     TRY(limits_of(b, &limits, e));
     bool cuda = gpu_wanted(o, why);
     log_event(LOG_DEBUG, "device", "kind=%s why=\"%s\"", cuda ? "cuda" : "cpu", why);
     TRY(cuda ? open_cuda(b, &limits, e) : open_cpu(b, &limits, e));
     TRY(check_context(b, e));
+    plan_add(&b->plan, PLACE_HOST, taken_bytes(b), "random weights", "--shape", "before packing");
     TRY(b->device->ops->plan(b->device, &b->plan, e));
     b->config = (struct engine_config){.queue = (u32)o->engine_queue,
                                        .max_tokens = (u32)o->engine_max_tokens,
@@ -370,14 +380,15 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
 {
     TRY(boot_check(b, e));
     size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
-    TRY(arena_open(&b->host, "host", plan_total(&b->plan, PLACE_HOST) + slack, false, e));
+    size_t bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b) + slack;
+    TRY(arena_open(&b->host, "host", bytes, false, e));
     if (!b->as_needed)
         arena_populate(&b->host, end_if_asked);
     TRY(b->device->ops->load(b->device, &b->host, show_progress, b, e));
     page_in_stop(&b->page_in);
     TRY(engine_open(&b->host, b->device, b->tokenizer, &b->config, b->clock, on_event, arg,
                     &b->engine, e));
-    size_t bytes = work_bytes(b);
+    bytes = work_bytes(b);
     void *work = arena_alloc(&b->host, bytes, 64);
     if (!work)
         return arena_full(&b->host, "request work", e);

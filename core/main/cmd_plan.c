@@ -9,7 +9,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     static struct box b;
     static struct serve serve;
     const struct arg table[] = {
-        {"--shape", ARG_STRING, &b.shape.name, 0, 0, "NAME", "a known shape instead of a folder"},
+        {"--shape", ARG_STRING, &b.shape.name, 0, 0, "NAME", "as if a folder held a known shape"},
         {"--bits", ARG_U32, &b.shape.bits, 4, 16, "N", "of the shape's weights: 4, 8 or 16"},
         {"--head-bits", ARG_U32, &b.shape.head_bits, 4, 16, "N", "of its head: 4, 8 or 16"},
     };
@@ -22,10 +22,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
         return ERR_OK;
     b.only_plan = true;
     TRY(boot_model(&b, e));
-    if (b.shape.name)
-        TRY(boot_plan(&b, e));
-    else
-        TRY(serve_plan(&serve, &b, e));
+    TRY(serve_plan(&serve, &b, e));
     boot_print_plan(&b);
     return boot_check(&b, e);
 }

@@ -85,7 +85,8 @@ MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *
  *
  * The weights lie in one anonymous mapping of their own (huge pages advised), which is
  * out->files[0] and lives as long as the process: it belongs into the plan as PLACE_HOST. More
- * than the machine has available is refused before anything is taken. */
+ * than the machine has available is refused before anything is taken. seed 0: there are none, for
+ * whoever only plans; their size is known, as that of a folder's files. */
 MUST enum err model_shape(struct arena *keep, struct arena *scratch, const char *shape, u32 bits,
                           u32 head_bits, u64 seed, struct model **out, struct err_text *e);
 

@@ -197,7 +197,7 @@ static enum err describe_shape(struct arena *keep, const char *shape, u32 bits, 
     m->files_n = 1;
     m->files[0] = (struct str){(const char *)c->base, c->used};
     m->file_bytes = c->used;
-    m->random = true;
+    m->random = c->base != NULL;
     return ERR_OK;
 }
 
@@ -237,8 +237,10 @@ enum err model_shape(struct arena *keep, struct arena *scratch, const char *shap
     TRY(config_parse(keep, scratch, text, shape, m, &config, e));
     m->tied &= head_bits == 16;
     TRY(carve_model(&c, m, bits, head_bits));
-    TRY(map_region(&c, c.used, shape, e));
-    TRY(carve_model(&c, m, bits, head_bits));
+    if (seed) {
+        TRY(map_region(&c, c.used, shape, e));
+        TRY(carve_model(&c, m, bits, head_bits));
+    }
     TRY(describe_shape(keep, shape, bits, m, &c));
     *out = m;
     return ERR_OK;

@@ -378,6 +378,10 @@ static void raw_piece(struct encoder *x, struct str s, bool first)
 
 size_t tokenizer_work_bytes(const struct tokenizer *t, size_t text_bytes)
 {
+    static struct tokenizer byte_level; /* 6 KB that a constant would add to the file */
+    byte_level.pre[0].kind = PRE_BYTES;
+    byte_level.pre_n = 1;
+    t = t ? t : &byte_level;
     size_t n, total = tokenizer_normal_bytes(t, text_bytes, &n), chars = n;
     for (u32 i = 0; i < t->pre_n; i++) {
         const struct pre_step *p = &t->pre[i];

@@ -48,7 +48,8 @@ u32 tokenizer_vocab(const struct tokenizer *t); /* 1 + highest id */
  * own text to be named. */
 u32 tokenizer_pieces(const struct tokenizer *t);
 
-/* Bytes of work memory with which any text of at most text_bytes can be encoded. */
+/* Bytes of work memory with which any text of at most text_bytes can be encoded. t is NULL: by
+ * byte-level BPE without a normalizer, as most models have it. */
 size_t tokenizer_work_bytes(const struct tokenizer *t, size_t text_bytes);
 
 /* Encodes text (invalid UTF-8 is refused with ERR_REQUEST) into ids[cap]; *n is how many there

@@ -206,8 +206,8 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     for (u32 i = 0; i < c->n_matrices; i++)
         in_place -= c->matrices[i].bytes ? weight_data_bytes(c->matrices[i].weight) : 0;
     (void)e;
-    plan_add(p, PLACE_FILE, in_place, "weights in place", "",
-             d->model->random ? "random, in memory" : "of %u mapped files", d->model->files_n);
+    plan_add(p, PLACE_FILE, d->model->random ? 0 : in_place, "weights in place", "",
+             "of %u mapped files", d->model->files_n);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_PACKED), "packed weights", "cpu.kernels", "for %s",
              c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");

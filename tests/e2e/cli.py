@@ -253,6 +253,26 @@ def too_little_memory_names_the_option():
 
 
 @check
+def a_shape_is_planned_as_a_folder_would_be_served():
+    """And nothing of it is taken: these weights have 15 GiB."""
+    def rows(*args):
+        return {line[:26].rstrip() for line in zigcuda("plan", *args)[0].splitlines()[1:-1]}
+
+    assert rows("--shape", "100m") == rows("--model", MODEL)
+    large = ("plan", "--shape", "llama-3.1-8b", "--bits", "16", "--memory.host_max=1MiB")
+    assert peak_kib(*large, want=5) < 100 << 10
+
+
+@check
+def random_weights_are_host_memory():
+    bench = ("bench", "--shape", "100m", "--engine.slots=1", "--engine.kv=1MiB", "--prompt", "16",
+             "--batch", "1", "--generate", "1", "--json")
+    assert json.loads(zigcuda(*bench)[0])["host_bytes"] > 100 << 20
+    _, err = zigcuda(*bench, "--memory.host_max=100MiB", want=5)
+    assert "random weights 84" in err and "(--shape)" in err, err
+
+
+@check
 def a_context_of_one_token_is_none():
     for command in "plan", "serve":
         _, err = zigcuda(command, "--model", MODEL, "--server.listen=127.0.0.1:0",

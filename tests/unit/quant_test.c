@@ -355,5 +355,8 @@ void shape_fills_its_weights(void)
     CHECK(sum > 0.5 && sum < 2);
     for (u32 i = 0; i < 4096; i++)
         CHECK(isfinite(bf16(m->embed.data, i)) && fabsf(bf16(m->embed.data, i)) < 0.1f);
+    const size_t bytes = m->file_bytes; /* for a plan nothing is made */
+    CHECK(model_shape(&unit_arena, emptied(), "100m", 4, 4, 0, &m, &e) == ERR_OK);
+    CHECK(!m->random && m->file_bytes == bytes && !m->files[0].p && !m->layers[0].down.data);
     CHECK(model_shape(&unit_arena, emptied(), "100b", 4, 4, 7, &m, &e) == ERR_USAGE);
 }

@@ -2,6 +2,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/date.h"
+#include "core/base/err.h"
 #include "core/base/json.h"
 
 #include <poll.h>
@@ -24,6 +25,11 @@ void log_configure(enum log_level level, enum log_format format, u32 rate)
     config.level = level;
     config.format = format;
     config.rate = rate;
+}
+
+bool log_is_text(void)
+{
+    return config.format == LOG_TEXT;
 }
 
 /* --- key=value pairs ------------------------------------------------------------------------ */
@@ -168,7 +174,7 @@ size_t log_line(char *out, size_t cap, enum log_format format, enum log_level le
  * logs does not wait for that. */
 static bool write_event(enum log_level level, const char *event, struct str pairs)
 {
-    char line[1024]; /* a pipe that can be written to has room for more (PIPE_BUF) */
+    char line[4096]; /* PIPE_BUF: a pipe that can be written to has room for it */
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
     struct timespec t;
     if (poll(&fd, 1, 0) == 0)
@@ -202,7 +208,7 @@ static bool has_room(void)
 
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
-    char pairs[1024];
+    char pairs[ERR_TEXT_MAX + 64];
     if (level > config.level)
         return;
     if (!has_room() && level != LOG_ERROR) {

@@ -15,6 +15,9 @@ enum log_format { LOG_LOGFMT, LOG_JSON, LOG_TEXT };
 /* rate: lines a second, 0 for no bound. Until then: LOG_WARN, LOG_TEXT, no bound. */
 void log_configure(enum log_level level, enum log_format format, u32 rate);
 
+/* Whether lines are for a person, as they are until log_configure. */
+bool log_is_text(void);
+
 /* `event` is a word; fmt gives `key=value key="value with blanks"` or nothing. A value in quotes
  * may itself hold quotes: they are escaped on the way out. */
 void log_event(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);

@@ -159,5 +159,9 @@ static enum err go(int argc, char **argv, struct err_text *e)
 int cmd_serve(int argc, char **argv)
 {
     struct err_text e = {0};
-    return main_end("serve", go(argc, argv, &e), &e);
+    const enum err r = go(argc, argv, &e);
+    if (e.code == ERR_OK || log_is_text())
+        return main_end("serve", r, &e);
+    log_event(LOG_ERROR, "fatal", "why=\"%s\"", e.text); /* for whoever reads the log */
+    return err_exit_class(r);
 }

@@ -229,6 +229,27 @@ def options_that_would_do_nothing_are_refused():
 
 
 @check
+def serve_ends_in_the_form_of_its_log():
+    """Once log.format is known; the longest error of all is whole."""
+    def last(*args, want=4):
+        _, err = zigcuda("serve", "--model", folder, *args, want=want)
+        assert err.count("\n") == 1, err
+        return err
+
+    why = 'no model folder /no"such'
+    for folder in '/no"such', '/no"such' + "\\" * 4000:
+        line = json.loads(last("--log.format=json"))
+        assert line["level"] == "error" and line["event"] == "fatal", line
+        assert line["why"].startswith(why), line
+    assert len(line["why"]) == 1023, line
+    folder = '/no"such'
+    assert re.match(r'time=\S+ level=error event=fatal why="no model folder /no\\"such', last())
+    assert last("--log.format=text").startswith("zigcuda serve: " + why)
+    err = last("--log.format=json", "--keys.rate=x", want=2)
+    assert err.startswith("zigcuda serve: --keys.rate is 'x'"), err
+
+
+@check
 def names_that_never_match_are_refused():
     for option, value in (("origins", "a.example"), ("origins", "https://a.example/"),
                           ("origins", "https://"), ("hosts", "foo bar"), ("hosts", "http://x")):

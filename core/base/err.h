@@ -7,7 +7,7 @@
 
 #include "core/base/base.h"
 
-/* Exit classes of the process. */
+/* Exit classes of the process; the last is of one that a signal cannot end (PID 1). */
 enum {
     EXIT_OK = 0,
     EXIT_USAGE = 2,

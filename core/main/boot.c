@@ -179,17 +179,14 @@ static u32 cuda_step_tokens(const struct model *m, const struct cuda_info *info,
     return n;
 }
 
-/* Whoever reads SIGINT and SIGTERM once all is loaded has blocked them before, and to wait for
- * a GPU or to load can take minutes: one that is pending does now what it always does (to PID 1
- * that is nothing). */
-static void end_if_asked(void)
+void boot_end_if_asked(void)
 {
     sigset_t waiting;
     if (sigpending(&waiting) != 0 ||
         (!sigismember(&waiting, SIGINT) && !sigismember(&waiting, SIGTERM)))
         return;
     sigprocmask(SIG_UNBLOCK, &waiting, NULL);
-    _exit(EXIT_INTERRUPTED);
+    _exit(EXIT_INTERRUPTED); /* PID 1 */
 }
 
 static enum err open_cuda(struct box *b, struct device_limits *limits, struct err_text *e)
@@ -204,7 +201,7 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     TRY(cuda_driver_load(&b->boot, o->cuda_library, e));
     if (!b->only_plan && !b->model->random)
         TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));
-    TRY(gpu_find(o, o->cuda_wait, end_if_asked, &b->boot, &b->clock, &info, &count, e));
+    TRY(gpu_find(o, o->cuda_wait, boot_end_if_asked, &b->boot, &b->clock, &info, &count, e));
     if (!o->engine_step_tokens)
         limits->step_tokens = cuda_step_tokens(b->model, &info, limits->slots);
     struct cuda_options cuda = {.info = &info,
@@ -368,7 +365,7 @@ void boot_print_plan(const struct box *b)
 static void show_progress(void *arg, size_t done, size_t total)
 {
     struct box *b = arg;
-    end_if_asked();
+    boot_end_if_asked();
     u64 ms = (clock_now_ns(&b->clock) - b->start_ns) / 1000000;
     if (ms < 500 || !isatty(STDERR_FILENO))
         return;
@@ -383,7 +380,7 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     size_t bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b) + slack;
     TRY(arena_open(&b->host, "host", bytes, false, e));
     if (!b->as_needed)
-        arena_populate(&b->host, end_if_asked);
+        arena_populate(&b->host, boot_end_if_asked);
     TRY(b->device->ops->load(b->device, &b->host, show_progress, b, e));
     page_in_stop(&b->page_in);
     TRY(engine_open(&b->host, b->device, b->tokenizer, &b->config, b->clock, on_event, arg,

@@ -59,6 +59,11 @@ MUST enum err boot_check(const struct box *b, struct err_text *e);
  * when that is a terminal and it takes long. What else was planned is taken from b->host now. */
 MUST enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct err_text *e);
 
+/* Whoever reads SIGINT and SIGTERM once all is loaded has blocked them before, and to wait for a
+ * GPU or to load can take minutes: one that is pending does now what it always does (to PID 1 that
+ * is nothing). */
+void boot_end_if_asked(void);
+
 /* From here on no memory is taken. */
 void boot_seal(struct box *b);
 

@@ -37,9 +37,8 @@ static void write_all(int fd, const char *p, size_t n)
         ssize_t w = write(fd, p, n);
         if (w < 0 && errno == EINTR)
             continue;
-        if (w <= 0) { /* nothing is left to do for a reader who has gone */
-            if (errno != EPIPE)
-                fprintf(stderr, "zigcuda run: cannot write the answer: %s\n", strerror(errno));
+        if (w <= 0) {
+            fprintf(stderr, "zigcuda run: cannot write the answer: %s\n", strerror(errno));
             _exit(EXIT_SYSTEM);
         }
         p += w;
@@ -243,13 +242,11 @@ static enum err submit(struct str text, struct err_text *e)
 
 static enum err block_signals(int *fd, struct err_text *e)
 {
-    sigset_t ends, blocked;
+    sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    blocked = ends;
-    sigaddset(&blocked, SIGPIPE); /* write_all sees it */
-    sigprocmask(SIG_BLOCK, &blocked, NULL);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
     *fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
     return *fd < 0 ? err_set_errno(e, ERR_SYSTEM, "signalfd") : ERR_OK;
 }
@@ -382,5 +379,9 @@ int cmd_run(int argc, char **argv)
     run.temperature = run.top_p = run.min_p = run.repetition = -1;
     run.typical_p = 1;
     run.top_k = UINT32_MAX;
-    return main_end("run", go(argc, argv, &e), &e);
+    const enum err r = go(argc, argv, &e);
+    if (r ==
+        ERR_CANCELLED) /* by the signal, as at any time before: shells and loops in them see it */
+        boot_end_if_asked();
+    return main_end("run", r, &e);
 }

@@ -423,7 +423,7 @@ def a_key_is_made_whole_or_not_at_all():
 
 @check
 def control_c_ends_the_wait_for_a_prompt():
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, -1)):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = subprocess.Popen(
             [*BINARY, "run", "--model", MODEL, "--log.level=debug", "--log.format=text"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -433,7 +433,7 @@ def control_c_ends_the_wait_for_a_prompt():
         process.stdin.flush()
         time.sleep(0.2)
         process.send_signal(number)
-        assert process.wait(20) == code, (number, process.returncode)
+        assert process.wait(20) == -number, (number, process.returncode)
         assert process.stderr.read() == process.stdout.read() == b""
 
 
@@ -469,23 +469,32 @@ def signals_end_a_load():
 
 @check
 def control_c_is_clean():
-    process = subprocess.Popen(
-        [*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.read(1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode in (0, 130), (process.returncode, err)
+    """It ends by the signal whenever that comes."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for bytes in (0, 1):
+            process = subprocess.Popen(
+                [*BINARY, "run", "--model", MODEL, "--min-tokens", "900", "--max-tokens", "900",
+                 "--raw", "a"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process.stdout.read(bytes)
+            process.send_signal(number)
+            _, err = process.communicate(timeout=20)
+            assert (process.returncode, err) == (-number, b""), (process.returncode, err)
 
 
 @check
 def a_closed_pipe_ends_it():
-    process = subprocess.Popen(
-        [*BINARY, "run", "--model", MODEL, "--max-tokens", "200", "--raw", "a"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    process.stdout.read(1)
-    process.stdout.close()
-    process.wait(timeout=20)
+    """By SIGPIPE; where that is ignored, with a word."""
+    for ignored in (False, True):
+        process = subprocess.Popen(
+            [*BINARY, "run", "--model", MODEL, "--min-tokens", "900", "--max-tokens", "900",
+             "--raw", "a"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            restore_signals=not ignored)
+        process.stdout.read(1)
+        process.stdout.close()
+        err = process.stderr.read()
+        code = process.wait(timeout=20)
+        assert code == (5 if ignored else -signal.SIGPIPE), (code, err)
+        assert err == (b"zigcuda run: cannot write the answer: Broken pipe\n" if ignored else b"")
 
 
 @check

@@ -208,6 +208,8 @@ static enum err prompt_ids(struct str text, u32 **ids, u32 *n, struct err_text *
     enum err r = chat_render(b->template, b->tokenizer, &chat, &b->work, b->prompt_bytes, &text, e);
     if (r == ERR_TOO_LONG)
         return boot_too_long(b, e);
+    if ((r == ERR_REQUEST || r == ERR_LIMIT) && !run.system) /* one plain message suits any */
+        return ERR_MODEL;
     TRY(r);
     return boot_encode(b, text, 0, ids, n, e);
 }

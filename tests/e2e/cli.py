@@ -214,6 +214,24 @@ def a_pipe_in_a_folder_is_refused():
 
 
 @check
+def a_broken_template_is_the_model_s_fault():
+    """Unless it has no place for --system."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(MODEL, folder, dirs_exist_ok=True)
+        for text, words, system in (
+            ("{% if %}", "line 1, column 7: an expression is missing", 4),
+            ("{{ nothing.at.all }}", "'nothing' is undefined", 2),
+            ("{{ raise_exception('no system message') if messages|length > 1 }}", "no system", 2),
+        ):
+            with open(f"{folder}/chat_template.jinja", "w") as f:
+                f.write(text)
+            args = ("run", "--model", folder, "--max-tokens", "2", "Hello")
+            if "length" not in text:
+                assert words in zigcuda(*args, want=4)[1], text
+            assert words in zigcuda(*args, "--system", "Be brief", want=system)[1], text
+
+
+@check
 def options_that_would_do_nothing_are_refused():
     """Before anything is loaded, and by `plan` as by `serve`."""
     for options, words in (

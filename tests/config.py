@@ -114,6 +114,7 @@ def refusals(dir):
     refused("bad_unit", USAGE, "'4GB'; it has to be a size from 0 to 16 TiB", "--engine.kv=4GB")
     refused("no_value", USAGE, "--engine.kv needs a value", "--engine.kv")
     refused("no_file_name", USAGE, "--config needs the name of a file", "--config")
+    refused("two_forms", USAGE, "--ini and --markdown are two forms", "--ini", "--markdown")
     for form in [], ["--ini"], ["--markdown"]:  # an early write may fail and the last one not
         with open("/dev/full", "wb") as full:
             status, _, err = run(*form, stdout=full)

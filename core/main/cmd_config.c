@@ -29,7 +29,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
 {
     static struct options o;
     struct arena scratch;
-    enum options_form form = OPTIONS_TABLE;
+    bool ini = false, markdown = false;
     TRY(arena_open(&scratch, "scratch", 2 * LIMIT_INI_BYTES, false, e));
     options_default(&o);
     for (int i = 1; i < argc; i++)
@@ -40,12 +40,14 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(options_load(&o, &scratch, argc, argv, e));
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--ini") == 0)
-            form = OPTIONS_INI;
+            ini = true;
         else if (strcmp(argv[i], "--markdown") == 0)
-            form = OPTIONS_MARKDOWN;
+            markdown = true;
         else
             TRY(flag(&o, argc, argv, &i, e));
-    options_print(&o, form);
+    if (ini && markdown)
+        return err_set(e, ERR_USAGE, "--ini and --markdown are two forms; give one of them");
+    options_print(&o, ini ? OPTIONS_INI : markdown ? OPTIONS_MARKDOWN : OPTIONS_TABLE);
     return ERR_OK;
 }
 

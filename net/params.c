@@ -153,7 +153,8 @@ static bool read_seed(struct reading *r, const struct field *field, const struct
 {
     i64 x;
     if (v->type != JSON_NUMBER || !json_i64(v, &x))
-        return wrong_type(r, field->name, "a whole number of 64 bits", v);
+        return wrong_type(r, field->name,
+                          "a whole number from -9223372036854775808 to 9223372036854775807", v);
     r->p->sampling.seed = (u64)x;
     r->p->seeded = true;
     return true;

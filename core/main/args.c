@@ -24,6 +24,9 @@ static enum err range(const struct arg *a, const char *text, struct err_text *e)
     if (a->type == ARG_FLOAT)
         return err_set(e, ERR_USAGE, "%s: '%s' is not a number from %g to %g", a->name, text,
                        a->min, a->max);
+    if (a->type == ARG_I64) /* whose ends no double has */
+        return err_set(e, ERR_USAGE, "%s: '%s' is not a whole number from %lld to %lld", a->name,
+                       text, (long long)INT64_MIN, (long long)INT64_MAX);
     return err_set(e, ERR_USAGE, "%s: '%s' is not a whole number from %.0f to %.0f", a->name, text,
                    a->min, a->max);
 }
@@ -50,6 +53,10 @@ static enum err store(const struct arg *a, const char *text, struct err_text *e)
             return range(a, text, e);
         *(float *)a->to = (float)v;
         return ERR_OK;
+    }
+    if (a->type == ARG_I64) {
+        *(i64 *)a->to = strtoll(text, &end, 10);
+        return end == text || *end || errno ? range(a, text, e) : ERR_OK;
     }
     unsigned long long v = strtoull(text, &end, 10);
     if (end == text || *end || errno || text[0] == '-' || (double)v < a->min || (double)v > a->max)

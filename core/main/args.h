@@ -6,7 +6,7 @@
 
 #include "core/main/boot.h"
 
-enum arg_type { ARG_FLAG, ARG_U32, ARG_U64, ARG_FLOAT, ARG_STRING, ARG_WORDS };
+enum arg_type { ARG_FLAG, ARG_U32, ARG_U64, ARG_I64, ARG_FLOAT, ARG_STRING, ARG_WORDS };
 
 enum { ARG_WORDS_MAX = 128 };
 
@@ -20,8 +20,8 @@ struct arg_words { /* of a flag that may come again; several flags may share one
 struct arg {
     const char *name; /* "--seed" */
     enum arg_type type;
-    void *to;          /* bool, u32, u64, float, const char * or struct arg_words */
-    double min, max;   /* of numbers */
+    void *to;          /* bool, u32, u64, i64, float, const char * or struct arg_words */
+    double min, max;   /* of numbers; an i64 may be any */
     const char *value; /* "N", for the help text */
     const char *help;
 };

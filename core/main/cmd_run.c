@@ -19,7 +19,7 @@ struct run {
     struct box box;
     bool json, raw, quiet, logprobs;
     u32 max_tokens, min_tokens, top_k, top_logprobs;
-    u64 seed;
+    i64 seed;
     float temperature, top_p, min_p, typical_p, repetition, presence, frequency;
     const char *system;
     struct arg_words stops;
@@ -229,7 +229,7 @@ static enum err submit(struct str text, struct err_text *e)
                                    .repetition_penalty = run.repetition,
                                    .presence_penalty = run.presence,
                                    .frequency_penalty = run.frequency,
-                                   .seed = run.seed,
+                                   .seed = (u64)run.seed,
                                    .min_tokens = run.min_tokens,
                                    .logprobs = run.logprobs || run.top_logprobs,
                                    .top_logprobs = run.top_logprobs};
@@ -333,7 +333,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
         {"--repetition-penalty", ARG_FLOAT, &run.repetition, 0.01, 100, "R", "1: off"},
         {"--presence-penalty", ARG_FLOAT, &run.presence, -2, 2, "X", "0: off"},
         {"--frequency-penalty", ARG_FLOAT, &run.frequency, -2, 2, "X", "0: off"},
-        {"--seed", ARG_U64, &run.seed, 0, 1.8e19, "N", "of the sampling (0)"},
+        {"--seed", ARG_I64, &run.seed, 0, 0, "N", "of the sampling (0); the API's range"},
         {"--stop", ARG_WORDS, &run.stops, 0, 0, "TEXT", "end before this text; may come again"},
         {"--json", ARG_FLAG, &run.json, 0, 0, NULL, "one JSON line a token, one at the end"},
         {"--logprobs", ARG_FLAG, &run.logprobs, 0, 0, NULL, "log probabilities (with --json)"},

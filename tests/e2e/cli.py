@@ -134,6 +134,17 @@ def the_same_line_gives_the_same_answer():
 
 
 @check
+def a_seed_has_the_range_of_the_api():
+    low, high = -(1 << 63), (1 << 63) - 1
+    args = ("--max-tokens", "24", "--temperature", "1.5", "--raw", "Once there was")
+    answers = {run("--seed", str(seed), *args) for seed in (0, -1, low, high)}
+    assert len(answers) > 1 and run(f"--seed={low}", *args) in answers
+    for seed in (low - 1, high + 1, "x", "1.0", ""):
+        _, err = zigcuda("run", "--model", MODEL, "--seed", str(seed), "x", want=2)
+        assert f"'{seed}' is not a whole number from {low} to {high}" in err, err
+
+
+@check
 def json_lines_add_up():
     got = lines("--max-tokens", "12", "--top-logprobs", "3", "--temperature", "0", "Hello there")
     *tokens, end = got

@@ -123,6 +123,17 @@ def bodies_that_are_wrong():
 
 
 @check
+def a_seed_has_the_range_of_run():
+    low, high = -(1 << 63), (1 << 63) - 1
+    for seed in (low, high):
+        assert ask("POST", "/v1/completions", wish(seed=seed))[0] == 200, seed
+    for seed in (low - 1, high + 1, 1.0):
+        status, _, r = ask("POST", "/v1/completions", wish(seed=seed))
+        assert status == 400 and r["error"]["param"] == "seed", r
+        assert f"a whole number from {low} to {high}" in r["error"]["message"], r
+
+
+@check
 def loopback_is_guarded():
     for host, want in (("localhost", 200), ("127.0.0.1:99", 200), ("[::1]:8080", 200),
                        ("box.example", 200), ("evil.example", 403),

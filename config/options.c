@@ -505,7 +505,8 @@ enum err options_load(struct options *o, struct arena *scratch, int argc, char *
      * is a choice. */
     if (!path && lstat(DEFAULT_FILE, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
         return ERR_OK;
-    return options_file(o, scratch, path ? path : DEFAULT_FILE, e);
+    enum err r = options_file(o, scratch, path ? path : DEFAULT_FILE, e);
+    return r != ERR_OK && path && !o->file[0] ? err_of(e, "--config") : r; /* it was not read */
 }
 
 /* --- printing -----------------------------------------------------------------------------------

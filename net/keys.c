@@ -118,7 +118,7 @@ enum err keys_read(struct keys *k, struct arena *scratch, const char *path, stru
     if (r == ERR_OK)
         r = keys_parse(k, text, path, e);
     arena_reset(scratch, mark);
-    return r;
+    return r == ERR_OK ? r : err_of(e, "keys.file");
 }
 
 i32 keys_find_hash(const struct keys *k, const u8 hash[32])

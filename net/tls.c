@@ -126,11 +126,13 @@ static const char *pem_next(struct pem *m)
 }
 
 /* The text of a file in t->text, with the newline that the last line may lack. */
-static enum err read_text(struct tls *t, const char *path, struct str *text, struct err_text *e)
+static enum err read_text(struct tls *t, const char *option, const char *path, struct str *text,
+                          struct err_text *e)
 {
     memset(t->text, 0, sizeof t->text);
     struct arena a = arena_over("TLS files", t->text, sizeof t->text);
-    TRY(file_read(&a, path, LIMIT_TLS_FILE_BYTES, ERR_CONFIG, text, e));
+    if (file_read(&a, path, LIMIT_TLS_FILE_BYTES, ERR_CONFIG, text, e) != ERR_OK)
+        return err_of(e, option);
     ((char *)text->p)[text->n++] = '\n'; /* where file_read put a NUL */
     return ERR_OK;
 }
@@ -214,7 +216,7 @@ static enum err read_chain(struct tls *t, struct generation *n, struct err_text 
 {
     struct pem m;
     struct str text;
-    TRY(read_text(t, t->g.certificate, &text, e));
+    TRY(read_text(t, "tls.certificate", t->g.certificate, &text, e));
     pem_begin(&m, text, &n->store);
     for (const char *name; (name = pem_next(&m));) {
         if (!is_certificate(name))
@@ -248,7 +250,7 @@ static enum err read_key(struct tls *t, struct generation *n, struct err_text *e
     struct pem m;
     struct str text;
     bool found = false;
-    enum err r = read_text(t, t->g.key, &text, e);
+    enum err r = read_text(t, "tls.key", t->g.key, &text, e);
     if (r == ERR_OK) {
         pem_begin(&m, text, &n->store);
         for (const char *name; !found && (name = pem_next(&m));) {
@@ -374,7 +376,7 @@ static enum err read_anchors(struct tls *t, struct generation *n, struct err_tex
     struct str text;
     if (!*t->g.client_ca)
         return ERR_OK;
-    TRY(read_text(t, t->g.client_ca, &text, e));
+    TRY(read_text(t, "tls.client_ca", t->g.client_ca, &text, e));
     size_t half = n->store.cap_bytes / 2; /* names and keys grow below, DER lies above */
     pem_begin(&m, text, &n->store);
     m.der = n->store.base + half;

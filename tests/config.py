@@ -102,7 +102,7 @@ def refusals(dir):
         f.write("[engine]\n\nslotz = 4\n")
     refused("unknown_key", CONFIG, f"{ini}:3: there is no option 'engine.slotz'; did you mean "
             "engine.slots?", "--config", ini)
-    refused("missing_file", CONFIG, "no/such.ini", "--config", "no/such.ini")
+    refused("missing_file", CONFIG, "--config: cannot open no/such.ini", "--config", "no/such.ini")
     with open(ini, "wb") as f:
         f.write(b"#" * (1 << 20) + b"\n")
     refused("large_file", CONFIG, f"{ini} has 1048577 bytes; the limit is 1048576",

@@ -56,6 +56,13 @@ enum err err_set_errno(struct err_text *e, enum err code, const char *fmt, ...)
     return code;
 }
 
+enum err err_of(struct err_text *e, const char *option)
+{
+    const struct err_text without = *e;
+    *e = (struct err_text){0};
+    return err_set(e, without.code, "%s: %s", option, without.text);
+}
+
 int err_exit_class(enum err code)
 {
     return table[code].exit_class;

@@ -38,6 +38,9 @@ enum err err_set(struct err_text *e, enum err code, const char *fmt, ...) PRINTF
 /* The same with ": <strerror(errno)>" added. */
 enum err err_set_errno(struct err_text *e, enum err code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
+/* Puts "option: " in front of a sentence that names no more than the path it had from there. */
+enum err err_of(struct err_text *e, const char *option);
+
 int err_exit_class(enum err code);
 int err_http_status(enum err code);
 const char *err_openai_type(enum err code);

@@ -46,10 +46,11 @@ static enum err check_folder(const char *dir, struct err_text *e)
 {
     struct stat st;
     if (stat(dir, &st) != 0)
-        return err_set_errno(e, ERR_MODEL, "no model folder %s (nothing is downloaded)", dir);
+        return err_set_errno(e, ERR_MODEL, "no model folder %s (model.dir; nothing is downloaded)",
+                             dir);
     if (!S_ISDIR(st.st_mode))
         return err_set(e, ERR_MODEL,
-                       "%s is no folder: it takes one with config.json, model.safetensors and "
+                       "%s is no folder: model.dir is one with config.json, model.safetensors and "
                        "tokenizer.json, as Hugging Face tools write it",
                        dir);
     return ERR_OK;

@@ -410,7 +410,7 @@ static enum err open_input(struct kernel_arg *a, int *fd, struct err_text *e)
     struct stat st;
     *fd = open(a->in_path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0 || fstat(*fd, &st) != 0)
-        return err_set_errno(e, ERR_USAGE, "cannot open %s", a->in_path);
+        return err_set_errno(e, ERR_USAGE, "--buf: cannot open %s", a->in_path);
     if (!S_ISREG(st.st_mode) || st.st_size == 0 || (u64)st.st_size > LIMIT_KERNEL_BUFFER_BYTES)
         return err_set(e, ERR_USAGE, "%s is no file of 1 to %zu bytes", a->in_path,
                        LIMIT_KERNEL_BUFFER_BYTES);
@@ -493,7 +493,7 @@ static enum err take_output(u32 index, struct err_text *e)
     bool file = a->out_path[0];
     int fd = file ? open(a->out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
     if (file && fd < 0)
-        return err_set_errno(e, ERR_SYSTEM, "cannot make %s", a->out_path);
+        return err_set_errno(e, ERR_SYSTEM, "--buf: cannot make %s", a->out_path);
     for (u64 at = 0; at < a->buffer_bytes;) {
         size_t n = (size_t)MIN(a->buffer_bytes - at, (u64)STAGING_BYTES);
         CUDA_TRY(cuda_copy_out(k.staging, a->value + at, n, k.stream), e, "copy %s back", a->text);

@@ -104,9 +104,9 @@ def wrong_use_says_what_to_do():
         _, err = zigcuda(*args, want=2)
         assert words in err, (args, err)
     _, err = zigcuda("run", "--model", "/no/such/folder", "x", want=4)
-    assert "no model folder /no/such/folder" in err, err
+    assert "no model folder /no/such/folder (model.dir; nothing" in err, err
     _, err = zigcuda("info", "--model", f"{MODEL}/model.safetensors", want=4)
-    assert "model.safetensors is no folder" in err, err
+    assert "model.safetensors is no folder: model.dir is one" in err, err
     _, err = zigcuda("run", "--model", MODEL, "--device.kind=cuda", "x", want=6)
     assert "cuda" in err, err
 
@@ -255,6 +255,18 @@ def options_that_would_do_nothing_are_refused():
             _, err = zigcuda(command, "--model", MODEL, "--log.level=debug",
                              "--server.listen=127.0.0.1:0", *options, want=3)
             assert words in err and "name=engine" not in err and "listening" not in err, err
+
+
+@check
+def a_file_that_is_not_there_is_told_with_its_option():
+    for options, words in (
+        (["--keys.file=/nope"], "keys.file: cannot open /nope: No such file"),
+        (["--keys.file=/dev/null"], "keys.file: /dev/null is not a regular file"),
+        (["--tls.certificate=/nope", "--tls.key=/nope"], "tls.certificate: cannot open /nope: No"),
+        (["--config=/nope"], "--config: cannot open /nope: No such file"),
+    ):
+        _, err = zigcuda("serve", "--model", MODEL, "--log.format=text", *options, want=3)
+        assert err.startswith("zigcuda serve: " + words), err
 
 
 @check

@@ -369,14 +369,17 @@ def refuses_wrong_files():
     cases = [("ec.crt", "rsa.key", "is not the key of the first certificate"),
              ("ec.crt", "other.key", "is not the key of the first certificate"),
              ("ec.crt", "locked.key", "is encrypted"), ("ec.crt", "ec.crt", "no private key"),
-             ("ec.key", "ec.key", "certificates belong here"), ("none", "ec.key", "cannot open"),
+             ("ec.key", "ec.key", "certificates belong here"),
+             ("none", "ec.key", "tls.certificate: cannot open"),
+             ("ec.crt", "none", "tls.key: cannot open"),
              ("empty", "ec.key", "no certificate"), ("long", "ec.key", "the limit is 65536"),
              ("cut.crt", "ec.key", "tls.")]
     for crt, key, words in cases:
         e = Echo(certificate=path(crt), key=path(key))
         assert e.process.wait(10) == 3 and words in e.text(), (crt, key, e.text())
-    e = Echo(certificate=path("ec.crt"), key=path("ec.key"), client_ca=path("ec.key"))
-    assert e.process.wait(10) == 3 and "tls.client_ca: " in e.text()
+    for name, words in ("ec.key", ""), ("none", "cannot open"):
+        e = Echo(certificate=path("ec.crt"), key=path("ec.key"), client_ca=path(name))
+        assert e.process.wait(10) == 3 and f"tls.client_ca: {words}" in e.text(), e.text()
 
 
 @test

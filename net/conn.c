@@ -164,6 +164,13 @@ static bool taking(const struct slot *s)
     return s->phase == SLOT_HEAD && !handshaking(s) && wire_waiting(&s->w);
 }
 
+/* Between two requests, with nothing of either under way. */
+static bool idle(const struct slot *s)
+{
+    return s->phase == SLOT_HEAD && s->served && s->in_n == s->in_at && !wire_waiting(&s->w) &&
+           !wire_holds(&s->w) && !wire_arriving(&s->w);
+}
+
 /* Whether bytes of the peer are read now. */
 static bool wants_input(const struct slot *s)
 {
@@ -713,9 +720,11 @@ void conns_drain(struct conns *c)
             continue;
         serve(c, s); /* a request that is already here is answered */
         s->close_after = true;
-        if (s->phase == SLOT_HEAD && s->served && s->in_n == s->in_at) {
+        if (taking(s) && s->in_n == s->in_at) {
             s->phase = SLOT_FLUSH;
             slot_settle(c, s);
+        } else if (idle(s)) {
+            slot_lose(c, s); /* has taken all: nothing to linger for */
         } else if (s->phase == SLOT_HEAD) {
             slot_limit(c, s, LIMIT_LINGER_MS);
         }

@@ -127,8 +127,9 @@ void conns_flush(struct conns *c);
 u64 conns_next_ns(const struct conns *c);
 
 /* Begins the end, after the listeners are closed: requests that are here or on their way over open
- * connections are still answered, with "Connection: close"; idle peers are let go. WebSockets are
- * the app's to close. */
+ * connections are still answered, with "Connection: close". A peer between two requests is let go
+ * at once; one that has only connected, or has sent a part, has LIMIT_LINGER_MS for the rest.
+ * WebSockets are the app's to close. */
 void conns_drain(struct conns *c);
 bool conns_drained(const struct conns *c); /* nobody is left */
 

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-/* Reads of one call that gave no data: pieces of records. */
-enum { TLS_READS = 4 };
+/* TLS_READS: of one call that gave no data: pieces of records. */
+enum { TLS_READS = 4, TLS_HEAD_BYTES = 5 };
 
 static bool again(ssize_t r)
 {
@@ -183,6 +183,12 @@ bool wire_waiting(const struct wire *w)
 bool wire_holds(const struct wire *w)
 {
     return w->tls && tls_holds(w->tls);
+}
+
+bool wire_arriving(const struct wire *w)
+{
+    size_t room; /* the engine asks for a record's head, and then for what that says */
+    return w->tls && tls_room(w->tls, &room) && room != TLS_HEAD_BYTES;
 }
 
 void wire_end(struct wire *w, const struct sockets *s)

@@ -63,6 +63,9 @@ bool wire_waiting(const struct wire *w);
 /* True when bytes can be read without the socket becoming readable. */
 bool wire_holds(const struct wire *w);
 
+/* True when TLS has bytes of the peer that cannot be read yet: a record in pieces. */
+bool wire_arriving(const struct wire *w);
+
 /* Says goodbye (TLS close_notify) and ends the writing side, once nothing waits. */
 void wire_end(struct wire *w, const struct sockets *s);
 

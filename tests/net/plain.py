@@ -371,6 +371,33 @@ def drains():
 
 
 @test
+def idle_peers_do_not_hold_up_the_end():
+    """Though they do not close, and whatever they asked last; a part of a request does."""
+    for part in (b"", b"GET /aft"):
+        e = Echo()
+        idle = [e.connect() for _ in range(20)]
+        for i, s in enumerate(idle):
+            with s.makefile("rb") as f:
+                s.sendall(get("/health" if i % 2 else "/stream?10"))
+                read_reply(f)
+        late = e.connect()
+        late.sendall(get() + part)
+        until(lambda: e.counts()["requests"] > len(idle) + 1)
+        time.sleep(0.1)
+        start = time.monotonic()
+        e.process.send_signal(signal.SIGTERM)
+        for s in idle:
+            assert everything(s) == b""
+        if part:
+            late.sendall(get("/after?10")[len(part):])
+            assert everything(late).count(b"200 OK") == 2
+            late.close()
+        e.process.wait(10)
+        assert time.monotonic() - start < 1, part
+        e.__exit__(None)
+
+
+@test
 def drain_has_a_limit():
     for second in (False, True):
         e = Echo(drain_ms=60000 if second else 300)

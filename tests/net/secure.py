@@ -71,6 +71,19 @@ def connect(e, c=None, **more):
     return (c or context()).wrap_socket(e.connect(), server_hostname="localhost", **more)
 
 
+def by_hand(raw):
+    """TLS whose records the caller moves: the session, what has come, what is to go."""
+    i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
+    s = context().wrap_bio(i, o, server_hostname="localhost")
+    while True:
+        try:
+            s.do_handshake()
+            return s, i, o
+        except ssl.SSLWantReadError:
+            raw.sendall(o.read())
+            i.write(raw.recv(65536))
+
+
 def counts(e, c=None):
     import json
     return json.loads(request(connect(e, c), get("/counts"))[1])
@@ -191,15 +204,7 @@ def goodbyes_of_who_does_not_read():
         raw = socket.socket()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.connect(("127.0.0.1", e.port))
-        i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
-        s = context().wrap_bio(i, o, server_hostname="localhost")
-        while True:
-            try:
-                s.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                raw.sendall(o.read())
-                i.write(raw.recv(65536))
+        s, i, o = by_hand(raw)
         s.write(UPGRADE)
         raw.sendall(o.read())
         i.write(raw.recv(65536))
@@ -213,6 +218,37 @@ def goodbyes_of_who_does_not_read():
         raw.sendall(o.read() + b"\x17\x03\x03\x00\x20" + b"y" * 32)
         until(lambda: counts(e)["app_gone"] == 1)
         raw.close()
+
+
+@test
+def idle_peers_do_not_hold_up_the_end():
+    """They get a goodbye; a record that has come in part is waited for."""
+    for part in (0, 3, 5, 20):
+        with serve() as e:
+            idle, late = connect(e), e.connect()
+            s, i, o = by_hand(late)
+            s.write(get())
+            late.sendall(o.read())
+            i.write(late.recv(65536))
+            assert s.read(65536).endswith(b"ok\n")
+            with idle.makefile("rb") as f:
+                idle.sendall(get())
+                read_reply(f)
+            s.write(get())
+            record = o.read()
+            late.sendall(record[:part])
+            time.sleep(0.1)
+            start = time.monotonic()
+            e.process.send_signal(signal.SIGTERM)
+            assert idle.recv(1) == b""  # a close_notify: without one it raises
+            if part:
+                late.sendall(record[part:])
+                while piece := late.recv(65536):
+                    i.write(piece)
+                assert s.read(65536).endswith(b"ok\n")
+                late.close()
+            e.process.wait(10)
+            assert time.monotonic() - start < 1, part
 
 
 @test

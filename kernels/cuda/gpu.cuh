@@ -211,10 +211,14 @@ GPU void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Of all lanes of the warp. */
+/* Of all lanes of the warp: the largest, the sum. */
 GPU u32 gpu_most_warp(u32 v)
 {
     return __reduce_max_sync(~0u, v);
+}
+GPU i32 gpu_add_warp(i32 v)
+{
+    return __reduce_add_sync(~0u, v);
 }
 #else
 /* What Turing has of these. Half of the inputs: a is 16 x 8, b 8 x 8 (PTX ISA, mma.m16n8k8, .f16).
@@ -517,11 +521,7 @@ GPU u32 gpu_scalar_load(const u32 *p)
     return __reduce_min_sync(~0u, gpu_lane() ? ~0u : *p);
 }
 
-/* The sum of v over the warp, and of the four signed bytes of v. */
-GPU i32 gpu_add_warp(i32 v)
-{
-    return __reduce_add_sync(~0u, v);
-}
+/* The sum of the four signed bytes of v. */
 GPU i32 gpu_add_bytes(u32 v)
 {
     return __dp4a((i32)v, 0x01010101, 0);
@@ -852,6 +852,13 @@ GPU u32 gpu_most_warp(u32 v)
 {
     for (u32 mask = 16; mask; mask /= 2)
         v = gpu_max_xor(v, mask);
+    return v;
+}
+
+GPU i32 gpu_add_warp(i32 v)
+{
+    for (u32 mask = 16; mask; mask /= 2)
+        v += (i32)gpu_shuffle_xor((u32)v, mask);
     return v;
 }
 #endif

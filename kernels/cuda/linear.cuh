@@ -20,21 +20,27 @@
 #define LINEAR_WIDE(run) (gpu_has_groups() && wide_fits<32>((run)->shared_bytes))
 #endif
 
-/* Asks the first weights of a linear into L2, some operations before it. */
+/* Asks the first weights of a linear into L2, some operations before it. To linear_many.cuh that
+ * would bring less than it takes. */
 GPU void linear_fetch(const struct op_linear *op, const struct gpu_run *run)
 {
 #ifdef LINEAR_WIDE
     if (LINEAR_WIDE(run))
-        return wide_fetch(op, run);
+        wide_fetch(op, run);
+#else
+    (void)op, (void)run;
 #endif
-    many_fetch(op, run);
 }
 
-GPU void linear_run_prepared(const struct op_linear *op, const struct gpu_run *run)
+/* Rows are prepared by all blocks, which meet, and multiply. */
+GPU void linear_run_all(const struct op_linear *op, const struct gpu_run *run)
 {
 #ifdef LINEAR_WIDE
-    if (LINEAR_WIDE(run))
+    if (LINEAR_WIDE(run)) {
+        linear_prepare<8, FORM_HALVES>(&op->in, gpu_near(run->step));
+        gpu_grid_sync(run->state.barrier);
         return wide_run(op, run);
+    }
 #endif
     many_run(op, run);
 }
@@ -54,9 +60,7 @@ GPU void linear_run(const struct op_linear *op, const struct gpu_run *run, struc
     if (few) {
         few_run(op, run, begun, meanwhile);
     } else {
-        linear_prepare<8, FORM_HALVES>(&op->in, gpu_near(run->step));
-        gpu_grid_sync(run->state.barrier);
-        linear_run_prepared(op, run);
+        linear_run_all(op, run);
     }
 }
 

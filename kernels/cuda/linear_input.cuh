@@ -385,7 +385,6 @@ template <u32 tile, u32 form> GPU void linear_put_quad(u8 *to, u32 row, u32 q, c
     const uint2 halves = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
     const u32 sums = form == FORM_SUMS ? q / 32 * (tile * 8) : 0; /* in front of it */
     *(uint2 *)(to + (size_t)(q / 2) * (tile * 16) + sums + row * 16 + q % 2 * 8) = halves;
-#ifdef GPU_GROUPS
     if constexpr (form == FORM_SUMS) {
         const float sum = (float)gpu_add_warp(linear_add_quad(halves));
         to += (size_t)(q / 32) * linear_group_bytes(tile, form) + tile * 256;
@@ -393,7 +392,6 @@ template <u32 tile, u32 form> GPU void linear_put_quad(u8 *to, u32 row, u32 q, c
             ((float *)to)[(row / 2 * 2 + gpu_lane()) * 2 + row % 2] =
                 sum * (gpu_lane() ? -0x1p-41f : -0x1p-45f);
     }
-#endif
 }
 
 /* Where a row's inputs go, in its tile. */

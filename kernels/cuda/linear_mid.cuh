@@ -477,18 +477,6 @@ GPU void mid_slices(const struct op_linear *op, const struct mid_item *it, u32 r
 
 /* --- all together -------------------------------------------------------------------------- */
 
-/* What these have of y, if they are added to it: asked for together with the sums of slices. */
-template <class small>
-GPU void mid_load_old(struct tile_old<small> *old, const struct op_linear *op, u32 part, u32 unit,
-                      u32 token, u32 rows)
-{
-    const u32 row = unit * 16 + gpu_lane() / 4;
-    *old = {};
-    if (op->output == OUTPUT_ADD)
-        tile_load_old<small>(old, op->old + (size_t)token * op->y_stride + op->at[part] + row,
-                             op->y_stride, op->part[part].n, row, rows - MIN(token, rows), 0);
-}
-
 /* The sums of all slices of a unit and 8 tokens, when they are there. Nobody else wants them; where
  * they were NOT_YET is again, and the blocks meet before the next are left. */
 template <class shape> GPU void mid_take(float4 p[MATRIX_SLICES], float4 *from)
@@ -531,7 +519,7 @@ GPU void mid_gather(const struct op_linear *op, const struct mid_plan *plan, u32
         struct tile_old<small> old;
         if (it.unit + unit >= it.end)
             continue;
-        mid_load_old(&old, op, it.part, it.unit + unit, token, rows);
+        tile_ask_old(&old, op, it.part, it.unit + unit, token, rows);
         if constexpr (shape::tells)
             mid_take<shape>(p, from);
         else

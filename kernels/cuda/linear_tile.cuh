@@ -165,6 +165,19 @@ GPU void tile_load_old(struct tile_old<shape> *old, const float *y, u32 stride, 
     }
 }
 
+/* The same of unit `unit` of 16 outputs of a part and this lane's tokens from `token` on, if it is
+ * wanted: asked for together with sums of slices, or ahead. */
+template <class small>
+GPU void tile_ask_old(struct tile_old<small> *old, const struct op_linear *op, u32 part, u32 unit,
+                      u32 token, u32 rows)
+{
+    const u32 row = unit * 16 + gpu_lane() / 4;
+    *old = {};
+    if (op->output == OUTPUT_ADD)
+        tile_load_old<small>(old, op->old + (size_t)token * op->y_stride + op->at[part] + row,
+                             op->y_stride, op->part[part].n, row, rows - MIN(token, rows), 0);
+}
+
 /* from: what is added; of y's stride. had: the same, where it is known. awaited: y may be. */
 template <class shape, bool awaited>
 GPU void tile_put(const struct tile_sums<shape> *s, float *y, const float *from, u32 stride,

@@ -115,19 +115,19 @@ struct input {
     const u32 *order; /* [k] or NULL: packed input i is feature i, padding beyond `features` */
     /* Where all blocks leave halves when they do not prepare for themselves: [step_tokens / T
      * rounded up][k / 8][T tokens][8 inputs], so that 128 bytes are one of the 8 x 8 tiles that
-     * ldmatrix and wgmma read from shared memory. T is 8; in the kernels `prefill_..` 128 and in
-     * `mid_..` 16, 32 or 64, so that what they want of a tile is copied as one. With 16 it leaves
-     * bytes: an input of n 2^-24 is low + 128 high = n, both signed, and 128 of them are [8][tokens
-     * / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10, .. of INT4's nibbles;
-     * then i32 [16 tokens]: the sum of these n. With 32, of INT4, there are f32 behind 128 of
-     * them, [T / 2][2][2 tokens]: -8 times their sum, times 2^-24 and times 2^-20. Aligned to 16.
-     */
+     * ldmatrix and wgmma read from shared memory. T is 32, on Hopper in `step` 8, in the kernels
+     * `prefill_..` 128 and in `mid_..` 16, 32 or 64, so that what they want of a tile is copied as
+     * one. With 16 it leaves bytes: an input of n 2^-24 is low + 128 high = n, both signed, and 128
+     * of them are [8][tokens / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10,
+     * .. of INT4's nibbles; then i32 [16 tokens]: the sum of these n. With 32 there are f32 behind
+     * 128 of them, [T / 2][2][2 tokens]: of INT4, -8 times their sum, times 2^-24 and times 2^-20.
+     * Aligned to 16. */
     u16 *prepared;
     float *prepared_scale;  /* [step_tokens rounded up to 128][MATRIX_SLICES] */
     float *prepared_factor; /* [step_tokens] */
     u32 kind, stride, features, k;
-    u32 room; /* k at least: in `mid_..` tiles of tokens lie so far apart, and so does a token's
-                 input of whatever linear from that of others */
+    u32 room; /* k at least: tiles of 16 to 64 tokens lie so far apart, and so does a token's input
+                 of whatever linear from that of others */
     float eps;
     u32 int8;    /* W8A8: the row is rounded to integers of scale absmax / 127, to nearest even;
                     this is its factor then, and its slices have scale 1 */

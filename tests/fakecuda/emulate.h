@@ -284,6 +284,14 @@ GPU u32 gpu_most_warp(u32 v)
         v = MAX(v, (u32)lanes[i]);
     return v;
 }
+GPU i32 gpu_add_warp(i32 v)
+{
+    const u64 *lanes = fiber_exchange(&v, sizeof v);
+    u32 sum = 0;
+    for (u32 i = 0; i < 32; i++)
+        sum += (u32)lanes[i];
+    return (i32)sum;
+}
 #else
 GPU void gpu_mma_8(float c[4], const u32 a[2], u32 b)
 {
@@ -334,12 +342,6 @@ template <u32 registers> GPU void gpu_registers_less(void)
 }
 template <u32 registers> GPU void gpu_registers_more(void)
 {
-}
-GPU i32 gpu_add_warp(i32 v)
-{
-    for (u32 mask = 16; mask; mask /= 2)
-        v += (i32)gpu_shuffle_xor((u32)v, mask);
-    return v;
 }
 GPU i32 gpu_add_bytes(u32 v)
 {

@@ -577,11 +577,14 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback)
         return false;
     }
     struct slot *s = &c->slots[c->free[--c->n_free]];
-    struct slot fresh = {
-        .in = s->in, .out = s->out, .peer = s->peer, .todo = s->todo, .held = s->held};
+    struct slot fresh = {.generation = s->generation + 1,
+                         .in = s->in,
+                         .out = s->out,
+                         .peer = s->peer,
+                         .todo = s->todo,
+                         .held = s->held};
     memcpy(s, &fresh, offsetof(struct slot, http));
     http_begin(&s->http);
-    s->generation++;
     s->w = (struct wire){.fd = fd, .out = s->out, .cap = c->g.output_bytes};
     s->w.tls = tls ? s->peer : NULL;
     s->loopback = loopback;

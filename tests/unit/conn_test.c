@@ -389,6 +389,25 @@ void conn_steady_reader(void)
     }
 }
 
+/* A late answer to who has gone does not reach who has his slot now. */
+void conn_handles_are_not_reused(void)
+{
+    struct world *w = world_new(1, 1);
+    w->whole = true;
+    for (u32 i = 0; i < 2; i++) {
+        connect_peer(w, i, STR("GET /later HTTP/1.1\r\nHost: a\r\n\r\n"));
+        conns_ready(w->conns, w->peers[i].id, WIRE_IN);
+        CHECK(w->requests == i + 1);
+        if (i == 0)
+            conns_ready(w->conns, w->peers[i].id, WIRE_GONE);
+        conns_turn(w->conns);
+    }
+    conn_id old = w->peers[0].id, now = w->peers[1].id;
+    CHECK(w->gone == 1 && old != now);
+    CHECK(!conn_reply(w->conns, old, 200, NULL, STR("late"), NULL) && w->peers[1].n_out == 0);
+    CHECK(conn_reply(w->conns, now, 200, NULL, STR("mine"), NULL));
+}
+
 /* Pieces wait for the end of the turn and then go out by one call, but never because of that is a
  * reader dropped that takes all there is. */
 void conn_pieces_go_together(void)

@@ -224,6 +224,7 @@ void slot_error(struct conns *c, struct slot *s, int status, const char *why, co
 
 void slot_refuse(struct conns *c, struct slot *s, int status, const char *why)
 {
+    slot_body_give(c, &s->body); /* others wait for it, and this peer may take his time */
     s->phase = SLOT_APP;
     s->answered = s->chunked = false;
     s->bodyless = s->http.r.method == HTTP_HEAD; /* of this request, however far it was read */

@@ -408,6 +408,28 @@ void conn_handles_are_not_reused(void)
     CHECK(conn_reply(w->conns, now, 200, NULL, STR("mine"), NULL));
 }
 
+/* Who is refused in the middle of his body, and takes no answer, holds no buffer meanwhile. */
+void conn_refused_bodies_are_given_back(void)
+{
+    static const struct str in[] = {
+        STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\nsome"),
+        STR("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nno!!"),
+    };
+    for (u32 i = 0; i < COUNTOF(in); i++) {
+        struct world *w = world_new(1, 1);
+        struct peer *q = &w->peers[0];
+        w->whole = q->deaf = true;
+        connect_peer(w, 0, in[i]);
+        conns_ready(w->conns, q->id, WIRE_IN);
+        CHECK(i == 1 || conns_counts(w->conns)->bodies_used == 1);
+        turn(w, i == 1 ? 0 : 1100000000);
+        CHECK(conns_counts(w->conns)->open == 1 && conns_counts(w->conns)->bodies_used == 0);
+        q->deaf = false;
+        turn(w, 0);
+        CHECK(q->n_out && memcmp(q->out, i == 1 ? "HTTP/1.1 400" : "HTTP/1.1 408", 12) == 0);
+    }
+}
+
 /* Pieces wait for the end of the turn and then go out by one call, but never because of that is a
  * reader dropped that takes all there is. */
 void conn_pieces_go_together(void)

@@ -115,7 +115,9 @@ static bool finish(struct conns *c, struct slot *s)
     } else {
         s->phase = SLOT_HEAD;
         slot_limit(c, s, c->g.idle_ms);
-        if (s->in_n > s->in_at)
+        /* Where the parser has not forgotten the request yet, its own bytes lie there, and who
+         * reads them goes on to the next one by himself. */
+        if (s->http.at == 0 && s->in_n > s->in_at)
             slot_later(c, s);
     }
     slot_settle(c, s);

@@ -430,6 +430,30 @@ void conn_refused_bodies_are_given_back(void)
     }
 }
 
+/* A request that is answered at once costs one read and one write; one that came with it behind
+ * it, one write more. */
+void conn_answers_cost_no_more_calls(void)
+{
+    static const struct {
+        struct str in;
+        u64 calls;
+        u32 replies;
+    } cases[] = {
+        {STR("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 3, 1},
+        {STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"), 3, 1},
+        {STR("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), 4, 2},
+    };
+    for (u32 i = 0; i < COUNTOF(cases); i++) {
+        struct world *w = world_new(1, 1);
+        w->whole = true;
+        connect_peer(w, 0, cases[i].in);
+        turn(w, 0);
+        turn(w, 0);
+        CHECK(occurrences(&w->peers[0], "HTTP/1.1 200") == cases[i].replies);
+        CHECK(w->calls == cases[i].calls); /* the first: to watch the socket */
+    }
+}
+
 /* Pieces wait for the end of the turn and then go out by one call, but never because of that is a
  * reader dropped that takes all there is. */
 void conn_pieces_go_together(void)

@@ -257,11 +257,14 @@ static void on_request(void *app, conn_id id, const struct http_request *r)
     u32 index;
     const struct route *route = route_of(r->path, &index);
     struct caller c = gate_caller(api, id, r, index);
-    ASSERT(route); /* admitted */
+    struct refusal f = {0};
+    ASSERT(route); /* admitted, but its key may have gone while the body came */
     if (r->method == HTTP_OPTIONS)
         preflight(api, &c, route);
-    else
+    else if ((route->flags & ROUTE_OPEN) || gate_key(api, &c, &f))
         route->run(api, &c, r);
+    else
+        api_refuse(api, &c, &f);
     arena_reset(api->g.work, 0);
 }
 

@@ -227,6 +227,12 @@ static bool sends_body(const struct http_request *r)
     return http_header(r, "transfer-encoding").p || (length.p && !str_is(length, "0"));
 }
 
+bool gate_key(const struct api *api, const struct caller *c, struct refusal *f)
+{
+    return !api->g.keys || c->key >= 0 ||
+           refuse(f, 401, "invalid_api_key", NULL, "the API key is not known here any more");
+}
+
 static bool check(struct api *api, const struct http_request *r, const struct route *route,
                   const struct caller *c, struct refusal *f)
 {

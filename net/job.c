@@ -484,6 +484,7 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
 {
     static struct prompts all; /* one request is read at a time */
     struct params *p = &api->params;
+    ASSERT(!api->g.keys || caller->key >= 0); /* gate_key: nobody comes by the keys' limits */
     if (!params_read(p, chat ? PARAMS_CHAT : PARAMS_COMPLETION, body, api->g.model, api->g.work, f))
         return false;
     const struct json *stream = json_get(body, "stream");

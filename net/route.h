@@ -25,6 +25,8 @@ const char *route_path(u32 i); /* NULL behind the last */
 int gate_admit(void *app, conn_id id, const struct http_request *r);
 /* The same view of a request that has been admitted. */
 struct caller gate_caller(struct api *api, conn_id id, const struct http_request *r, u32 route);
+/* Whether the caller's key is known now: it may have gone since he was admitted. */
+MUST bool gate_key(const struct api *api, const struct caller *c, struct refusal *f);
 bool gate_lists(struct api *api, struct err_text *e); /* splits hosts and origins */
 
 /* net/socket: WebSockets. */

@@ -89,8 +89,8 @@ static bool handle(struct api *api, const struct caller *socket, struct str mess
         return refuse(f, 400, "invalid_value", "type",
                       "a message is a chat request, which has no \"type\", or just "
                       "{\"type\": \"cancel\"}");
-    if (api->g.keys && c->key < 0)
-        return refuse(f, 401, "invalid_api_key", NULL, "the API key is not known here any more");
+    if (!gate_key(api, c, f))
+        return false;
     if (job)
         return refuse(f, 409, "busy", NULL,
                       "a request is in work on this WebSocket; wait for its end, or send "

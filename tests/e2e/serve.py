@@ -587,6 +587,16 @@ def keys_that_go():
         b.send({"type": "cancel"})
         b.answer()
         assert ask_as(alice) == 200 and ask_as(bob) == 401
+        for way, body in (("/v1/completions", wish()), ("/tokenize", {"prompt": "a"})):
+            head, rest = post(way, body).split(b"\r\n\r\n", 1)
+            keys(first + second, s)
+            c = raw(head + f"\r\nAuthorization: Bearer {bob}\r\nExpect: 100-continue\r\n\r\n"
+                    .encode(), s.port)
+            assert c.recv(4096).startswith(b"HTTP/1.1 100 "), "its head was not admitted"
+            keys(first, s)
+            c.sendall(rest)
+            assert c.recv(4096).startswith(b"HTTP/1.1 401 "), "answered without a key"
+            c.close()
         a.close()
         b.close()
         assert s.text().count("key=alice") == 2 and s.text().count("key=bob") == 3

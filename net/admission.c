@@ -2,11 +2,11 @@
 
 enum { RETRY_MAX_S = 600 };
 
-double admission_wait_s(const struct admission *a, u32 waiting, u32 running)
+double admission_wait_s(const struct admission *a, const struct engine_stats *s)
 {
-    if (waiting + running < a->slots)
+    if (s->waiting + s->running < a->slots)
         return 0;
-    return (waiting + 1) * a->service_s / a->slots;
+    return (s->waiting + 1) * a->service_s / a->slots;
 }
 
 static u32 retry_s(double wait_s)
@@ -14,9 +14,9 @@ static u32 retry_s(double wait_s)
     return wait_s < 1 ? 1 : wait_s > RETRY_MAX_S ? RETRY_MAX_S : (u32)wait_s + 1;
 }
 
-u32 admission_retry_s(const struct admission *a, u32 waiting, u32 running)
+u32 admission_retry_s(const struct admission *a, const struct engine_stats *s)
 {
-    return retry_s(admission_wait_s(a, waiting, running));
+    return retry_s(admission_wait_s(a, s));
 }
 
 static bool busy(struct refusal *f, const char *code, double wait_s)
@@ -26,26 +26,26 @@ static bool busy(struct refusal *f, const char *code, double wait_s)
     return false;
 }
 
-bool admission_enter(const struct admission *a, u32 waiting, u32 running, u32 choices, u64 tokens,
-                     u64 deadline_ms, struct refusal *f)
+bool admission_enter(const struct admission *a, const struct engine_stats *s, u32 choices,
+                     u64 tokens, u64 deadline_ms, struct refusal *f)
 {
-    double wait_s = admission_wait_s(a, waiting, running);
+    double wait_s = admission_wait_s(a, s);
     double need_s = wait_s + a->first_s;
-    if (waiting + running + choices > a->slots + a->queue) {
+    if (s->waiting + s->running + choices > a->slots + a->queue) {
         refuse(f, 429, NULL, NULL,
                "%u sequences wait already for %u slots; %u may (engine.queue, engine.slots)",
-               waiting, a->slots, a->queue);
+               s->waiting, a->slots, a->queue);
         return busy(f, "queue_full", wait_s);
     }
-    if (a->queue_tokens && waiting && a->tokens + tokens > a->queue_tokens) {
+    if (a->queue_tokens && s->waiting_tokens && s->waiting_tokens + tokens > a->queue_tokens) {
         refuse(f, 429, NULL, NULL,
                "%llu prompt tokens wait already and this request has %llu; %llu may wait "
                "(server.queue_tokens)",
-               (unsigned long long)a->tokens, (unsigned long long)tokens,
+               (unsigned long long)s->waiting_tokens, (unsigned long long)tokens,
                (unsigned long long)a->queue_tokens);
         return busy(f, "queue_full", wait_s);
     }
-    if (deadline_ms && waiting + running && need_s * 1e3 > (double)deadline_ms) {
+    if (deadline_ms && s->waiting + s->running && need_s * 1e3 > (double)deadline_ms) {
         refuse(f, 429, NULL, "deadline_ms",
                "the first token is expected in %.0f ms, after the deadline of %llu ms",
                need_s * 1e3, (unsigned long long)deadline_ms);

@@ -9,6 +9,7 @@
 #define ZIGCUDA_ADMISSION_H
 
 #include "config/limits.h"
+#include "core/engine/engine.h"
 #include "net/refusal.h"
 
 struct key_share {
@@ -22,20 +23,19 @@ struct admission {
     u64 queue_tokens; /* prompt tokens that may wait; 0: any */
     u32 key_requests; /* of one key at once; 0: any */
     u32 key_rate;     /* of one key a minute; 0: any */
-    u64 tokens;       /* prompt tokens that wait now */
     double service_s; /* mean time of a sequence in its slot; 0: not known */
     double first_s;   /* mean time from its slot to its first token */
     struct key_share keys[LIMIT_KEYS];
 };
 
 /* Seconds that a request would wait now, given what waits and runs in the engine. */
-double admission_wait_s(const struct admission *a, u32 waiting, u32 running);
+double admission_wait_s(const struct admission *a, const struct engine_stats *s);
 
 /* The same as Retry-After says it. */
-u32 admission_retry_s(const struct admission *a, u32 waiting, u32 running);
+u32 admission_retry_s(const struct admission *a, const struct engine_stats *s);
 
 /* A request of `choices` sequences with `tokens` prompt tokens in all and a deadline (0: none). */
-MUST bool admission_enter(const struct admission *a, u32 waiting, u32 running, u32 choices,
+MUST bool admission_enter(const struct admission *a, const struct engine_stats *s, u32 choices,
                           u64 tokens, u64 deadline_ms, struct refusal *f);
 
 /* One request of a key (-1: no keys, always true). key_leave when it has ended. */

@@ -335,10 +335,8 @@ static bool is_stop_id(const struct api *api, const struct job *job, u32 token)
 static void measure(struct api *api, struct choice *c, const struct event *event)
 {
     u64 now = api_now(api), start = c->job->caller.start_ns;
-    if (!c->begun) {
-        api->admission.tokens -= c->n_prompt;
+    if (!c->begun)
         c->cached = event->cached_tokens;
-    }
     if (event->has_token && event->output_tokens == 1) {
         metrics_add_s(&api->metrics.queue_s, (double)event->waited_ns / 1e9);
         metrics_add_s(&api->metrics.first_s, (double)(now - start) / 1e9);

@@ -358,7 +358,6 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
         if (nth == 0)
             r.after = c->id;
         job->open++;
-        api->admission.tokens += c->n_prompt;
     }
     return true;
 }
@@ -434,11 +433,10 @@ static bool room_for(struct api *api, const struct job *job, const struct params
     if (job->n_choices > api->n_free_choices) {
         refuse(f, 429, "queue_full", NULL, "no room for %u more sequences (engine.queue)",
                job->n_choices);
-        f->retry_s = admission_retry_s(&api->admission, s.waiting, s.running);
+        f->retry_s = admission_retry_s(&api->admission, &s);
         return false;
     }
-    return admission_enter(&api->admission, s.waiting, s.running, job->n_choices, all->tokens,
-                           p->deadline_ms, f);
+    return admission_enter(&api->admission, &s, job->n_choices, all->tokens, p->deadline_ms, f);
 }
 
 /* What will not fit is not computed first. */
@@ -503,7 +501,7 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
     if (!job) {
         struct engine_stats s = engine_stats(api->g.engine);
         refuse(f, 429, "queue_full", NULL, "%u requests are in work (engine.queue)", api->n_jobs);
-        f->retry_s = admission_retry_s(&api->admission, s.waiting, s.running);
+        f->retry_s = admission_retry_s(&api->admission, &s);
         return false;
     }
     job->caller = *caller;

@@ -332,7 +332,7 @@ size_t metrics_write(const struct metrics_view *v, char *out, size_t cap)
     number(&o, "gauge", "zigcuda_predicted_wait_seconds", NULL,
            "What a request would wait for its slot.", v->predicted_wait_s);
     number(&o, "gauge", "zigcuda_waiting_prompt_tokens", NULL, "Prompt tokens in the queue.",
-           (double)v->tokens_waiting);
+           (double)v->engine.waiting_tokens);
     number(&o, "gauge", "zigcuda_reply_blocks", NULL, "Blocks for whole replies.",
            (double)v->reply_blocks);
     number(&o, "gauge", "zigcuda_reply_blocks_free", NULL, "Of them, free.",

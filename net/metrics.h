@@ -42,7 +42,7 @@ struct metrics_view {
     const struct device_report *device; /* NULL: it tells nothing */
     const char *model, *version, *fingerprint;
     double uptime_s, predicted_wait_s;
-    u64 tokens_waiting, reply_blocks, reply_blocks_free;
+    u64 reply_blocks, reply_blocks_free;
     i64 certificate_ends_s; /* seconds since 1970; 0: no TLS */
     bool ready;
     const char *(*route)(u32 i); /* path of a route, for labels; NULL: unused */

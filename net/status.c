@@ -32,7 +32,7 @@ static void load(struct json_out *o, const struct api *api)
     number(o, "steps", (double)s.steps);
     number(o, "finished", (double)s.finished);
     number(o, "connections", (double)conns_counts(api->conns)->open);
-    number(o, "predicted_wait_ms", 1e3 * admission_wait_s(&api->admission, s.waiting, s.running));
+    number(o, "predicted_wait_ms", 1e3 * admission_wait_s(&api->admission, &s));
     number(o, "mean_first_token_ms", first->count ? 1e3 * first->sum / (double)first->count : 0);
     number(o, "mean_inter_token_ms", inter->count ? 1e3 * inter->sum / (double)inter->count : 0);
     json_close(o, '}');

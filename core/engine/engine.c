@@ -220,13 +220,30 @@ static void copy_stops(struct seq *s, const struct request *r, const struct mode
         p->stop[p->n_stop++] = m->eos[i];
 }
 
-static void insert_in_order(struct engine *g, struct seq *s)
+/* A prompt that several share is read once, and counts once. */
+static u32 own_tokens(const struct seq *s)
+{
+    return s->after ? 0 : s->n_prompt;
+}
+
+static void begin_waiting(struct engine *g, struct seq *s)
 {
     u32 at = g->ordered++;
     g->in_use++;
+    g->stats.waiting++;
+    g->stats.waiting_tokens += own_tokens(s);
     for (; at > 0 && g->order[at - 1]->priority < s->priority; at--)
         g->order[at] = g->order[at - 1];
     g->order[at] = s;
+}
+
+static void end_waiting(struct engine *g, struct seq *s, enum seq_state state)
+{
+    if (s->state == SEQ_WAITING) {
+        g->stats.waiting--;
+        g->stats.waiting_tokens -= own_tokens(s);
+    }
+    s->state = state;
 }
 
 static enum err check_request(const struct engine *g, const struct request *r, struct err_text *e)
@@ -288,7 +305,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                         ? decode_behind(g->tokenizer, !r->special_text, r->prompt, r->n_prompt)
                         : decode_start(g->tokenizer, !r->special_text);
     copy_stops(s, r, m);
-    insert_in_order(g, s);
+    begin_waiting(g, s);
     if (s->deadline_ns)
         g->deadline_ns = MIN(g->deadline_ns, s->deadline_ns);
     *id = s->id;
@@ -327,7 +344,7 @@ static void leave(struct engine *g, struct seq *s)
         at++;
     g->ordered--;
     memmove(&g->order[at], &g->order[at + 1], (g->ordered - at) * sizeof *g->order);
-    s->state = SEQ_ENDED;
+    end_waiting(g, s, SEQ_ENDED);
     retire(g, s);
 }
 
@@ -475,7 +492,7 @@ static bool admit(struct engine *g, struct seq *s)
     s->n_pages = need;
     s->committed = found;
     s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
-    s->state = SEQ_RUNNING;
+    end_waiting(g, s, SEQ_RUNNING);
     s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
     g->stats.prompt_tokens += s->n_prompt;
     g->stats.cached_tokens += s->cached;
@@ -703,7 +720,6 @@ struct engine_stats engine_stats(const struct engine *g)
     struct engine_stats stats = g->stats;
     stats.kv_lookups = g->kv.lookups;
     stats.kv_hits = g->kv.hits;
-    stats.waiting = g->ordered > g->running ? g->ordered - g->running : 0;
     stats.running = g->running;
     stats.done_ns = g->device->done_ns;
     stats.pages = g->kv.n;

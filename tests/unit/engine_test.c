@@ -3,7 +3,7 @@
 
 /* A device whose "model" is a hash of every token it can reach through the page table: a wrong
  * page, a stale prefix or a mixed-up row changes the output. */
-enum { VOCAB = 997, PAGES = 40, SLOTS = 6, STEP = 48, CONTEXT = 160, REQUESTS = 300 };
+enum { VOCAB = 997, PAGES = 40, SLOTS = 6, STEP = 48, CONTEXT = 160, QUEUE = 16, REQUESTS = 300 };
 
 static struct fake {
     struct device device;
@@ -87,7 +87,7 @@ static const struct device_ops fake_ops = {
 
 struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
-    u64 id, deadline_ns;
+    u64 id, deadline_ns, after;
     i32 priority;
     bool no_answer;
     enum finish finish;
@@ -122,7 +122,7 @@ static struct engine *fresh_engine(struct model *m)
 {
     struct engine *g = NULL;
     struct err_text e = {0};
-    struct engine_config c = {.queue = 16, .prefill_beside = 8, .prefix_cache = true};
+    struct engine_config c = {.queue = QUEUE, .prefill_beside = 8, .prefix_cache = true};
     *m = (struct model){.vocab = VOCAB, .n_eos = 1, .eos = {7}};
     memset(&fake, 0, sizeof fake);
     fake.device = (struct device){.ops = &fake_ops,
@@ -149,6 +149,7 @@ static enum err submit(struct engine *g, struct wish *w)
                         .priority = w->priority,
                         .no_answer = w->no_answer,
                         .deadline_ns = w->deadline_ns,
+                        .after = w->after,
                         .user = w};
     return engine_submit(g, &r, &w->id, &e);
 }
@@ -192,13 +193,15 @@ static void solo_equals_batched(void)
     struct model m;
     struct engine *g = fresh_engine(&m);
     wishes = ARENA_NEW(&unit_arena, struct wish, REQUESTS);
-    u32 sent = 0, hits = 0, cancelled = 0;
+    u32 sent = 0, hits = 0, cancelled = 0, busy = 0;
     for (u32 round = 0; ended < REQUESTS; round++) {
         CHECK(round < 100000);
         if (sent < REQUESTS && round % 3 != 1) {
             fill(&wishes[sent], sent);
+            struct engine_stats s = engine_stats(g);
             enum err r = submit(g, &wishes[sent]);
-            CHECK(r == ERR_OK || r == ERR_BUSY);
+            CHECK(r == (s.waiting + s.running < SLOTS + QUEUE ? ERR_OK : ERR_BUSY));
+            busy += r == ERR_BUSY;
             sent += r == ERR_OK;
         }
         if (round % 37 == 5 && sent > 4)
@@ -213,7 +216,7 @@ static void solo_equals_batched(void)
         hits += wishes[i].cached > 0;
         cancelled += wishes[i].finish == FINISH_CANCELLED;
     }
-    CHECK(hits > REQUESTS / 4 && cancelled > 5 && engine_idle(g));
+    CHECK(hits > REQUESTS / 4 && cancelled > 5 && busy && engine_idle(g));
     struct engine_stats s = engine_stats(g);
     CHECK(s.pages_free == PAGES && s.finished == REQUESTS && s.cancelled == cancelled);
 }
@@ -332,6 +335,35 @@ void engine_priority_waits_before_those_who_run(void)
         priority_waits_before_those_who_run(SLOTS, 5, 20);
         priority_waits_before_those_who_run(4, 100, 51); /* PAGES */
     }
+}
+
+/* Tokens wait until their prompt has a slot, however long it takes to read; those of a prompt that
+ * is shared wait once. */
+static void waiting_tokens_are_those_without_a_slot(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish w[SLOTS + 3];
+    struct err_text e = {0};
+    for (u32 i = 0; i < COUNTOF(w); i++) {
+        w[i] = (struct wish){.n_prompt = 80, .max_tokens = 1};
+        w[i].after = i == 0 || i == COUNTOF(w) - 1 ? 0 : w[0].id;
+        CHECK(submit(g, &w[i]) == ERR_OK);
+    }
+    CHECK(engine_stats(g).waiting_tokens == 2 * 80 && engine_stats(g).waiting == SLOTS + 3);
+    CHECK(engine_step(g) && w[0].n_got == 0); /* the first and the last have slots */
+    CHECK(engine_stats(g).waiting_tokens == 0 && engine_stats(g).waiting == SLOTS + 1);
+    CHECK(submit(g, &w[0]) == ERR_OK && engine_stats(g).waiting_tokens == 80);
+    engine_cancel(g, w[0].id);
+    for (u32 i = 0; i < 1000 && engine_step(g); i++)
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    CHECK(engine_stats(g).waiting_tokens == 0 && engine_stats(g).waiting == 0);
+}
+
+void engine_waiting_tokens_are_those_without_a_slot(void)
+{
+    for (depth = 1; depth <= 2; depth++)
+        waiting_tokens_are_those_without_a_slot();
 }
 
 static enum err poll_at(struct engine *g, u64 now_ns)

@@ -76,24 +76,30 @@ void admission_predicts_and_refuses(void)
 {
     static struct admission a;
     a = (struct admission){.slots = 4, .queue = 8, .queue_tokens = 100};
+    struct engine_stats idle = {0}, some = {.running = 1}, most = {.running = 3},
+                        full = {.running = 4}, first = {.waiting = 1, .running = 4},
+                        long_queue = {.waiting = 7, .running = 4};
     struct refusal f = {0};
-    CHECK(admission_wait_s(&a, 0, 3) == 0 && admission_wait_s(&a, 7, 4) == 0);
-    CHECK(admission_enter(&a, 7, 4, 1, 50, 1, &f)); /* nothing is known: nothing is predicted */
+    CHECK(admission_wait_s(&a, &most) == 0 && admission_wait_s(&a, &long_queue) == 0);
+    CHECK(admission_enter(&a, &long_queue, 1, 50, 1,
+                          &f)); /* nothing is known: nothing is predicted */
     for (u32 i = 0; i < 50; i++)
         admission_measured(&a, 2, 0.5);
-    CHECK(admission_wait_s(&a, 7, 4) > 3.99 && admission_wait_s(&a, 7, 4) < 4.01);
-    CHECK(admission_enter(&a, 7, 4, 1, 50, 5000, &f));
-    CHECK(!admission_enter(&a, 7, 4, 1, 50, 4000, &f) && f.status == 429);
+    CHECK(admission_wait_s(&a, &long_queue) > 3.99 && admission_wait_s(&a, &long_queue) < 4.01);
+    CHECK(admission_enter(&a, &long_queue, 1, 50, 5000, &f));
+    CHECK(!admission_enter(&a, &long_queue, 1, 50, 4000, &f) && f.status == 429);
     CHECK(f.retry_s == 5 && strcmp(f.param, "deadline_ms") == 0);
-    CHECK(!admission_enter(&a, 0, 1, 1, 50, 400, &f)); /* the first token comes after 0.5 s */
-    CHECK(admission_enter(&a, 0, 0, 1, 50, 400, &f));  /* or not: nobody else would measure it */
+    CHECK(!admission_enter(&a, &some, 1, 50, 400, &f)); /* the first token comes after 0.5 s */
+    CHECK(admission_enter(&a, &idle, 1, 50, 400, &f));  /* or not: nobody else would measure it */
     f = (struct refusal){0};
-    CHECK(!admission_enter(&a, 7, 4, 2, 50, 0, &f) && strcmp(f.code, "queue_full") == 0);
+    CHECK(!admission_enter(&a, &long_queue, 2, 50, 0, &f) && strcmp(f.code, "queue_full") == 0);
     f = (struct refusal){0};
-    a.tokens = 60;
-    CHECK(!admission_enter(&a, 1, 4, 1, 50, 0, &f) && strstr(f.text, "queue_tokens"));
+    first.waiting_tokens = 60;
+    CHECK(!admission_enter(&a, &first, 1, 50, 0, &f) && strstr(f.text, "queue_tokens"));
     f = (struct refusal){0};
-    CHECK(admission_enter(&a, 0, 4, 1, 500, 0, &f)); /* alone it may */
+    CHECK(admission_enter(&a, &full, 1, 500, 0, &f)); /* alone it may */
+    first.waiting_tokens = 0;                         /* they wait for a prompt that is read */
+    CHECK(admission_enter(&a, &first, 1, 500, 0, &f));
 }
 
 void admission_shares_by_key(void)

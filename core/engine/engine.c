@@ -59,6 +59,7 @@ struct engine {
     struct seq **order; /* [ordered] those that have not ended, by priority, then arrival */
     u32 ordered, in_use, running;
     bool *slot_used; /* [slots] */
+    u64 blocked;     /* who found no slot or too few pages, until there can be more; 0: nobody */
     u64 next_id;
     u64 deadline_ns; /* no request has an earlier one; UINT64_MAX: none has one */
     bool failed;
@@ -332,6 +333,7 @@ static void retire(struct engine *g, struct seq *s)
         kv_release(&g->kv, s->pages, s->n_pages);
         g->slot_used[s->slot] = false;
         g->running--;
+        g->blocked = 0;
     }
     s->state = SEQ_FREE;
     g->in_use--;
@@ -471,10 +473,16 @@ static void sweep(struct engine *g)
 
 /* --- one step ------------------------------------------------------------------------------ */
 
-/* Gives the sequence a slot and all its pages; false when there is no room now. */
+/* Gives the sequence a slot and all its pages; false when there is no room now. Who found none is
+ * looked at again when somebody has given his back, or has committed pages: those may be his
+ * prefix, or there already and one of them given back. Nothing else makes room: what others take
+ * meanwhile leaves no more than there was, even when it is his prefix that they hold. */
 static bool admit(struct engine *g, struct seq *s)
 {
     u32 slot = 0, need = pages_of(s->positions);
+    if (g->blocked == s->id)
+        return false;
+    g->blocked = s->id;
     if (g->running == g->device->limits.slots)
         return false;
     /* The last prompt token is always computed: its logits are needed. */
@@ -484,6 +492,7 @@ static bool admit(struct engine *g, struct seq *s)
         kv_release(&g->kv, s->pages, found);
         return false;
     }
+    g->blocked = 0;
     while (g->slot_used[slot])
         slot++;
     g->slot_used[slot] = true;
@@ -622,6 +631,7 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
         u32 i = s->committed++, page = s->pages[i];
         s->pages[i] = kv_commit(&g->kv, page, i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,
                                 s->tokens + i * LIMIT_PAGE_TOKENS);
+        g->blocked = 0;
         s->pages_version += s->pages[i] != page;
     }
 }

@@ -337,6 +337,41 @@ void engine_priority_waits_before_those_who_run(void)
     }
 }
 
+/* All pages are taken. Who waits for some is not looked for in the cache step by step, and has them
+ * as soon as somebody ends, or as two who read the same prompt have become one. */
+static void blocked_until_there_can_be_room(bool same_prompts)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish w[5];
+    struct err_text e = {0};
+    for (u32 i = 0; i < COUNTOF(w); i++) {
+        w[i] = (struct wish){.n_prompt = 100, .max_tokens = 51 + i};
+        w[i].prompt[0] = same_prompts ? 3 : 3 + i;
+        CHECK(submit(g, &w[i]) == ERR_OK);
+    }
+    CHECK(engine_step(g) && engine_stats(g).running == 4);
+    u64 lookups = engine_stats(g).kv_lookups;
+    while (engine_stats(g).waiting && engine_step(g))
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    u64 steps = engine_stats(g).steps;
+    u64 looks = (engine_stats(g).kv_lookups - lookups) / (99 / LIMIT_PAGE_TOKENS);
+    CHECK(ended == !same_prompts && w[4].place == 0);
+    CHECK(same_prompts || (steps > 51 && looks > 1 && looks < steps / 2));
+    while (engine_step(g))
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    for (u32 i = 0; i < COUNTOF(w); i++)
+        CHECK(same_as_alone(&w[i]));
+}
+
+void engine_blocked_until_there_can_be_room(void)
+{
+    for (depth = 1; depth <= 2; depth++) {
+        blocked_until_there_can_be_room(false);
+        blocked_until_there_can_be_room(true);
+    }
+}
+
 /* Tokens wait until their prompt has a slot, however long it takes to read; those of a prompt that
  * is shared wait once. */
 static void waiting_tokens_are_those_without_a_slot(void)

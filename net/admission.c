@@ -4,9 +4,10 @@ enum { RETRY_MAX_S = 600 };
 
 double admission_wait_s(const struct admission *a, const struct engine_stats *s)
 {
-    if (s->waiting + s->running < a->slots)
+    u32 servers = s->blocked ? MAX(s->running, 1u) : a->slots;
+    if (s->waiting + s->running < servers)
         return 0;
-    return (s->waiting + 1) * a->service_s / a->slots;
+    return (s->waiting + 1) * a->service_s / servers;
 }
 
 static u32 retry_s(double wait_s)

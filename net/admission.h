@@ -1,9 +1,10 @@
 /* Who may come in now: bounds on what waits, predicted waiting time, and each key's share.
  *
- * The prediction is that of a queue before `slots` servers: (waiting + 1) / slots times the mean
- * service time, which is measured on finished sequences (exponential mean, 1/8 a sequence). Before
- * the first one has finished nothing is predicted and nothing is refused for it; nor while nothing
- * waits or runs: who comes then is measured, and corrects a mean that would keep everybody out.
+ * The prediction is that of a queue before so many servers as there are slots, or as run while the
+ * KV pages are too few for more: (waiting + 1) / servers times the mean service time, which is
+ * measured on finished sequences (exponential mean, 1/8 a sequence). Before the first one has
+ * finished nothing is predicted and nothing is refused for it; nor while nothing waits or runs: who
+ * comes then is measured, and corrects a mean that would keep everybody out.
  */
 #ifndef ZIGCUDA_ADMISSION_H
 #define ZIGCUDA_ADMISSION_H

@@ -244,6 +244,7 @@ static void end_waiting(struct engine *g, struct seq *s, enum seq_state state)
         g->stats.waiting--;
         g->stats.waiting_tokens -= own_tokens(s);
     }
+    g->blocked = g->blocked == s->id ? 0 : g->blocked;
     s->state = state;
 }
 
@@ -492,7 +493,6 @@ static bool admit(struct engine *g, struct seq *s)
         kv_release(&g->kv, s->pages, found);
         return false;
     }
-    g->blocked = 0;
     while (g->slot_used[slot])
         slot++;
     g->slot_used[slot] = true;
@@ -731,6 +731,7 @@ struct engine_stats engine_stats(const struct engine *g)
     stats.kv_lookups = g->kv.lookups;
     stats.kv_hits = g->kv.hits;
     stats.running = g->running;
+    stats.blocked = g->blocked != 0;
     stats.done_ns = g->device->done_ns;
     stats.pages = g->kv.n;
     stats.pages_free = kv_available(&g->kv);

@@ -77,6 +77,7 @@ struct engine_stats {
     u64 kv_lookups, kv_hits; /* pages */
     u64 waiting_tokens;      /* of the prompts that wait; one that several share counts once */
     u32 waiting, running, pages_free, pages;
+    bool blocked;               /* who waits found no slot or too few KV pages in the newest step */
     u32 step_rows, step_tokens; /* of the newest step */
     u64 done_ns;                /* when the newest finished step was finished; 0: not known */
 };

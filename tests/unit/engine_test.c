@@ -350,13 +350,14 @@ static void blocked_until_there_can_be_room(bool same_prompts)
         w[i].prompt[0] = same_prompts ? 3 : 3 + i;
         CHECK(submit(g, &w[i]) == ERR_OK);
     }
-    CHECK(engine_step(g) && engine_stats(g).running == 4);
+    CHECK(!engine_stats(g).blocked && engine_step(g));
+    CHECK(engine_stats(g).running == 4 && engine_stats(g).blocked);
     u64 lookups = engine_stats(g).kv_lookups;
     while (engine_stats(g).waiting && engine_step(g))
         CHECK(engine_poll(g, true, &e) == ERR_OK);
     u64 steps = engine_stats(g).steps;
     u64 looks = (engine_stats(g).kv_lookups - lookups) / (99 / LIMIT_PAGE_TOKENS);
-    CHECK(ended == !same_prompts && w[4].place == 0);
+    CHECK(!engine_stats(g).blocked && ended == !same_prompts && w[4].place == 0);
     CHECK(same_prompts || (steps > 51 && looks > 1 && looks < steps / 2));
     while (engine_step(g))
         CHECK(engine_poll(g, true, &e) == ERR_OK);

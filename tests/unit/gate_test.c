@@ -86,6 +86,10 @@ void admission_predicts_and_refuses(void)
     for (u32 i = 0; i < 50; i++)
         admission_measured(&a, 2, 0.5);
     CHECK(admission_wait_s(&a, &long_queue) > 3.99 && admission_wait_s(&a, &long_queue) < 4.01);
+    struct engine_stats pages = {.waiting = 1, .running = 2, .blocked = true};
+    CHECK(admission_wait_s(&a, &pages) > 1.99 && admission_wait_s(&a, &pages) < 2.01);
+    pages.blocked = false; /* they have just come */
+    CHECK(admission_wait_s(&a, &pages) == 0);
     CHECK(admission_enter(&a, &long_queue, 1, 50, 5000, &f));
     CHECK(!admission_enter(&a, &long_queue, 1, 50, 4000, &f) && f.status == 429);
     CHECK(f.retry_s == 5 && strcmp(f.param, "deadline_ms") == 0);

@@ -232,11 +232,6 @@ static bool size_choice(const struct api *api, const struct params *p, const str
     return true;
 }
 
-static size_t record_bytes(const struct job *job)
-{
-    return 2 * sizeof(u32) + job->top_logprobs * sizeof(struct top_logprob);
-}
-
 static struct choice *take_choice(struct api *api)
 {
     struct choice *c = api->free_choices;
@@ -259,31 +254,46 @@ static void give_choices(struct api *api, struct job *job)
     }
 }
 
-static bool take_store(struct api *api, struct job *job, struct choice *c,
-                       const struct prompt *prompt, struct refusal *f)
+static size_t records_bytes(const struct job *job, const struct choice *c)
 {
-    struct str text = prompt->text;
-    size_t need = (c->max_tokens + (job->prompt_logprobs ? prompt->n : 0)) * record_bytes(job);
+    size_t one = 2 * sizeof(u32) + job->top_logprobs * sizeof(struct top_logprob);
+    return (c->max_tokens + (job->prompt_logprobs ? c->n_prompt : 0)) * one;
+}
+
+/* All that the reply can need, or nothing: what could never fit together need not come again. */
+static bool take_store(struct api *api, struct job *job, const struct prompts *all,
+                       struct refusal *f)
+{
+    struct store *store = &api->store;
+    u64 need = 0;
     if (job->stream)
         return true;
-    if ((job->echo && !store_take(&api->store, &c->echo, text.n)) ||
-        !store_take(&api->store, &c->tokens, need)) {
-        size_t all = (size_t)api->store.n * STORE_BLOCK_BYTES;
-        if (need * job->n_choices + text.n > all)
-            return refuse(f, 400, "request_too_large", "max_tokens",
-                          "the reply can take %zu bytes for each of %u choices; there are %zu "
-                          "(server.reply_memory): lower max_tokens or stream",
-                          need, job->n_choices, all);
+    for (const struct choice *c = job->choices; c; c = c->next)
+        need += store_need(records_bytes(job, c)) +
+                (job->echo ? store_need(all->at[c->prompt].text.n) : 0);
+    if (need > store->n)
+        return refuse(f, 400, "request_too_large", "max_tokens",
+                      "the reply of %u choices can take %llu bytes; there are %llu "
+                      "(server.reply_memory): lower max_tokens or stream",
+                      job->n_choices, (unsigned long long)need * STORE_BLOCK_BYTES,
+                      (unsigned long long)store->n * STORE_BLOCK_BYTES);
+    if (need > store->free) {
         refuse(f, 429, "queue_full", NULL,
                "the memory for whole replies is in use (server.reply_memory); stream, lower "
                "max_tokens, or try again");
         f->retry_s = 1;
         return false;
     }
-    if (job->echo)
-        store_put(&api->store, &c->echo, text.p, text.n);
-    if (job->prompt_logprobs)
-        whole_prompt_token(api, c, &(struct step_result){.token = prompt->ids[0]});
+    for (struct choice *c = job->choices; c; c = c->next) {
+        const struct prompt *prompt = &all->at[c->prompt];
+        store_take(store, &c->tokens, records_bytes(job, c));
+        if (job->echo) {
+            store_take(store, &c->echo, prompt->text.n);
+            store_put(store, &c->echo, prompt->text.p, prompt->text.n);
+        }
+        if (job->prompt_logprobs)
+            whole_prompt_token(api, c, &(struct step_result){.token = prompt->ids[0]});
+    }
     return true;
 }
 
@@ -311,11 +321,10 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             c->text = output_text(api, p, &all->at[i]);
             if (job->prompt_logprobs)
                 begin_echo(api, c, &all->at[i]);
-            if (!size_choice(api, p, &all->at[i], &c->max_tokens, f) ||
-                !take_store(api, job, c, &all->at[i], f))
+            if (!size_choice(api, p, &all->at[i], &c->max_tokens, f))
                 return false;
         }
-    return true;
+    return take_store(api, job, all, f);
 }
 
 static u64 splitmix(u64 x)

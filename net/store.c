@@ -18,18 +18,19 @@ bool store_open(struct store *s, struct arena *a, u32 blocks)
     return true;
 }
 
-bool store_take(struct store *s, struct chain *c, size_t bytes)
+size_t store_need(size_t bytes)
 {
-    size_t need = MAX(CEIL_DIV(bytes, (size_t)STORE_BLOCK_BYTES), (size_t)1);
-    *c = (struct chain){0};
-    if (need > s->free)
-        return false;
-    c->first = c->last = s->first_free;
-    c->blocks = (u32)need;
+    return MAX(CEIL_DIV(bytes, (size_t)STORE_BLOCK_BYTES), (size_t)1);
+}
+
+void store_take(struct store *s, struct chain *c, size_t bytes)
+{
+    size_t need = store_need(bytes);
+    ASSERT(need <= s->free);
+    *c = (struct chain){.first = s->first_free, .last = s->first_free, .blocks = (u32)need};
     for (size_t i = 0; i < need; i++)
         s->first_free = s->next[s->first_free];
     s->free -= (u32)need;
-    return true;
 }
 
 void store_give(struct store *s, struct chain *c)

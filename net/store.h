@@ -28,8 +28,11 @@ struct chain_reader {
 size_t store_bytes(u32 blocks);
 MUST bool store_open(struct store *s, struct arena *a, u32 blocks);
 
-/* Room for `bytes`, or false and nothing is taken. */
-MUST bool store_take(struct store *s, struct chain *c, size_t bytes);
+/* Blocks that a chain of so many bytes takes. */
+size_t store_need(size_t bytes);
+
+/* A chain with room for `bytes`; the blocks have to be free. */
+void store_take(struct store *s, struct chain *c, size_t bytes);
 void store_give(struct store *s, struct chain *c);
 
 /* Appends; more than was taken is a bug. */

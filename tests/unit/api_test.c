@@ -355,6 +355,27 @@ void api_full_queue_says_when_to_come_back(void)
     CHECK(says(some, "HTTP/1.1 200") && says(more, "HTTP/1.1 200") && api_idle(world.api));
 }
 
+/* Prompts whose replies do not fit the memory together are refused for good; those that only have
+ * to wait for others are told so. 19 blocks of a kibibyte are fitted to this world. */
+void api_replies_that_never_fit_are_not_asked_again(void)
+{
+    fresh();
+    world.stuck = true;
+    struct peer *never =
+        ask("POST", "/v1/completions",
+            "{\"model\":\"letters\",\"logprobs\":5,\"prompt\":[\"a\",\"a\",\"a\","
+            "\"a\",\"a\",\"a\",\"a\",\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"]}");
+    turns(2);
+    CHECK(says(never, "HTTP/1.1 400") && says(never, "server.reply_memory"));
+    struct peer *one = complete(",\"n\":4,\"logprobs\":5"),
+                *two = complete(",\"n\":4,\"logprobs\":5");
+    turns(2);
+    CHECK(says(two, "HTTP/1.1 429") && says(two, "Retry-After: 1\r\n"));
+    world.stuck = false;
+    turns(80);
+    CHECK(says(one, "HTTP/1.1 200") && api_idle(world.api));
+}
+
 /* --- the document ---------------------------------------------------------------------------- */
 
 static const struct json *path_of(const struct json *paths, const char *path)

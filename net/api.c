@@ -487,6 +487,12 @@ static void send_all(struct api *api, u64 done)
     }
 }
 
+static void echoes(struct api *api)
+{
+    for (struct job *j = api->first_job; j; j = j->next)
+        stream_echo(api, j);
+}
+
 static void heartbeats(struct api *api, u64 now)
 {
     for (struct job *j = api->first_job; j && api->g.heartbeat_ms; j = j->next)
@@ -521,6 +527,7 @@ bool api_turn(struct api *api, bool wait)
         step_submitted(api, &s, end);
     }
     heartbeats(api, end);
+    echoes(api);
     if (api->draining)
         socket_close_idle(api);
     send_all(api, done);
@@ -530,9 +537,12 @@ bool api_turn(struct api *api, bool wait)
 u64 api_next_ns(const struct api *api)
 {
     u64 next = engine_next_ns(api->g.engine);
-    for (const struct job *j = api->first_job; j && api->g.heartbeat_ms; j = j->next)
-        if (j->stream && !j->ws && j->caller.conn)
+    for (const struct job *j = api->first_job; j; j = j->next) {
+        if (stream_echo_waits(api, j))
+            return 0;
+        if (api->g.heartbeat_ms && j->stream && !j->ws && j->caller.conn)
             next = MIN(next, j->sent_ns + api->g.heartbeat_ms * 1000000);
+    }
     return engine_idle(api->g.engine) || api->in_flight ? next : 0;
 }
 

@@ -25,7 +25,7 @@ struct api_config {
     struct arena *work;
     size_t prompt_bytes;         /* longest text of one prompt */
     size_t body_bytes;           /* longest body */
-    size_t reply_bytes;          /* store for whole replies; 0: fitted */
+    size_t reply_bytes;          /* the store (net/store); 0: fitted */
     u32 queue, connections;      /* requests that may wait; connections */
     u32 max_tokens;              /* when a request gives none; 0: up to the context */
     bool prompt_logprobs;        /* the engine can */

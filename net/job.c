@@ -260,37 +260,41 @@ static size_t records_bytes(const struct job *job, const struct choice *c)
     return (c->max_tokens + (job->prompt_logprobs ? c->n_prompt : 0)) * one;
 }
 
-/* All that the reply can need, or nothing: what could never fit together need not come again. */
+/* All that the reply can need, or nothing: what could never fit together need not come again. A
+ * stream keeps what it gives back of its prompts until that is sent. */
 static bool take_store(struct api *api, struct job *job, const struct prompts *all,
                        struct refusal *f)
 {
     struct store *store = &api->store;
+    const char *instead = job->stream ? "leave out echo" : "stream, or lower max_tokens";
     u64 need = 0;
-    if (job->stream)
-        return true;
     for (const struct choice *c = job->choices; c; c = c->next)
-        need += store_need(records_bytes(job, c)) +
+        need += (job->stream ? 0 : store_need(records_bytes(job, c))) +
                 (job->echo ? store_need(all->at[c->prompt].text.n) : 0);
     if (need > store->n)
-        return refuse(f, 400, "request_too_large", "max_tokens",
+        return refuse(f, 400, "request_too_large", job->stream ? "echo" : "max_tokens",
                       "the reply of %u choices can take %llu bytes; there are %llu "
-                      "(server.reply_memory): lower max_tokens or stream",
+                      "(server.reply_memory): %s",
                       job->n_choices, (unsigned long long)need * STORE_BLOCK_BYTES,
-                      (unsigned long long)store->n * STORE_BLOCK_BYTES);
+                      (unsigned long long)store->n * STORE_BLOCK_BYTES, instead);
     if (need > store->free) {
         refuse(f, 429, "queue_full", NULL,
-               "the memory for whole replies is in use (server.reply_memory); stream, lower "
-               "max_tokens, or try again");
+               "the memory for replies is in use (server.reply_memory): try again, or %s", instead);
         f->retry_s = 1;
         return false;
     }
     for (struct choice *c = job->choices; c; c = c->next) {
         const struct prompt *prompt = &all->at[c->prompt];
-        store_take(store, &c->tokens, records_bytes(job, c));
         if (job->echo) {
             store_take(store, &c->echo, prompt->text.n);
             store_put(store, &c->echo, prompt->text.p, prompt->text.n);
+            c->echo_at = store_from(&c->echo);
+            job->echoes += job->stream;
         }
+        c->first_id = prompt->ids[0];
+        if (job->stream)
+            continue;
+        store_take(store, &c->tokens, records_bytes(job, c));
         if (job->prompt_logprobs)
             whole_prompt_token(api, c, &(struct step_result){.token = prompt->ids[0]});
     }
@@ -531,15 +535,8 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
             job_cancel(api, job);
         return false;
     }
-    if (job->stream) {
+    if (job->stream)
         stream_begin(api, job);
-        for (struct choice *c = job->choices; job->echo && c; c = c->next) {
-            const struct prompt *prompt = &all.at[c->prompt];
-            stream_echo(api, c, prompt->text);
-            if (job->prompt_logprobs)
-                stream_prompt_token(api, c, &(struct step_result){.token = prompt->ids[0]});
-        }
-    }
     return true;
 }
 

@@ -46,7 +46,10 @@ struct choice {
     double logprob_sum;
     u64 slot_ns, first_ns, last_ns;        /* when it got its slot, its first and its last token */
     struct decode_stream given_text, text; /* of prompt and output; in a stream, as far as it is */
-    struct chain echo, tokens; /* whole replies: text of the prompt; records of the tokens */
+    struct chain echo;           /* text of the prompt; of a stream, until all of it is sent */
+    struct chain_reader echo_at; /* a stream's: so much of it is sent */
+    u32 first_id;                /* of the prompt */
+    struct chain tokens;         /* whole replies: records of the tokens */
 };
 
 struct job {
@@ -54,6 +57,7 @@ struct job {
     struct choice *choices; /* in order of their index */
     struct job *next;       /* in use, in order of arrival; or of the free list */
     u32 n_choices, open;    /* open: have no last event yet */
+    u32 echoes;             /* of a stream: choices whose prompt's text is not sent yet */
     u32 n, best_of, n_prompts;
     bool chat, stream, ws, include_usage, echo, logprobs;
     bool failed; /* an error was sent; the rest is silence */
@@ -121,7 +125,9 @@ void job_end(struct api *api, struct job *job);
 
 void stream_begin(struct api *api, struct job *job);
 void stream_event(struct api *api, struct choice *c, const struct event *event);
-void stream_echo(struct api *api, struct choice *c, struct str text);
+/* Sends of the prompts' texts what the connection takes now; _waits: it would take more. */
+void stream_echo(struct api *api, struct job *job);
+bool stream_echo_waits(const struct api *api, const struct job *job);
 void stream_prompt_token(struct api *api, struct choice *c, const struct step_result *r);
 void stream_end(struct api *api, struct job *job);
 void stream_heartbeat(struct api *api, struct job *job);

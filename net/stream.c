@@ -3,6 +3,10 @@
 /* Replies in pieces: server-sent events (WHATWG HTML, section 9.2) ended by "data: [DONE]", or one
  * WebSocket message a chunk, ended by {"type": "done"}. */
 
+/* A piece of a prompt's text, and the room that its chunk needs however it is escaped: less than
+ * the least server.output. */
+enum { ECHO_BYTES = 2 << 10, ECHO_ROOM = 6 * ECHO_BYTES + 1024 };
+
 static struct json_out chunk_begin(struct api *api)
 {
     memcpy(api->text, "data: ", 6);
@@ -168,17 +172,47 @@ static void text_piece(struct api *api, struct choice *c, struct str text,
     choice_end(api, c, finish, &o);
 }
 
-void stream_echo(struct api *api, struct choice *c, struct str text)
+/* One piece of the prompt's text, cut between characters, and behind the last one the token that no
+ * event brings. */
+static void echo_piece(struct api *api, struct choice *c)
 {
-    while (text.n > 0) { /* long prompts in chunks, cut between characters */
-        size_t n = MIN(text.n, (size_t)32 << 10);
-        while (n < text.n && ((u8)text.p[n] & 0xc0) == 0x80)
-            n--;
-        struct str piece = {text.p, n};
-        text_piece(api, c, piece, NULL, false, FINISH_NONE);
-        text.p += n;
-        text.n -= n;
-    }
+    char text[ECHO_BYTES + 1];
+    struct chain_reader ahead = c->echo_at;
+    size_t left = c->echo.n - c->echo_at.at, n = MIN(left, (size_t)ECHO_BYTES);
+    bool there = store_get(&api->store, &c->echo, &ahead, text, MIN(left, sizeof text));
+    while (n < left && ((u8)text[n] & 0xc0) == 0x80)
+        n--;
+    there = there && store_get(&api->store, &c->echo, &c->echo_at, text, n);
+    ASSERT(there);
+    if (n)
+        text_piece(api, c, (struct str){text, n}, NULL, false, FINISH_NONE);
+    if (n < left)
+        return;
+    store_give(&api->store, &c->echo);
+    c->job->echoes--;
+    if (c->job->prompt_logprobs)
+        stream_prompt_token(api, c, &(struct step_result){.token = c->first_id});
+}
+
+bool stream_echo_waits(const struct api *api, const struct job *job)
+{
+    return job->echoes && job->caller.conn && conn_room(api->conns, job->caller.conn) >= ECHO_ROOM;
+}
+
+/* No more than the output buffer takes: long prompts, or many, are no reason to drop a reader who
+ * keeps up. */
+void stream_echo(struct api *api, struct job *job)
+{
+    for (struct choice *c = job->choices; c && job->echoes; c = c->next)
+        while (c->echo.blocks && stream_echo_waits(api, job))
+            echo_piece(api, c);
+}
+
+/* Something follows the text: who has not taken it by now is behind what is computed. */
+static void echo_rest(struct api *api, struct choice *c)
+{
+    while (c->echo.blocks && c->job->caller.conn)
+        echo_piece(api, c);
 }
 
 /* The prompt's tokens follow its text, in pieces that have none: joined, the pieces of a stream say
@@ -186,6 +220,7 @@ void stream_echo(struct api *api, struct choice *c, struct str text)
  * slow enough for any reader. */
 void stream_prompt_token(struct api *api, struct choice *c, const struct step_result *r)
 {
+    echo_rest(api, c);
     text_piece(api, c, (struct str){"", 0}, r, c->given == 0, FINISH_NONE);
     c->chars = shape_echoed(c, &c->given_text, c->given++, r->token, c->chars);
 }
@@ -205,6 +240,7 @@ void stream_event(struct api *api, struct choice *c, const struct event *event)
     struct job *job = c->job;
     bool logprobs = job->logprobs && event->has_token && !c->silent_end;
     bool piece = event->text.n || logprobs;
+    echo_rest(api, c);
     if (job->chat) {
         if (!c->begun)
             chat_role(api, c);

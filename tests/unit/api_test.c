@@ -10,7 +10,9 @@ enum { VOCAB = 26, SLOTS = 4, QUEUE = 4, CONTEXT = 64, PEERS = 8, PEER_BYTES = 2
 static struct peer {
     char in[16 << 10], out[PEER_BYTES];
     size_t in_n, in_at, out_n;
+    size_t a_turn, room; /* takes so much a turn, and now; 0 a turn: whatever comes */
     u64 id;
+    u32 watch;
     bool open, left;
 } peers[PEERS];
 
@@ -60,12 +62,16 @@ static ssize_t peer_write(void *arg, int fd, const struct iovec *v, int n)
     if (peer->left)
         return -32; /* EPIPE */
     for (int i = 0; i < n; i++) {
-        ASSERT(v[i].iov_len < PEER_BYTES - peer->out_n);
-        memcpy(peer->out + peer->out_n, v[i].iov_base, v[i].iov_len);
-        peer->out_n += v[i].iov_len;
+        size_t k = peer->a_turn ? MIN(v[i].iov_len, peer->room) : v[i].iov_len;
+        ASSERT(k < PEER_BYTES - peer->out_n);
+        memcpy(peer->out + peer->out_n, v[i].iov_base, k);
+        peer->out_n += k;
+        peer->room -= peer->a_turn ? k : 0;
+        if (k < v[i].iov_len)
+            break;
     }
     peer->out[peer->out_n] = 0;
-    return (ssize_t)(peer->out_n - before);
+    return peer->out_n > before ? (ssize_t)(peer->out_n - before) : -11; /* EAGAIN */
 }
 
 static void peer_end(void *arg, int fd)
@@ -81,8 +87,9 @@ static void peer_close(void *arg, int fd)
 
 static bool peer_watch(void *arg, int fd, u64 id, u32 what, bool first)
 {
-    (void)arg, (void)what, (void)first;
+    (void)arg, (void)first;
     peers[fd].id = id;
+    peers[fd].watch = what;
     return true;
 }
 
@@ -151,9 +158,14 @@ static void on_event(void *arg, const struct event *event)
 
 static void turn(void)
 {
-    for (u32 i = 0; i < world.n_peers; i++)
-        if (peers[i].open && (peers[i].in_at < peers[i].in_n || peers[i].left))
-            conns_ready(world.conns, peers[i].id, WIRE_IN | (peers[i].left ? WIRE_GONE : 0));
+    for (u32 i = 0; i < world.n_peers; i++) {
+        struct peer *p = &peers[i];
+        p->room = p->a_turn;
+        if (p->open && (p->in_at < p->in_n || p->left))
+            conns_ready(world.conns, p->id, WIRE_IN | (p->left ? WIRE_GONE : 0));
+        else if (p->open && (p->watch & WIRE_OUT))
+            conns_ready(world.conns, p->id, WIRE_OUT);
+    }
     conns_turn(world.conns);
     api_turn(world.api, false);
 }
@@ -164,7 +176,7 @@ static void turns(u32 n)
         turn();
 }
 
-static enum err open_world(struct err_text *e)
+static enum err open_world(u32 context, struct err_text *e)
 {
     static struct engine_config engine = {.queue = QUEUE, .prefill_beside = 8};
     struct clock clock = {now_ns, wall_s, NULL};
@@ -190,9 +202,9 @@ static enum err open_world(struct err_text *e)
     world.device = (struct device){.ops = &ops,
                                    .model = &world.model,
                                    .limits = {.slots = SLOTS,
-                                              .pages = 32,
+                                              .pages = SLOTS * context / LIMIT_PAGE_TOKENS,
                                               .step_tokens = 32,
-                                              .context = CONTEXT,
+                                              .context = context,
                                               .context_by = "t"},
                                    .depth = 1};
     world.work = arena_over("work", arena_alloc(&unit_arena, 8 * MIB, 16), 8 * MIB);
@@ -204,7 +216,7 @@ static enum err open_world(struct err_text *e)
                            .limits = world.device.limits,
                            .clock = clock,
                            .work = &world.work,
-                           .prompt_bytes = 4096,
+                           .prompt_bytes = MAX(4096u, context),
                            .body_bytes = net.body_bytes,
                            .queue = QUEUE,
                            .connections = PEERS,
@@ -222,15 +234,20 @@ static enum err open_world(struct err_text *e)
     return world.conns ? ERR_OK : arena_full(&unit_arena, "connections", e);
 }
 
-static void fresh(void)
+static void fresh_with(u32 context)
 {
     struct err_text e = {0};
     memset(&world, 0, sizeof world);
     memset(peers, 0, sizeof peers);
     world.now_ns = 1000000000;
-    if (open_world(&e) != ERR_OK)
+    if (open_world(context, &e) != ERR_OK)
         unit_failed(__FILE__, __LINE__, e.text);
     turns(3);
+}
+
+static void fresh(void)
+{
+    fresh_with(CONTEXT);
 }
 
 /* A new peer with a request; its reply is in `out` after some turns. */
@@ -374,6 +391,47 @@ void api_replies_that_never_fit_are_not_asked_again(void)
     world.stuck = false;
     turns(80);
     CHECK(says(one, "HTTP/1.1 200") && api_idle(world.api));
+}
+
+/* The text of a choice, as the chunks of its stream bring it. */
+static size_t streamed_text(const struct peer *p, u32 index, char *to)
+{
+    char begin[48];
+    size_t n = 0;
+    snprintf(begin, sizeof begin, "\"index\":%u,\"text\":\"", index);
+    for (const char *at = p->out; (at = strstr(at, begin));)
+        for (at += strlen(begin); *at != '"'; at++)
+            to[n++] = *at;
+    return n;
+}
+
+/* Eight times a prompt that the output buffer holds five times: who takes it as it comes gets all
+ * of it. Who takes next to nothing has it in the order of the reply as long as the buffer holds it.
+ */
+void api_echo_waits_for_the_reader(void)
+{
+    enum { LONG = 12500 };
+    static char body[LONG + 256], prompt[LONG + 1], text[LONG + 256];
+    for (u32 k = 0; k < 2; k++) {
+        u32 choices = k == 0 ? 8 : 4;
+        fresh_with(4 * LONG);
+        for (u32 i = 0; i < LONG; i++)
+            prompt[i] = (char)('a' + i % 7);
+        snprintf(body, sizeof body,
+                 "{\"model\":\"letters\",\"stream\":true,\"echo\":true,\"max_tokens\":2,"
+                 "\"n\":%u,\"prompt\":\"%s\"}",
+                 choices, prompt);
+        struct peer *p = ask("POST", "/v1/completions", body);
+        p->a_turn = k == 0 ? 8 << 10 : 1;
+        turns(LONG);
+        CHECK(k == 1 || api_idle(world.api));
+        p->a_turn = 0;
+        turns(LONG / 4);
+        CHECK(says(p, "data: [DONE]") && api_idle(world.api));
+        CHECK(conns_counts(world.conns)->dropped_slow == 0);
+        for (u32 i = 0; i < choices; i++)
+            CHECK(streamed_text(p, i, text) == LONG + 2 && memcmp(text, prompt, LONG) == 0);
+    }
 }
 
 /* --- the document ---------------------------------------------------------------------------- */

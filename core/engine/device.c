@@ -9,6 +9,7 @@ void device_check_step(const struct device *d, const struct step *s)
         ASSERT(row->first == tokens && row->n > 0 && row->n <= s->n_tokens - tokens);
         ASSERT(row->slot < d->limits.slots && row->pos + row->n <= d->limits.context);
         ASSERT(row->n_pages * LIMIT_PAGE_TOKENS >= row->pos + row->n);
+        ASSERT(row->n_pages <= CEIL_DIV(d->limits.context, (u32)LIMIT_PAGE_TOKENS));
         ASSERT(!row->follows || (row->n == 1 && d->depth > 1));
         for (u32 p = row->pos / LIMIT_PAGE_TOKENS; p <= (row->pos + row->n - 1) / LIMIT_PAGE_TOKENS;
              p++)

@@ -47,7 +47,7 @@ struct step_row {
     bool sample;       /* the last of them yields a new token */
     u32 outputs;       /* tokens this sequence has produced before this step */
     const u32 *pages;  /* page table: position p lies in pages[p / LIMIT_PAGE_TOKENS] */
-    u32 n_pages;       /* its length: at least what the row's positions need */
+    u32 n_pages;       /* its length: what the positions need, or more; of the context at most */
     u32 pages_version; /* changes with any of them, and with nothing else */
     const struct sampling *sampling;
     float *logits; /* NULL, or [n][vocab]: receives the raw logits of every token */

@@ -379,9 +379,12 @@ static enum err profile_rows(struct err_text *e)
 
 /* --- int8 activations against f32 ------------------------------------------------------------ */
 
-/* Logits of `n` tokens from position `pos` on, in KV pages 0, 1, ... of an idle device. */
-static enum err logits_of(struct device *d, const u32 *tokens, u32 pos, u32 n, float *out,
-                          struct err_text *e)
+static struct {
+    u32 n, ids[KL_TOKENS];
+} story;
+
+/* Logits of the `n` tokens from position `pos` on, in KV pages 0, 1, ... of an idle device. */
+static enum err logits_of(struct device *d, u32 pos, u32 n, float *out, struct err_text *e)
 {
     static u32 pages[CEIL_DIV(KL_TOKENS, LIMIT_PAGE_TOKENS)];
     static struct sampling greedy;
@@ -390,10 +393,10 @@ static enum err logits_of(struct device *d, const u32 *tokens, u32 pos, u32 n, f
     struct step_row row = {.n = n,
                            .pos = pos,
                            .pages = pages,
-                           .n_pages = COUNTOF(pages),
+                           .n_pages = CEIL_DIV(story.n, LIMIT_PAGE_TOKENS),
                            .sampling = &greedy,
                            .logits = out};
-    struct step step = {.n_rows = 1, .n_tokens = n, .rows = &row, .tokens = tokens + pos};
+    struct step step = {.n_rows = 1, .n_tokens = n, .rows = &row, .tokens = story.ids + pos};
     const struct step_result *results;
     u32 n_results;
     enum err code = ERR_OK;
@@ -428,10 +431,6 @@ static double divergence(const float *p, const float *q, u32 n)
         sum += exp(p[i] - p_norm) * ((p[i] - p_norm) - (q[i] - q_norm));
     return sum;
 }
-
-static struct {
-    u32 n, ids[KL_TOKENS];
-} story;
 
 static void on_story(void *arg, const struct event *event)
 {
@@ -497,8 +496,8 @@ static enum err kl_row(struct err_text *e)
     reference.device->ops->slot_begin(reference.device, 0, story.ids, 1);
     for (u32 pos = 0; pos < story.n; pos += KL_CHUNK) {
         u32 n = MIN(KL_CHUNK, story.n - pos);
-        TRY(logits_of(b->device, story.ids, pos, n, q, e));
-        TRY(logits_of(reference.device, story.ids, pos, n, p, e));
+        TRY(logits_of(b->device, pos, n, q, e));
+        TRY(logits_of(reference.device, pos, n, p, e));
         for (u32 i = 0; i < n; i++) {
             const float *pi = p + (size_t)i * vocab, *qi = q + (size_t)i * vocab;
             double one = divergence(pi, qi, vocab);

@@ -228,6 +228,15 @@ def bench_rows():
     assert report["device_bytes"] > 0
 
 
+@check
+def bench_kl_in_a_short_context():
+    """The text is as long as the context: so are the page tables."""
+    for context in ("40", "100"):
+        out, _ = zigcuda("bench", "--model", MODEL_DIR, *CUDA, "--model.context", context,
+                         "--prompt", "none", "--batch", "none", "--kl", "--json")
+        assert 0 <= json.loads(out)["kl_mean"] < 0.01, out
+
+
 def main():
     failed = 0
     for function in checks:

@@ -33,7 +33,7 @@ static struct bench {
     bool over;
     u64 last, first_ns, over_ns, host_ns, host_steps; /* last: that request */
     struct json_out out;
-    char text[64 << 10];
+    char text[16 << 10];
 } bench;
 
 /* With --kl: the same model on the f32 kernels, to hold int8 activations against. */
@@ -160,6 +160,14 @@ struct row {
     double tok_s, step_s, host_s, bytes_s, roof_s; /* 0: not told */
 };
 
+/* Prints what is there of the JSON: how much there will be, nobody knows. */
+static void put_json(void)
+{
+    ASSERT(!bench.out.full);
+    fwrite(bench.text, 1, bench.out.n, stdout);
+    bench.out.n = 0;
+}
+
 static void put_f64(const char *key, double v, u32 digits)
 {
     json_key(&bench.out, key);
@@ -182,6 +190,7 @@ static void put_row(const struct row *r)
         put_f64("gb_per_second", r->bytes_s / 1e9, 5);
         put_f64("read_gb_per_second", r->roof_s / 1e9, 5);
         json_close(&bench.out, '}');
+        put_json();
         return;
     }
     printf("%-8s %5u %7u %10.1f %10.3f", r->what, r->batch, r->depth, r->tok_s, r->step_s * 1e3);
@@ -328,6 +337,7 @@ static void put_profile(const struct profile *p, const struct steps_shape *shape
         put_f64("max_us", t->max_ms * 1e3, 5);
         put_f64("gb_per_second", cuda_timer_gb_s(t, mean), 5);
         json_close(&bench.out, '}');
+        put_json();
     }
 }
 
@@ -587,7 +597,8 @@ static void end(void)
     json_key(&bench.out, "peak_resident_bytes");
     json_put_u64(&bench.out, bytes);
     json_close(&bench.out, '}');
-    printf("%.*s\n", (int)bench.out.n, bench.out.p);
+    put_json();
+    printf("\n");
 }
 
 static enum err go(int argc, char **argv, struct err_text *e)

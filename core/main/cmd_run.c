@@ -15,6 +15,13 @@
 
 static const char usage[] = "zigcuda run --model DIR [flags] [PROMPT]   (- or none: from stdin)";
 
+/* One JSON line: a token and those beside it, and the text that has become certain, each byte
+ * escaped. */
+enum {
+    LINE_BYTES = (LIMIT_LOGPROBS + 1) * (6 * LIMIT_TOKEN_BYTES + 64) +
+                 6 * (LIMIT_STOP_STRING_BYTES + 2 * DECODE_PIECE_BYTES) + 64
+};
+
 struct run {
     struct box box;
     bool json, raw, quiet, logprobs;
@@ -26,7 +33,7 @@ struct run {
     u64 id, first_ns, submit_ns, end_ns;
     u32 prompt_tokens, output_tokens;
     enum finish finish;
-    char line[64 << 10]; /* one JSON line */
+    char line[LINE_BYTES];
 };
 
 static struct run run;
@@ -80,6 +87,7 @@ static void print_json_token(const struct event *event)
     json_key(&o, "text");
     json_put_str(&o, event->text);
     json_close(&o, '}');
+    ASSERT(!o.full);
     run.line[o.n++] = '\n';
     write_all(STDOUT_FILENO, run.line, o.n);
 }
@@ -142,6 +150,7 @@ static void print_end(void)
     json_key(&o, "tokens_per_second");
     json_put_f64(&o, rate(decoded, decode), 6);
     json_close(&o, '}');
+    ASSERT(!o.full);
     run.line[o.n++] = '\n';
     write_all(STDOUT_FILENO, run.line, o.n);
 }

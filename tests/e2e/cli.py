@@ -391,6 +391,30 @@ def bench_prints_json():
     rows = json.loads(out)["rows"]
     assert [r["test"] for r in rows] == ["pp32", "tg8", "tg8"]
     assert all(r["tokens_per_second"] > 0 for r in rows)
+    out, _ = zigcuda("bench", "--model", MODEL, "--json", "--prompt", ",".join(["1"] * 1000),
+                     "--batch", "none", "--repeat", "1")
+    assert len(json.loads(out)["rows"]) == 1000 and len(out) > 64 << 10
+
+
+@check
+def json_lines_hold_the_longest_tokens():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in os.listdir(MODEL):
+            os.symlink(os.path.abspath(os.path.join(MODEL, name)), os.path.join(folder, name))
+        name = os.path.join(folder, "tokenizer.json")
+        with open(name) as f:
+            t = json.load(f)
+        os.remove(name)
+        many = "\u0101" * 2000  # control bytes: six characters each in JSON
+        t["model"]["merges"] = []
+        t["model"]["vocab"] = {w if len(w) == 1 or w.startswith("<") else f"{i}{many}": i
+                               for w, i in t["model"]["vocab"].items()}
+        with open(name, "w") as f:
+            json.dump(t, f)
+        out, _ = zigcuda("run", "--model", folder, "--raw", "--json", "--top-logprobs", "20",
+                         "--max-tokens", "4", "Hello")
+        tokens = [json.loads(line) for line in out.splitlines()][:-1]
+        assert tokens and max(map(len, out.splitlines())) > 64 << 10, len(out)
 
 
 def stdout_of(output, *args, want):

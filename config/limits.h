@@ -54,11 +54,8 @@
 #define LIMIT_HTTP_HEADERS 100              /* header lines of one request */
 #define LIMIT_HTTP_CHUNK_LINE_BYTES 256u    /* size and extensions of one chunk */
 #define LIMIT_HTTP_CHUNK_EXTRA_BYTES 16384u /* extensions and trailers of one body */
-#define LIMIT_BODY_BYTES ((size_t)256 << 20)
-#define LIMIT_BODY_BUFFERS 1024u
-#define LIMIT_OUTPUT_BYTES ((size_t)16 << 20)
-#define LIMIT_LINGER_MS 2000         /* a closed connection waits so long for its peer */
-#define LIMIT_WRITE_STEP_BYTES 4096u /* a reader takes so much in each server.write_time */
+#define LIMIT_LINGER_MS 2000                /* a closed connection waits so long for its peer */
+#define LIMIT_WRITE_STEP_BYTES 4096u        /* a reader takes so much in each server.write_time */
 #define LIMIT_TLS_FILE_BYTES ((size_t)64 << 10) /* certificate chain, key, client CAs: each */
 #define LIMIT_TLS_CHAIN 8                       /* certificates of one chain */
 #define LIMIT_TLS_ANCHORS 16                    /* client CAs */

@@ -18,9 +18,8 @@ struct histogram {
 struct metrics {
     u64 requests[METRICS_ROUTES][METRICS_STATUSES]; /* replies by route and status */
     u64 finished[FINISH_ERROR + 1];                 /* sequences by reason */
-    u64 prompt_tokens, output_tokens;
-    u64 refused_busy;        /* 429 */
-    u64 cancelled_by_client; /* gone, or cancel message */
+    u64 refused_busy;                               /* 429 */
+    u64 cancelled_by_client;                        /* gone, or cancel message */
     u64 heartbeats;
     struct histogram queue_s, first_s, inter_s, request_s; /* seconds */
     struct histogram step_s, host_s;                       /* seconds a step */

@@ -559,11 +559,6 @@ bool tls_resumed(const struct tls_peer *p)
     return p->resumed;
 }
 
-int tls_error(const struct tls_peer *p)
-{
-    return br_ssl_engine_last_error(&p->server.eng);
-}
-
 u8 *tls_room(struct tls_peer *p, size_t *n)
 {
     return br_ssl_engine_recvrec_buf(&p->server.eng, n);

@@ -46,7 +46,6 @@ void tls_peer_end(struct tls_peer *p);
 
 enum tls_state tls_state(struct tls_peer *p);
 bool tls_resumed(const struct tls_peer *p);
-int tls_error(const struct tls_peer *p); /* BR_ERR_* of bearssl_ssl.h and bearssl_x509.h */
 
 /* Where record bytes from the peer go, and how many came; NULL: first send what waits. */
 u8 *tls_room(struct tls_peer *p, size_t *n);

@@ -152,8 +152,3 @@ void memory_seal(void)
 {
     sealed = true;
 }
-
-bool memory_sealed(void)
-{
-    return sealed;
-}

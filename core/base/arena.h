@@ -87,6 +87,5 @@ void arena_seal(struct arena *a);
 
 /* From here on no arena can be opened. */
 void memory_seal(void);
-bool memory_sealed(void);
 
 #endif

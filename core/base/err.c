@@ -7,9 +7,8 @@
 static const struct {
     const char *name;
     int exit_class, http;
-    const char *type;
 } table[ERR_COUNT] = {
-#define ERR(name, exit, http, type, text) {#name, exit, http, type},
+#define ERR(name, exit, http, text) {#name, exit, http},
 #include "core/base/err.def"
 #undef ERR
 };
@@ -71,11 +70,6 @@ int err_exit_class(enum err code)
 int err_http_status(enum err code)
 {
     return table[code].http;
-}
-
-const char *err_openai_type(enum err code)
-{
-    return table[code].type;
 }
 
 const char *err_name(enum err code)

@@ -1,6 +1,6 @@
-/* Errors: a code from err.def (with its exit class, HTTP status and OpenAI type) plus one sentence
- * for the person who must act: what, where, which option, what to do. The caller owns the text.
- * The first error sticks: err_set on a text that already holds one keeps the first.
+/* Errors: a code from err.def (with its exit class and HTTP status) plus one sentence for the
+ * person who must act: what, where, which option, what to do. The caller owns the text. The first
+ * error sticks: err_set on a text that already holds one keeps the first.
  */
 #ifndef ZIGCUDA_ERR_H
 #define ZIGCUDA_ERR_H
@@ -19,7 +19,7 @@ enum {
 };
 
 enum err {
-#define ERR(name, exit, http, type, text) ERR_##name,
+#define ERR(name, exit, http, text) ERR_##name,
 #include "core/base/err.def"
 #undef ERR
     ERR_COUNT
@@ -43,7 +43,6 @@ enum err err_of(struct err_text *e, const char *option);
 
 int err_exit_class(enum err code);
 int err_http_status(enum err code);
-const char *err_openai_type(enum err code);
 const char *err_name(enum err code);
 
 /* For functions that return enum err: hand the first failure up. */

@@ -24,7 +24,7 @@ struct seq {
     u64 deadline_ns, after, submit_ns, waited_ns;
     bool cancelled, late;
     u32 in_flight; /* steps that have a row of it */
-    bool ignore_eos, prompt_logprobs;
+    bool prompt_logprobs;
     struct sampling sampling;
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS];
@@ -297,7 +297,6 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .deadline_ns = r->deadline_ns,
                       .after = r->after,
                       .submit_ns = clock_now_ns(&g->clock),
-                      .ignore_eos = r->ignore_eos,
                       .prompt_logprobs = r->prompt_logprobs,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);

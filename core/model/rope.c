@@ -70,12 +70,16 @@ static double yarn_scale(double factor, double mscale)
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
+/* What cos and sin are multiplied by. attention_factor is all of it; attn_factor goes on top of
+ * what follows from the factor, as in vLLM and the paper's own code. transformers passes over it,
+ * but in DeepSeek-R1-0528-Qwen3-8B it makes exactly 1 of the product: 1 is what was meant. */
 static double yarn_attention(const struct fields *k, double factor)
 {
     double mscale = fields_f64(k, "mscale", 0, -1e6, 1e6);
     double all = fields_f64(k, "mscale_all_dim", 0, -1e6, 1e6);
     double scale = mscale != 0 && all != 0 ? yarn_scale(factor, mscale) / yarn_scale(factor, all)
                                            : yarn_scale(factor, 1);
+    scale *= fields_f64(k, "attn_factor", 1, 1e-6, 1e6);
     return fields_f64(k, "attention_factor", scale, 1e-6, 1e6);
 }
 

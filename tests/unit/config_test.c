@@ -209,6 +209,15 @@ void rope_yarn_and_longrope(void)
                    "\"factor\":4.0,\"original_max_position_embeddings\":32768}",
                 &m, &c));
     CHECK(near(&m.rope[0], 128, at_yarn, yarn, 8) && m.rope[0].scale == 1.138629436f);
+    /* as DeepSeek-R1-0528-Qwen3-8B has it: times 1.138629436 */
+    static const char attn_factor[] =
+        KV ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0,"
+           "\"original_max_position_embeddings\":32768,\"attn_factor\":0.8782488562869419%s}";
+    char more[256];
+    snprintf(more, sizeof more, attn_factor, "");
+    CHECK(opens("qwen3", more, &m, &c) && m.rope[0].scale == 1);
+    snprintf(more, sizeof more, attn_factor, ",\"attention_factor\":1.5");
+    CHECK(opens("qwen3", more, &m, &c) && m.rope[0].scale == 1.5f);
 
     static const u32 at_soft[] = {0, 3, 6, 9, 12, 15};
     static const double soft[] = {1,        0.177827941,   0.025771617, 0.000702926656,

@@ -16,8 +16,9 @@ enum windows {
 /* A row a family: what its transformers class does when a key is missing. */
 static const struct family {
     const char *name;
-    u32 kv_heads; /* 0: as many as heads */
-    u32 head_dim; /* 0: hidden / heads */
+    u32 heads, vocab, context; /* 0: the key has to be there */
+    u32 kv_heads;              /* 0: as many as heads */
+    u32 head_dim;              /* 0: hidden / heads */
     double theta, eps;
     enum windows windows;
     u32 window;  /* default of sliding_window; 0: none */
@@ -87,6 +88,9 @@ static const struct family {
      .post_norms = true,
      .activation_key = "hidden_activation"},
     {.name = "gemma3_text",
+     .heads = 8,
+     .vocab = 262208,
+     .context = 131072,
      .kv_heads = 4,
      .head_dim = 256,
      .theta = 1e6,
@@ -103,15 +107,31 @@ static const struct family {
      .local_rope = true},
 };
 
-static const struct family *find_family(const struct fields *k)
+/* Models that see as well: the language model's keys are those of text_config, its class there
+ * this one unless it says another. Images are for others to look at; only text is computed. */
+static const struct seeing {
+    const char *name, *text;
+} seeing[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+
+static const struct seeing *find_seeing(const struct fields *k)
 {
     struct str type = fields_str(k, "model_type", "");
+    for (size_t i = 0; i < COUNTOF(seeing); i++)
+        if (str_is(type, seeing[i].name))
+            return &seeing[i];
+    return NULL;
+}
+
+static const struct family *find_family(const struct fields *k, const char *absent)
+{
+    struct str type = fields_str(k, "model_type", absent);
     for (size_t i = 0; i < COUNTOF(families); i++)
         if (str_is(type, families[i].name))
             return &families[i];
-    fields_refuse(k, "model_type",
-                  "llama, mistral, qwen2, qwen3, smollm3, phi3, gemma, gemma2 and gemma3_text are "
-                  "supported");
+    fields_refuse(
+        k, "model_type",
+        "llama, mistral, mistral3, qwen2, qwen3, smollm3, phi3, gemma, gemma2, gemma3 and "
+        "gemma3_text are supported");
     return NULL;
 }
 
@@ -135,14 +155,20 @@ static void read_head_dim(const struct fields *k, const struct family *f, struct
         fields_refuse(k, "head_dim", "%u dimensions; an even number is needed", m->head_dim);
 }
 
+static u32 or_required(u32 absent)
+{
+    return absent ? absent : KEY_U32_REQUIRED;
+}
+
 static void read_shape(const struct fields *k, const struct family *f, struct model *m)
 {
     m->hidden = fields_u32(k, "hidden_size", KEY_U32_REQUIRED, 1, LIMIT_HIDDEN);
     m->intermediate = fields_u32(k, "intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     m->layers_n = fields_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
-    m->heads = fields_u32(k, "num_attention_heads", KEY_U32_REQUIRED, 1, LIMIT_HEADS);
-    m->vocab = fields_u32(k, "vocab_size", KEY_U32_REQUIRED, 1, LIMIT_VOCAB);
-    m->context = fields_u32(k, "max_position_embeddings", KEY_U32_REQUIRED, 1, LIMIT_CONTEXT);
+    m->heads = fields_u32(k, "num_attention_heads", or_required(f->heads), 1, LIMIT_HEADS);
+    m->vocab = fields_u32(k, "vocab_size", or_required(f->vocab), 1, LIMIT_VOCAB);
+    m->context =
+        fields_u32(k, "max_position_embeddings", or_required(f->context), 1, LIMIT_CONTEXT);
     bool kv_null = json_get(k->object, "num_key_value_heads") != NULL;
     u32 kv_absent = f->kv_heads && !kv_null ? f->kv_heads : m->heads;
     m->kv_heads = fields_u32(k, "num_key_value_heads", kv_absent, 1, LIMIT_HEADS);
@@ -413,28 +439,32 @@ static void read_bos(const struct fields *k, struct model *m)
                       m->vocab - 1, m->vocab);
 }
 
-/* A checkpoint of another class than ...ForCausalLM: with a head of another kind, or none. */
-static bool is_headless(const struct fields *k)
+/* A checkpoint of another class than ...ForCausalLM, or of a model that sees
+ * ...ForConditionalGeneration: with a head of another kind, or none. */
+static bool is_headless(const struct fields *k, bool sees)
 {
-    static const char causal[] = "ForCausalLM";
+    const char *causal = sees ? "ForConditionalGeneration" : "ForCausalLM";
     const struct json *list = fields_get(k, "architectures");
     if (!list || list->type != JSON_ARRAY || list->n == 0)
         return false;
     for (const struct json *v = list->child; v; v = v->next)
         for (size_t i = 0; v->type == JSON_STRING && i < v->text.n; i++)
-            if (str_starts((struct str){v->text.p + i, v->text.n - i}, STR(causal)))
+            if (str_starts((struct str){v->text.p + i, v->text.n - i}, str_of(causal)))
                 return false;
     return true;
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static enum err read_config(struct arena *keep, const struct fields *k, struct model *m,
+static enum err read_config(struct arena *keep, const struct fields *outer, struct model *m,
                             struct config *c)
 {
-    const struct family *f = find_family(k);
+    const struct seeing *sees = find_seeing(outer);
+    struct fields text = sees ? fields_in(outer, "text_config") : *outer, *k = &text;
+    const struct family *f = find_family(k, sees ? sees->text : "");
     if (!f)
         return k->e->code;
+    c->sees = sees != NULL;
     m->model_type = str_of(f->name);
     m->bos = -1;
     m->gen_temperature = m->gen_top_p = m->gen_min_p = m->gen_repetition_penalty = -1;
@@ -450,10 +480,16 @@ static enum err read_config(struct arena *keep, const struct fields *k, struct m
         read_nope(k, m);
     read_windows(k, f, m);
     TRY(read_rope(keep, k, f, m));
-    TRY(read_eos(k, m));
-    read_bos(k, m);
-    c->headless = is_headless(k);
-    struct fields quant = fields_in(k, "quantization_config");
+    TRY(read_eos(outer, m));
+    read_bos(outer, m);
+    if (sees)
+        TRY(read_eos(k, m));
+    if (m->bos < 0)
+        read_bos(k, m);
+    c->headless = is_headless(outer, sees);
+    struct fields quant = fields_in(outer, "quantization_config");
+    if (sees && !quant.object)
+        quant = fields_in(k, "quantization_config");
     if (quant.object)
         quant_read(&quant, &c->quant);
     return *k->failed ? k->e->code : ERR_OK;

@@ -179,6 +179,23 @@ static enum err open_weights(struct opening *o)
                    o->dir);
 }
 
+/* The language model of one that sees under the names it has alone: its tensors are called
+ * language_model.model.X and language_model.lm_head.X, or model.language_model.X and lm_head.X, by
+ * the version that wrote them. Those of the rest get names that nobody asks for. */
+static enum err name_text_part(struct opening *o)
+{
+    static const char *const cuts[] = {"language_model.", "model.language_", "model."};
+    for (u32 i = 0; i < o->tensors.n; i++) {
+        struct str *name = &o->tensors.v[i]->name;
+        u32 c = 0;
+        while (c < COUNTOF(cuts) && !str_starts(*name, str_of(cuts[c])))
+            c++;
+        size_t n = c < COUNTOF(cuts) ? strlen(cuts[c]) : 0;
+        *name = (struct str){name->p + n, name->n - n};
+    }
+    return tensors_sort(&o->tensors, o->e);
+}
+
 /* --- binding ---------------------------------------------------------------------------------- */
 
 /* The dot-terminated prefix of one layer's tensors. */
@@ -429,6 +446,8 @@ static enum err open_folder(struct opening *o)
                       config_generation_parse));
     TRY(read_optional(o, "tokenizer_config.json", LIMIT_CONFIG_FILE_BYTES, config_tokenizer_parse));
     TRY(open_weights(o));
+    if (o->config.sees)
+        TRY(name_text_part(o));
     TRY(bind_model(o));
     return name_model(o);
 }

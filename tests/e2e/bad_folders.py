@@ -116,6 +116,19 @@ def tied_copy(folder):
     folder.tensors(lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"]}))
 
 
+def rename(change):
+    """change(a tensor's name) -> its new one"""
+    return lambda folder: folder.tensors(lambda tensors: [
+        tensors.update({change(name): tensors.pop(name)}) for name in list(tensors)])
+
+
+def seeing5(name):
+    """As transformers 5 has them in memory: model.language_model.X, model.vision_tower.X."""
+    if name.startswith("language_model.lm_head."):
+        return name.replace("language_model.", "")
+    return "model." + name.replace("language_model.model.", "language_model.")
+
+
 def tokenizer(change):
     """change(tokenizer.json, tokenizer_config.json)"""
     def run(folder):
@@ -194,6 +207,11 @@ CHANGES = [
     ("another group size", "llama-gptq4", quant(group_size=64), MODEL, "qzeros"),
     ("v2 said of v1", "llama-gptq4", quant(checkpoint_format="gptq_v2", format="gptq_v2"), MODEL,
      "zero points"),
+    ("other names of a text part", "gemma3-seeing-bf16", rename(seeing5), OK, ""),
+    ("other names, and a head", "mistral3-seeing-f16", rename(seeing5), OK, ""),
+    ("layer nobody asked for, of a text part", "gemma3-seeing-bf16",
+     add("language_model.model.layers.9.mlp.up_proj.weight", FLOATS), MODEL,
+     "model.layers.9."),
     ("other rope type", "llama-f32",
      lambda f: f.config(rope_parameters={"rope_type": "dynamic", "factor": 2.0}), MODEL, "dynamic"),
     ("a pad token beyond the vocabulary", "llama-f32",

@@ -10,7 +10,7 @@ import math
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 TRANSFORMERS5 = int(transformers.__version__.split(".")[0]) >= 5
 BASE = dict(vocab_size=288, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
@@ -71,6 +71,17 @@ FAMILIES = {
                                    tie_word_embeddings=True), 15),
 }
 
+# A language model beside eyes that only have to be there: name: (model_type, vision_config)
+VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+              image_size=28, patch_size=14)
+SEEING = {
+    "gemma3-seeing": ("gemma3", dict(model_type="siglip_vision_model", **VISION)),
+    "mistral3-seeing": ("mistral3", dict(model_type="pixtral", head_dim=8, **VISION)),
+}
+FAMILIES["gemma3-seeing"] = FAMILIES["gemma3"][:2] + (16,)
+FAMILIES["mistral3-seeing"] = ("mistral", dict(num_hidden_layers=1, head_dim=32,
+                                               sliding_window=None), 17)
+
 FORM4 = {"llama-form4"}
 
 
@@ -86,7 +97,7 @@ def fill(model, seed):
             x *= 0.3
         elif "norm" in name:
             x = 0.25 * x + (0.0 if gemma else 1.0)
-            if gemma and name == "model.norm.weight":
+            if gemma and name in ("model.norm.weight", "model.language_model.norm.weight"):
                 x += 6.0  # makes up for the small tied embedding
         elif "embed_tokens" in name:
             x *= embed
@@ -94,7 +105,7 @@ def fill(model, seed):
             x *= 0.45
         else:
             gain = 1.6 if any(s in name for s in ("q_proj", "k_proj", "qkv_proj")) else 1.3
-            x *= (2.5 if gemma else gain) / math.sqrt(p.shape[1])
+            x *= (2.5 if gemma else gain) / math.sqrt(p.shape[-1])
         p.data.copy_(x)
 
 
@@ -116,12 +127,18 @@ def form4(over):
 def config_of(name):
     kind, over, _ = FAMILIES[name]
     over = over if TRANSFORMERS5 else form4(over)
+    if name in SEEING:
+        outer, vision = SEEING[name]
+        text = AutoConfig.for_model(kind, **{**BASE, **over})
+        return AutoConfig.for_model(outer, text_config=text.to_dict(), vision_config=vision,
+                                    tie_word_embeddings=text.tie_word_embeddings)
     return AutoConfig.for_model(kind, **{**BASE, **over})
 
 
 def build(name, dtype, folder, shard=None):
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config_of(name)).to(torch.float32)
+    auto = AutoModelForImageTextToText if name in SEEING else AutoModelForCausalLM
+    model = auto.from_config(config_of(name)).to(torch.float32)
     fill(model, FAMILIES[name][2])
     model = model.to(dtype)
     if TRANSFORMERS5:  # 4 takes it from the weights

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 import dequant
 import tokenizer
@@ -36,8 +36,8 @@ def load(folder):
     """The folder as a float32 model; quantized weights by dequant.py."""
     config = dequant.folder_config(folder)
     if "quantization_config" not in config:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                     attn_implementation="eager")
+        auto = AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
+        model = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         return model.eval()
     weights, q, names = dequant.folder_weights(folder)
     del config["quantization_config"]
@@ -132,7 +132,7 @@ def choose(model, texts, tok, vocab, steady):
 
 def write(folder, family, fmt, source, seed):
     model = load(folder)
-    vocab = model.config.vocab_size
+    vocab = model.config.get_text_config().vocab_size
     tok = Tokenizer.from_file(folder + "/tokenizer.json")
     steady = "w8a8" in fmt
     texts = prompts(tok, seed, 4 * CANDIDATES if steady else CANDIDATES)

@@ -35,7 +35,8 @@ TRANSFORMERS4 = ["transformers==4.51.3", "huggingface_hub==0.36.2", "tokenizers=
 CORE = ["llama", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma2", "gemma3"]
 EXTRA = [("llama-form4", "f16"), ("llama-linear", "bf16"), ("llama-yarn", "f16"),
          ("qwen2-window", "f16"), ("phi3-long", "bf16"), ("gemma", "bf16"),
-         ("mistral-sharded", "f16"), ("llama", "f16"), ("llama", "bf16")]
+         ("mistral-sharded", "f16"), ("gemma3-seeing", "bf16"), ("mistral3-seeing", "f16"),
+         ("llama", "f16"), ("llama", "bf16")]
 COMMON = ["gptq4", "awq", "ct4"]
 OTHER = ["gptq4-asym", "gptq4-v2", "gptq4-act", "gptq8", "gptq4-col", "ct4-asym", "ct4-act",
          "ct8", "ct-w8a8"]

@@ -74,6 +74,35 @@ void config_class_defaults(void)
     CHECK(opens("gemma", KV, &m, &c) && !c.post_norms && m.embed_scale == 8);
 }
 
+/* gemma3 and mistral3: the language model in text_config, with the defaults of its class. The
+ * first is gemma-3-4b-it, the second Mistral-Small-3.1. */
+void config_text_parts(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse("{\"model_type\":\"gemma3\",\"eos_token_id\":[1,106],\"architectures\":["
+                "\"Gemma3ForConditionalGeneration\"],\"text_config\":{\"hidden_size\":2560,"
+                "\"intermediate_size\":10240,\"model_type\":\"gemma3_text\","
+                "\"num_hidden_layers\":34,\"rope_scaling\":{\"factor\":8.0,\"rope_type\":"
+                "\"linear\"},\"sliding_window\":1024},\"vision_config\":{\"hidden_size\":1152}}",
+                &m, &c, &e) == ERR_OK);
+    CHECK(c.sees && !c.headless && m.tied && m.n_eos == 2 && str_is(m.model_type, "gemma3_text"));
+    CHECK(m.heads == 8 && m.kv_heads == 4 && m.head_dim == 256 && m.vocab == 262208);
+    CHECK(m.context == 131072 && m.layers[4].window == 1024 && m.layers[5].window == 0);
+    CHECK(m.rope[ROPE_FULL].freq[0] == 0.125f && m.rope[ROPE_LOCAL].freq[0] == 1);
+    CHECK(m.attention_scale == 1.0f / 16 && m.activation == ACT_GELU_TANH);
+    CHECK(
+        parse("{\"model_type\":\"mistral3\",\"text_config\":{\"head_dim\":128,\"hidden_size\":5120,"
+              "\"intermediate_size\":32768,\"max_position_embeddings\":131072,"
+              "\"num_attention_heads\":32,\"num_hidden_layers\":40,\"num_key_value_heads\":8,"
+              "\"rope_theta\":1000000000.0,\"sliding_window\":null,\"vocab_size\":131072},"
+              "\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128}}",
+              &m, &c, &e) == ERR_OK);
+    CHECK(c.sees && !m.tied && str_is(m.model_type, "mistral") && c.quant.method == QUANT_AWQ);
+    CHECK(m.layers[0].window == 0 && m.kv_heads == 8 && m.heads == 32);
+}
+
 void config_keys_are_honoured(void)
 {
     struct model m;
@@ -250,7 +279,10 @@ void config_refusals(void)
         const char *type, *more, *says; /* `says` stands in the message */
     } cases[] = {
         {"gpt2", "", "model_type is \"gpt2\": llama, mistral"},
-        {"gemma3", "\"text_config\":{}", "model_type is \"gemma3\""},
+        {"gemma3", "", "text_config.hidden_size is missing"},
+        {"gemma3", "\"text_config\":3", "text_config is 3: an object"},
+        {"mistral3", "\"text_config\":{\"model_type\":\"ministral3\"}",
+         "text_config.model_type is \"ministral3\": llama, mistral"},
         {"llama", "\"hidden_act\":\"relu\"", "hidden_act is \"relu\""},
         {"llama", "\"hidden_act\":3", "hidden_act is 3: a string"},
         {"gemma", "\"hidden_act\":\"gelu\"", "hidden_act is \"gelu\": versions"},

@@ -112,6 +112,72 @@ static void read_awq(const struct fields *k, struct quant *q)
     check_dynamic(k);
 }
 
+/* Settings that AutoRound has for the whole model and again in extra_config, for single modules. */
+static void check_auto_round(const struct fields *k, const char *kind)
+{
+    static const char *const unsupported[] = {"super_bits", "super_group_size", "rotation_config"};
+    if (!str_is(fields_str(k, "data_type", "int"), "int"))
+        fields_refuse(k, "data_type", "%s of type int are supported", kind);
+    if (fields_u32(k, "act_bits", 16, 1, 64) < 16)
+        fields_refuse(k, "act_bits", "%s with inputs of 16 bits are supported", kind);
+    refuse_present(k, unsupported, COUNTOF(unsupported));
+}
+
+/* A module that stays plain shows in the tensors; one with settings of its own is refused. */
+static void check_extra(const struct fields *k, const struct quant *q)
+{
+    struct fields extra = fields_in(k, "extra_config");
+    for (const struct json *v = extra.object ? extra.object->child : NULL; v; v = v->next) {
+        char name[96];
+        snprintf(name, sizeof name, "%.*s", (int)MIN(v->key.n, sizeof name - 1), v->key.p);
+        struct fields own = fields_in(&extra, name);
+        u32 bits = fields_u32(&own, "bits", q->bits, 1, 64);
+        if (bits >= 16)
+            continue;
+        if (bits != q->bits ||
+            (fields_get(&own, "group_size") && read_group(&own, "group_size") != q->group))
+            fields_refuse(&extra, name,
+                          "it has other bits or groups than the whole model, which is not "
+                          "supported");
+        check_auto_round(&own, "modules");
+    }
+}
+
+/* AutoRound's own name for three layouts: GPTQ with zero points stored less one or as they are, and
+ * AWQ. Which blocks are quantized (block_name_to_quantize) shows in the tensors. */
+static void read_auto_round(const struct fields *k, struct quant *q)
+{
+    static const struct {
+        const char *name;
+        enum quant_method method;
+        bool zero_plus_one;
+    } layouts[] = {
+        {"auto_round:auto_gptq", QUANT_GPTQ, true},  {"auto_round:gptq", QUANT_GPTQ, true},
+        {"auto_round:gptqmodel", QUANT_GPTQ, false}, {"auto_round", QUANT_GPTQ, false},
+        {"auto_round:auto_awq", QUANT_AWQ, false},   {"auto_round:awq", QUANT_AWQ, false},
+    };
+    struct str packing = fields_str(k, "packing_format", "");
+    u32 i = 0;
+    while (i < COUNTOF(layouts) && !str_is(packing, layouts[i].name))
+        i++;
+    if (i == COUNTOF(layouts)) {
+        fields_refuse(k, "packing_format",
+                      "auto_round:auto_gptq, auto_round:gptqmodel, auto_round and "
+                      "auto_round:auto_awq are supported");
+        return;
+    }
+    q->method = layouts[i].method;
+    q->zero_plus_one = layouts[i].zero_plus_one;
+    q->bits = read_bits(k, "bits");
+    if (!*k->failed && q->method == QUANT_AWQ && q->bits != 4)
+        fields_refuse(k, "bits", "AWQ has 4 bits");
+    q->group = read_group(k, "group_size");
+    q->symmetric = fields_bool(k, "sym", true);
+    check_auto_round(k, "weights");
+    check_extra(k, q);
+    check_dynamic(k);
+}
+
 static bool strategy_is(const struct fields *k, const char *name)
 {
     struct str said = fields_str(k, "strategy", "");
@@ -224,19 +290,22 @@ static void read_compressed_tensors(const struct fields *k, struct quant *q)
 
 void quant_read(const struct fields *k, struct quant *q)
 {
+    static const char supported[] = "gptq, awq, auto-round and compressed-tensors are supported";
     *q = (struct quant){0};
     const char *key = fields_get(k, "quant_method") ? "quant_method" : "method";
     struct str method = fields_str(k, key, fields_get(k, "w_bit") ? "awq" : "gptq");
     if (k->within[0] && !fields_get(k, key)) /* the default holds for quantize_config.json only */
-        fields_refuse(k, "quant_method", "gptq, awq and compressed-tensors are supported");
+        fields_refuse(k, "quant_method", "%s", supported);
     else if (str_is(method, "gptq"))
         read_gptq(k, q);
     else if (str_is(method, "awq"))
         read_awq(k, q);
     else if (str_is(method, "compressed-tensors"))
         read_compressed_tensors(k, q);
+    else if (str_is(method, "auto-round") || str_is(method, "intel/auto-round"))
+        read_auto_round(k, q);
     else
-        fields_refuse(k, key, "gptq, awq and compressed-tensors are supported");
+        fields_refuse(k, key, "%s", supported);
 }
 
 void quant_describe(const struct quant *q, enum dtype plain, char *out, size_t cap)

@@ -1,7 +1,8 @@
 /* Quantized weights: what quantization_config says, and the views of one linear layer's tensors.
  *
  * Formats: GPTQ (config.json, quantize_config.json or quant_config.json; AutoGPTQ, GPTQModel),
- * AWQ gemm (AutoAWQ), compressed-tensors pack-quantized and int-quantized. Whatever the methods
+ * AWQ gemm (AutoAWQ), both as AutoRound labels them, compressed-tensors pack-quantized and
+ * int-quantized. Whatever the methods
  * leave to lists of module names (ignore, modules_to_not_convert, lm_head) is decided by which
  * tensors are there. Everything else that would change a result is honoured or refused.
  */

@@ -152,6 +152,14 @@ def quant(**changes):
     return change
 
 
+def auto_round(packing):
+    """The config that AutoRound writes for the same tensors."""
+    return lambda folder: folder.config(quantization_config={
+        "bits": 4, "group_size": 32, "sym": False, "data_type": "int", "iters": 200,
+        "quant_method": "auto-round", "packing_format": packing, "autoround_version": "0.6.0",
+        "block_name_to_quantize": "model.layers"})
+
+
 def separate_quant_config(folder):
     with open(folder.file("config.json")) as f:
         config = json.load(f)["quantization_config"]
@@ -202,6 +210,8 @@ CHANGES = [
     ("a copy beside tied embeddings", "llama-f32", tied_copy, OK, ""),
     ("unaligned", "llama-f32", unaligned, OK, ""),
     ("unaligned gptq", "llama-gptq4-act", unaligned, OK, ""),
+    ("gptq of AutoRound", "llama-gptq4", auto_round("auto_round:auto_gptq"), OK, ""),
+    ("awq of AutoRound", "llama-awq", auto_round("auto_round:auto_awq"), OK, ""),
     ("quantize_config.json", "llama-gptq4", separate_quant_config, OK, ""),
     ("no quantization config", "llama-gptq4", no_quant_config, MODEL, "is quantized, but"),
     ("another group size", "llama-gptq4", quant(group_size=64), MODEL, "qzeros"),

@@ -28,6 +28,10 @@ static enum err read_config(const char *text, struct quant *q, struct err_text *
 #define W4                                                                                       \
     "{\"num_bits\":4,\"type\":\"int\",\"symmetric\":true,\"strategy\":\"group\",\"group_size\":" \
     "32}"
+#define AUTO_ROUND(packing, extra)                                                      \
+    "{\"quant_method\":\"auto-round\",\"packing_format\":\"auto_round:" packing         \
+    "\",\"bits\":4,\"group_size\":64,\"sym\":true,\"data_type\":\"int\",\"iters\":200," \
+    "\"block_name_to_quantize\":\"model.layers\",\"extra_config\":{" extra "}}"
 #define W8 "{\"num_bits\":8,\"type\":\"int\",\"symmetric\":true,\"strategy\":\"channel\"}"
 #define A8 \
     "{\"num_bits\":8,\"type\":\"int\",\"symmetric\":true,\"strategy\":\"token\",\"dynamic\":true}"
@@ -51,6 +55,15 @@ void quant_settings(void)
     CHECK(q.method == QUANT_PACKED && q.bits == 4 && q.group == 32 && q.symmetric);
     CHECK(read_config(CT("int-quantized", W8, A8), &q, &e) == ERR_OK);
     CHECK(q.method == QUANT_INT8 && q.int8_activations && q.group == 0);
+    CHECK(read_config(AUTO_ROUND("auto_gptq",
+                                 "\"model.layers.1.mlp.up_proj\":{\"bits\":16},"
+                                 "\"lm_head\":{\"bits\":4,\"group_size\":64,\"sym\":true,"
+                                 "\"act_bits\":null,\"data_type\":\"int\"}"),
+                      &q, &e) == ERR_OK);
+    CHECK(q.method == QUANT_GPTQ && q.zero_plus_one && q.group == 64 && !q.act_order_said);
+    CHECK(read_config(AUTO_ROUND("gptqmodel", ""), &q, &e) == ERR_OK);
+    CHECK(q.method == QUANT_GPTQ && !q.zero_plus_one);
+    CHECK(read_config(AUTO_ROUND("auto_awq", ""), &q, &e) == ERR_OK && q.method == QUANT_AWQ);
 }
 
 void quant_refusals(void)
@@ -76,6 +89,14 @@ void quant_refusals(void)
         {"{\"quant_method\":\"awq\",\"bits\":8,\"group_size\":32}", "bits is 8: AWQ has 4"},
         {"{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":32,\"version\":\"gemv\"}",
          "version is \"gemv\""},
+        {AUTO_ROUND("exllamav2", ""), "packing_format is \"auto_round:exllamav2\""},
+        {AUTO_ROUND("auto_gptq", "\"lm_head\":{\"bits\":8}"),
+         "extra_config.lm_head is an object: it has other bits"},
+        {AUTO_ROUND("auto_gptq", "\"lm_head\":{\"group_size\":32}"), "extra_config.lm_head is"},
+        {AUTO_ROUND("auto_gptq", "\"a.b\":{\"act_bits\":8}"), "extra_config.a.b.act_bits is 8"},
+        {"{\"quant_method\":\"intel/auto-round\",\"packing_format\":\"auto_round:auto_awq\","
+         "\"bits\":8,\"group_size\":32}",
+         "bits is 8: AWQ has 4"},
         {CT("float-quantized", W8, "null"), "format is \"float-quantized\""},
         {CT("pack-quantized", W4, A8), "quantised inputs"},
         {CT("int-quantized", W4, A8), "strategy"},

@@ -192,10 +192,13 @@ static void read_activation(const struct fields *k, const struct family *f, stru
     if (first_gemma && fields_get(k, "hidden_activation"))
         key = "hidden_activation"; /* versions that know this key let it win */
     struct str name = fields_str(k, key, f->gemma ? "gelu_pytorch_tanh" : "silu");
-    if (first_gemma && str_is(name, "gelu"))
-        fields_refuse(k, key,
-                      "versions of transformers differ in what gemma makes of it; write "
-                      "hidden_activation \"gelu_pytorch_tanh\", which it was trained with");
+    if (first_gemma && str_is(name, "gelu")) {
+        if (str_is(str_of(key), "hidden_activation"))
+            fields_refuse(k, key,
+                          "versions of transformers differ in what gemma makes of it; write "
+                          "\"gelu_pytorch_tanh\", which it was trained with");
+        name = STR("gelu_pytorch_tanh"); /* what the first files meant, and all versions take */
+    }
     for (size_t i = 0; i < COUNTOF(known); i++)
         if (str_is(name, known[i].name)) {
             m->activation = known[i].activation;

@@ -72,6 +72,9 @@ void config_class_defaults(void)
     CHECK(m.layers[2].rope == ROPE_FULL && m.layers[2].window == 0);
     CHECK(m.rope[ROPE_FULL].freq[1] < m.rope[ROPE_LOCAL].freq[1]); /* theta 1e6 and 1e4 */
     CHECK(opens("gemma", KV, &m, &c) && !c.post_norms && m.embed_scale == 8);
+    CHECK(opens("gemma", KV ",\"hidden_act\":\"gelu\",\"hidden_activation\":null", &m, &c));
+    CHECK(m.activation == ACT_GELU_TANH); /* gemma-2b and gemma-7b as they came first */
+    CHECK(opens("llama", "\"hidden_act\":\"gelu\"", &m, &c) && m.activation == ACT_GELU);
 }
 
 /* gemma3 and mistral3: the language model in text_config, with the defaults of its class. The
@@ -285,7 +288,7 @@ void config_refusals(void)
          "text_config.model_type is \"ministral3\": llama, mistral"},
         {"llama", "\"hidden_act\":\"relu\"", "hidden_act is \"relu\""},
         {"llama", "\"hidden_act\":3", "hidden_act is 3: a string"},
-        {"gemma", "\"hidden_act\":\"gelu\"", "hidden_act is \"gelu\": versions"},
+        {"gemma", "\"hidden_activation\":\"gelu\"", "hidden_activation is \"gelu\": versions"},
         {"llama", "\"num_key_value_heads\":3", "num_key_value_heads is 3"},
         {"llama", "\"num_key_value_heads\":0", "num_key_value_heads is 0: an integer from 1"},
         {"llama", "\"head_dim\":15", "head_dim is 15"},

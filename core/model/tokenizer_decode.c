@@ -169,7 +169,7 @@ static u32 flush(struct decode_stream *d, char *out)
 static bool counts(const struct tokenizer *t, u32 id, bool skip_special)
 {
     const struct added *a = tokenizer_added(t, id);
-    return id < t->bpe.vocab.n && !(skip_special && a && a->skipped);
+    return tokenizer_content(t, id).n && !(skip_special && a && a->skipped);
 }
 
 u32 decode_push(struct decode_stream *d, u32 id, char *out)

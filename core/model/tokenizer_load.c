@@ -75,15 +75,29 @@ static enum err model_options(struct loader *l, const struct json *model)
     return load_bool(l, model, "model", "ignore_merges", false, &b->ignore_merges);
 }
 
-/* The pieces in id order into strings[n]; every id of 0 .. n - 1 once. */
+/* 1 + the highest id. Ids may be left out: Phi-4-mini has none from 200000 to 200017. */
+static enum err vocab_ids(struct loader *l, const struct json *vocab, u32 *n)
+{
+    *n = 0;
+    for (const struct json *m = vocab->child; m; m = m->next) {
+        u64 id;
+        if (!json_u64(m, &id) || id >= LIMIT_VOCAB)
+            return REFUSE(l,
+                          "model.vocab[\"%.*s\"] is %.*s; an id from 0 to %u is expected "
+                          "(LIMIT_VOCAB in config/limits.h)",
+                          STR_ARG(m->key), STR_ARG(m->text), LIMIT_VOCAB - 1);
+        *n = MAX(*n, (u32)id + 1);
+    }
+    return ERR_OK;
+}
+
+/* The pieces by id into strings; no id twice. */
 static enum err vocab_order(struct loader *l, const struct json *vocab, struct str *strings,
                             size_t *text_bytes)
 {
     for (const struct json *m = vocab->child; m; m = m->next) {
-        u64 id;
-        if (!json_u64(m, &id) || id >= vocab->n)
-            return REFUSE(l, "model.vocab[\"%.*s\"] is %.*s; the ids of %u pieces must be 0 to %u",
-                          STR_ARG(m->key), STR_ARG(m->text), vocab->n, vocab->n - 1);
+        u64 id = 0;
+        ASSERT(json_u64(m, &id)); /* vocab_ids looked */
         if (strings[id].p)
             return REFUSE(l, "model.vocab gives id %u to \"%.*s\" and to \"%.*s\"", (u32)id,
                           STR_ARG(strings[id]), STR_ARG(m->key));
@@ -104,13 +118,15 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
     const struct json *vocab = json_get(model, "vocab");
     if (!vocab || vocab->type != JSON_OBJECT || vocab->n == 0)
         return REFUSE(l, "model.vocab must be an object with pieces and ids");
-    if (vocab->n + (u64)added->n + l->named_n > LIMIT_VOCAB)
-        return REFUSE(l,
-                      "model.vocab has %u pieces; the limit is %u (LIMIT_VOCAB in "
-                      "config/limits.h)",
-                      vocab->n, LIMIT_VOCAB);
-    struct str *strings = ARENA_NEW(l->scratch, struct str, vocab->n);
+    u32 n;
     size_t text_bytes = 0;
+    TRY(vocab_ids(l, vocab, &n));
+    if (n + (u64)added->n + l->named_n > LIMIT_VOCAB)
+        return REFUSE(l,
+                      "model.vocab has %u ids; the limit, added tokens included, is %u "
+                      "(LIMIT_VOCAB in config/limits.h)",
+                      n, LIMIT_VOCAB);
+    struct str *strings = ARENA_NEW(l->scratch, struct str, n);
     if (!strings)
         return full(l, l->scratch);
     TRY(vocab_order(l, vocab, strings, &text_bytes));
@@ -120,11 +136,15 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
     }
     for (u32 i = 0; i < l->named_n; i++)
         text_bytes += l->named[i].content.n;
-    if (!vocab_open(&b->vocab, l->keep, vocab->n + added->n + l->named_n, text_bytes))
+    if (!vocab_open(&b->vocab, l->keep, n + added->n + l->named_n, text_bytes))
         return full(l, l->keep);
-    for (u32 i = 0; i < vocab->n; i++) /* keys differ: the JSON parser saw to it */
-        ASSERT(vocab_add(&b->vocab, strings[i]) == i);
-    b->model_n = vocab->n;
+    for (u32 i = 0; i < n; i++) { /* keys differ: the JSON parser saw to it */
+        if (strings[i].p)
+            ASSERT(vocab_add(&b->vocab, strings[i]) == i);
+        else
+            vocab_skip(&b->vocab);
+    }
+    b->model_n = n;
     bpe_index(b);
 
     const struct json *unk = json_get(model, "unk_token");

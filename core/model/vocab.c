@@ -84,6 +84,13 @@ u32 vocab_add(struct vocab *v, struct str s)
     return v->n++;
 }
 
+void vocab_skip(struct vocab *v)
+{
+    ASSERT(v->n < v->n_max);
+    v->at[v->n + 1] = v->at[v->n];
+    v->n++;
+}
+
 u32 vocab_find(const struct vocab *v, struct str s)
 {
     u32 slot;

@@ -1,6 +1,6 @@
 /* The strings of a tokenizer and the way back to their ids: one text pool in id order, and an
- * open-addressed table. Ids are dense; at most LIMIT_VOCAB of them. The arrays belong to the arena
- * they were built in.
+ * open-addressed table. At most LIMIT_VOCAB ids; one that was left out has an empty string, and no
+ * string leads to it. The arrays belong to the arena they were built in.
  */
 #ifndef ZIGCUDA_VOCAB_H
 #define ZIGCUDA_VOCAB_H
@@ -23,6 +23,9 @@ MUST bool vocab_open(struct vocab *v, struct arena *a, u32 n_max, size_t text_ma
 
 /* Adds a string under the next id and returns that, or UINT32_MAX when it is there already. */
 u32 vocab_add(struct vocab *v, struct str s);
+
+/* Leaves the next id without a string. */
+void vocab_skip(struct vocab *v);
 
 /* The id of a string, or UINT32_MAX. */
 u32 vocab_find(const struct vocab *v, struct str s);

@@ -354,6 +354,27 @@ void tokenizer_encode_small(void)
     CHECK(decodes(t, (u32[]){1, 7, 2, 12}, 4, true, "abc a"));
 }
 
+/* As in Phi-4-mini: its special tokens stand in model.vocab behind ids that nobody has. */
+void tokenizer_vocab_gaps(void)
+{
+    struct parts p = {
+        .vocab = "'a':0,'ab':4,'b':2,'<e>':6,'<p>':9",
+        .merges = "'a b'",
+        .added = "{'id':6,'content':'<e>','special':true,'normalized':false},"
+                 "{'id':9,'content':'<p>','special':true,'normalized':false},"
+                 "{'id':10,'content':'<u>','special':true,'normalized':false}",
+    };
+    arenas();
+    struct tokenizer *t = make(&p);
+    CHECK(t && tokenizer_vocab(t) == 11 && tokenizer_pieces(t) == 10);
+    CHECK(encodes(t, "ab<e>ba<p><u>", 0, "4 6 2 0 9 10"));
+    CHECK(encodes(t, "", 0, "") && tokenizer_content(t, 5).n == 0 && !tokenizer_is_special(t, 5));
+    CHECK(decodes(t, (u32[]){1, 0, 3, 5, 2, 7, 8}, 7, true, "a b")); /* joined by a blank */
+    p.decoder = "{'type':'ByteLevel'}";
+    t = make(&p);
+    CHECK(t && decodes(t, (u32[]){1, 4, 3, 8, 2}, 5, true, "abb"));
+}
+
 /* What tokenizer_config.json says of tokens beyond tokenizer.json, as transformers takes it. */
 void tokenizer_config_tokens(void)
 {
@@ -556,7 +577,7 @@ static const struct {
     {"'unk_token':'<unk>'", "'unk_token':'zz'", "model.unk_token \"zz\""},
     {"'unk_token':'<unk>'", "'unk_token':[1]", "model.unk_token"},
     {"'abc':7", "'abc':8", "model.vocab gives id 8 to \"abc\" and to \" \""},
-    {"'abc':7", "'abc':10", "model.vocab[\"abc\"] is 10"},
+    {"'abc':7", "'abc':1048577", "model.vocab[\"abc\"] is 1048577; an id from 0 to"},
     {"'abc':7", "'abc':-1", "model.vocab[\"abc\"] is -1"},
     {"'abc':7", "'abc':1e1", "model.vocab[\"abc\"] is 1e1"},
     {"'abc':7", "'abc':18446744073709551623", "model.vocab[\"abc\"]"},

@@ -400,19 +400,22 @@ static bool all_words(const struct tensor *t, u32 word)
     return true;
 }
 
-/* Sets out->zeros, or leaves it NULL when all zero points are the middle anyway. */
+/* Sets out->zeros, or leaves it NULL when all zero points are the middle anyway. What is stored
+ * counts, also where the config says or leaves out that it is symmetric; but a symmetric file whose
+ * zero points are the middle in the other version of GPTQ is of that version. */
 static enum err set_zeros(struct binder *b, const struct tensor *t, struct weight *out)
 {
-    u32 middle = out->bits == 4 ? 0x88888888u : 0x80808080u;
-    if (out->zero_plus_one)
-        middle -= out->bits == 4 ? 0x11111111u : 0x01010101u;
-    if (all_words(t, middle))
+    u32 v2 = out->bits == 4 ? 0x88888888u : 0x80808080u;
+    u32 v1 = v2 - (out->bits == 4 ? 0x11111111u : 0x01010101u);
+    bool symmetric = b->quant->symmetric && out->kind == WEIGHT_GPTQ;
+    if (all_words(t, out->zero_plus_one ? v1 : v2))
         return ERR_OK;
-    if (b->quant->symmetric)
+    if (symmetric && all_words(t, out->zero_plus_one ? v2 : v1))
         return err_set(b->e, ERR_MODEL,
-                       "%s: tensor \"%.*s\" holds zero points other than the middle, though the "
-                       "quantization config says symmetric",
-                       t->file, STR_ARG(t->name));
+                       "%s: tensor \"%.*s\" holds the zero points of symmetric %s, but "
+                       "checkpoint_format in the quantization config says %s",
+                       t->file, STR_ARG(t->name), out->zero_plus_one ? "gptq_v2" : "gptq",
+                       out->zero_plus_one ? "gptq" : "gptq_v2");
     out->zeros = t->data;
     return ERR_OK;
 }

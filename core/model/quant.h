@@ -18,7 +18,7 @@ struct quant {
     enum quant_method method;
     u32 bits;
     u32 group;             /* input features a group; 0: one group a row */
-    bool symmetric;        /* stored zeros, if any, must all be 2^(bits-1) */
+    bool symmetric;        /* compressed-tensors: no zero points are stored */
     bool zero_plus_one;    /* GPTQ v1 */
     bool act_order;        /* rows may belong to groups out of order: desc_act, actorder group */
     bool act_order_said;   /* false: whatever g_idx holds is taken */

@@ -7,11 +7,35 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 bool file_exists(const char *path)
 {
     return access(path, R_OK) == 0;
+}
+
+/* getdents64 by hand, as opendir allocates. */
+void file_names(const char *dir, void (*each)(const char *name, void *arg), void *arg)
+{
+    struct entry {
+        u64 ino, off;
+        u16 bytes;
+        u8 type;
+        char name[];
+    };
+    _Alignas(u64) char entries[4096];
+    long n;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    while ((n = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0)
+        for (long at = 0; at < n;) {
+            const struct entry *entry = (const void *)(entries + at);
+            at += entry->bytes;
+            each(entry->name, arg);
+        }
+    close(fd);
 }
 
 enum err file_path(char *out, const char *dir, struct str name, struct err_text *e)

@@ -11,6 +11,10 @@
 /* True when `path` can be opened for reading. */
 bool file_exists(const char *path);
 
+/* Calls `each` with the names in a folder, "." and ".." among them, in no order; with none when the
+ * folder cannot be read. */
+void file_names(const char *dir, void (*each)(const char *name, void *arg), void *arg);
+
 /* dir + "/" + name into out[LIMIT_PATH_BYTES]. */
 MUST enum err file_path(char *out, const char *dir, struct str name, struct err_text *e);
 

@@ -1,6 +1,7 @@
 #include "core/main/restart.h"
 
 #include "config/limits.h"
+#include "core/base/file.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -19,36 +20,19 @@ void restart_begin(void)
     cores_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
 }
 
-/* Those that /proc lists; there may be a thousand million others below RLIMIT_NOFILE. getdents64 by
- * hand, as opendir allocates. */
-static void mark_listed(void)
+static void mark(const char *name, void *unused)
 {
-    struct entry {
-        u64 ino, off;
-        u16 bytes;
-        u8 type;
-        char name[];
-    };
-    _Alignas(u64) char entries[4096];
-    long n;
-    int list = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (list < 0)
-        return; /* restart_exec will say so */
-    while ((n = syscall(SYS_getdents64, list, entries, sizeof entries)) > 0)
-        for (long at = 0; at < n;) {
-            const struct entry *entry = (const void *)(entries + at);
-            int fd = (int)strtol(entry->name, NULL, 10); /* 0 of "." and ".." */
-            at += entry->bytes;
-            if (fd >= FIRST)
-                fcntl(fd, F_SETFD, FD_CLOEXEC);
-        }
-    close(list);
+    int fd = (int)strtol(name, NULL, 10); /* 0 of "." and ".." */
+    (void)unused;
+    if (fd >= FIRST)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 void restart_close_all(void)
 {
     if (syscall(SYS_close_range, FIRST, ~0u, CLOSE_RANGE_ON_EXEC) != 0)
-        mark_listed(); /* before Linux 5.11 */
+        file_names("/proc/self/fd", mark, NULL); /* before Linux 5.11; there may be a thousand
+                                                  * million others below RLIMIT_NOFILE */
 }
 
 enum err restart_exec(char **argv, const char *variable, const char *value, struct err_text *e)

@@ -7,6 +7,7 @@
 #include "core/model/safetensors.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -157,6 +158,40 @@ static enum err open_shards(struct opening *o, const char *path)
     return check_mapped(o, path, map);
 }
 
+struct lone {
+    u32 n;
+    char name[NAME_MAX + 1];
+};
+
+static void count_weights(const char *name, void *arg)
+{
+    struct lone *lone = arg;
+    if (plain_name(str_of(name)) && ++lone->n == 1)
+        snprintf(lone->name, sizeof lone->name, "%s", name);
+}
+
+/* The one file of weights in a folder without the usual names: "gptq_model-4bit-128g.safetensors"
+ * and the like, as AutoGPTQ had them. */
+static enum err open_lone(struct opening *o)
+{
+    struct lone lone = {0};
+    file_names(o->dir, count_weights, &lone);
+    if (lone.n == 1) {
+        TRY(add_file(o, str_of(lone.name)));
+        return tensors_sort(&o->tensors, o->e);
+    }
+    if (lone.n)
+        return err_set(o->e, ERR_MODEL,
+                       "%s holds %u .safetensors files, but neither model.safetensors nor "
+                       "model.safetensors.index.json, which tells what is in which; get that as "
+                       "well, or leave one file",
+                       o->dir, lone.n);
+    return err_set(o->e, ERR_MODEL,
+                   "%s holds neither model.safetensors nor model.safetensors.index.json; weights "
+                   "in other files (.bin, .gguf) must be converted to safetensors first",
+                   o->dir);
+}
+
 static enum err open_weights(struct opening *o)
 {
     char single[LIMIT_PATH_BYTES], index[LIMIT_PATH_BYTES];
@@ -173,10 +208,7 @@ static enum err open_weights(struct opening *o)
     }
     if (file_exists(index))
         return open_shards(o, index);
-    return err_set(o->e, ERR_MODEL,
-                   "%s holds neither model.safetensors nor model.safetensors.index.json; weights "
-                   "in other files (.bin, .gguf) must be converted to safetensors first",
-                   o->dir);
+    return open_lone(o);
 }
 
 /* The language model of one that sees under the names it has alone: its tensors are called

@@ -2,13 +2,13 @@
 
 #include "config/limits.h"
 #include "core/base/box.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,31 +70,27 @@ static bool is_gpu(const char *folder, const char *name)
     return first_line(path, text, sizeof text) && strncmp(text, "0x03", 4) == 0;
 }
 
-/* getdents64 by hand, as opendir allocates. */
+struct pci {
+    const char *folder;
+    struct cuda_box *out;
+};
+
+static void look_at_one(const char *name, void *arg)
+{
+    const struct pci *pci = arg;
+    if (pci->out->pci || !is_gpu(pci->folder, name))
+        return;
+    pci->out->pci = true;
+    if (!pci->out->node)
+        snprintf(pci->out->what, sizeof pci->out->what, "PCI device %.64s", name);
+}
+
 static void look_at_pci(const char *root, struct cuda_box *out)
 {
-    struct entry {
-        u64 ino, off;
-        u16 bytes;
-        u8 type;
-        char name[];
-    };
     char folder[CUDA_TEXT];
-    _Alignas(u64) char entries[4096];
+    struct pci pci = {folder, out};
     snprintf(folder, sizeof folder, "%s/sys/bus/pci/devices", root);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    long n;
-    while (!out->pci && (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0)
-        for (long at = 0; at < n && !out->pci;) {
-            const struct entry *entry = (const void *)(entries + at);
-            at += entry->bytes;
-            out->pci = is_gpu(folder, entry->name);
-            if (out->pci && !out->node)
-                snprintf(out->what, sizeof out->what, "PCI device %.64s", entry->name);
-        }
-    close(fd);
+    file_names(folder, look_at_one, &pci);
 }
 
 void cuda_box_look(const char *root, struct cuda_box *out)

@@ -20,6 +20,7 @@ struct api_config {
     const struct model *model;
     const struct tokenizer *tokenizer;
     const struct template *template; /* NULL: no chat */
+    const char *template_error;      /* what the model's template has that is not supported */
     struct device_limits limits;
     struct clock clock;
     struct arena *work;

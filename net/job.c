@@ -76,6 +76,10 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
                         .add_generation_prompt = p->add_generation_prompt,
                         .continue_final = p->continue_final,
                         .now_s = api->g.clock.wall_s(api->g.clock.arg)};
+    if (api->g.template_error)
+        return refuse(f, 400, "no_chat_template", "messages",
+                      "this model's chat template is not supported; use /v1/completions. %s",
+                      api->g.template_error);
     if (!api->g.template)
         return refuse(f, 400, "no_chat_template", "messages",
                       "this model has no chat template; use /v1/completions");

@@ -56,6 +56,20 @@ static enum err check_folder(const char *dir, struct err_text *e)
     return ERR_OK;
 }
 
+/* A model whose template is not supported continues plain text all the same. */
+static enum err load_template(struct box *b, const char *dir, struct err_text *e)
+{
+    struct err_text *why = &b->template_error;
+    enum err r = template_load(&b->boot, &b->scratch, dir, &b->template, why);
+    if (r == ERR_OK)
+        return ERR_OK;
+    b->template = NULL;
+    if (r != ERR_MODEL)
+        return err_set(e, r, "%s", why->text);
+    log_event(LOG_WARN, "no_chat", "why=\"%s\"", why->text);
+    return ERR_OK;
+}
+
 enum err boot_model(struct box *b, struct err_text *e)
 {
     log_configure((enum log_level)b->options.log_level, (enum log_format)b->options.log_format,
@@ -83,7 +97,7 @@ enum err boot_model(struct box *b, struct err_text *e)
                        "%s/tokenizer.json has token ids up to %u, but vocab_size in config.json is "
                        "%u",
                        dir, tokenizer_pieces(b->tokenizer) - 1, b->model->vocab);
-    return template_load(&b->boot, &b->scratch, dir, &b->template, e);
+    return load_template(b, dir, e);
 }
 
 /* --- the plan ------------------------------------------------------------------------------ */

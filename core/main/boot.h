@@ -31,7 +31,8 @@ struct box {
     size_t prompt_bytes; /* longest text of one request */
     struct model *model;
     struct tokenizer *tokenizer;      /* NULL for a shape */
-    struct template *template;        /* NULL: the folder has none */
+    struct template *template;        /* NULL: none, or one that uses what is not supported: */
+    struct err_text template_error;   /* then this says what */
     const struct kernel_set *kernels; /* NULL: it computes on a GPU */
     struct device *device;
     struct engine_config config;

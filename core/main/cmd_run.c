@@ -201,6 +201,11 @@ static enum err prompt_ids(struct str text, u32 **ids, u32 *n, struct err_text *
     struct box *b = &run.box;
     if (run.raw)
         return boot_encode(b, text, ENCODE_ADD_SPECIAL, ids, n, e);
+    if (b->template_error.code != ERR_OK)
+        return err_set(e, ERR_MODEL,
+                       "the chat template is not supported; --raw continues the prompt as plain "
+                       "text. %s",
+                       b->template_error.text);
     if (!b->template)
         return err_set(e, ERR_MODEL,
                        "%.*s has no chat template; --raw continues the prompt as plain text",

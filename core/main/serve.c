@@ -102,6 +102,16 @@ static void name_fingerprint(struct serve *s, const struct box *b)
     b->device->ops->describe(b->device, s->kernels, sizeof s->kernels);
 }
 
+/* Clients read this: no path of the server's. */
+static const char *template_error(const struct box *b)
+{
+    const char *text = b->template_error.text;
+    const struct str dir = str_of(b->options.model_dir);
+    if (b->template_error.code == ERR_OK)
+        return NULL;
+    return str_starts(str_of(text), dir) ? text + dir.n + 1 : text;
+}
+
 static enum err configure_api(struct serve *s, struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -118,6 +128,7 @@ static enum err configure_api(struct serve *s, struct box *b, struct err_text *e
     s->api_config = (struct api_config){.model = b->model,
                                         .tokenizer = b->tokenizer,
                                         .template = b->template,
+                                        .template_error = template_error(b),
                                         .limits = b->device->limits,
                                         .clock = b->clock,
                                         .work = &b->work,

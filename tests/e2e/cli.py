@@ -17,6 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
+
+import server
 
 BINARY = shlex.split(os.environ["ZIGCUDA"])
 MODEL = sys.argv[1]
@@ -222,6 +226,37 @@ def a_pipe_in_a_folder_is_refused():
         for command in (["run", "x"], ["plan"], ["info"]):
             _, err = zigcuda(*command, "--model", folder, want=4)
             assert "config.json is not a regular file" in err, err
+
+
+def post(port, path, **body):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as r:
+            return r.status, json.load(r)
+    except urllib.error.HTTPError as e:
+        return e.code, json.load(e)
+
+
+@check
+def a_template_with_what_is_not_supported_leaves_plain_text():
+    with tempfile.TemporaryDirectory() as folder:
+        folder = os.path.join(folder, "m")
+        shutil.copytree(MODEL, folder)
+        with open(f"{folder}/chat_template.jinja", "w") as f:
+            f.write("\n{% include 'a' %}")
+        where = "chat_template.jinja: line 2, column 4: the tag 'include'"
+        _, err = zigcuda("run", "--model", folder, "Hi", want=4)
+        assert where in err and "--raw continues" in err, err
+        out, err = zigcuda("run", "--model", folder, "--raw", "--max-tokens", "2", "Hi")
+        assert out and "event=no_chat" in err and where in err, err
+        with server.Server(folder) as s:
+            assert where in s.text(), s.text()
+            status, r = post(s.port, "/v1/chat/completions", model="m",
+                             messages=[{"role": "user", "content": "Hi"}])
+            assert status == 400 and r["error"]["code"] == "no_chat_template", r
+            assert f"not supported; use /v1/completions. {where}" in r["error"]["message"], r
+            assert post(s.port, "/v1/completions", model="m", prompt="Hi", max_tokens=2)[0] == 200
 
 
 @check

@@ -5,6 +5,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* Serials wrap: every process passes there soon after its start, so that it is no rare event. */
+static const u32 first_serial = UINT32_MAX - 99;
+_Static_assert((STEPS_DEPTH & (STEPS_DEPTH - 1)) == 0, "entries go on in turn where serials wrap");
+
 enum {
     /* Steps of so many tokens and more take less time by `mid_..` than by `decode`: of INT4 where
      * it does all layers, as soon as rows have a past; and else. */
@@ -140,6 +144,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
         e, "take %zu KiB of pinned memory", bytes / KIB);
     memset(s->pinned, 0, bytes);
     lay_out(s, l, &(struct pinned){.base = s->pinned});
+    s->submitted = s->finished = *s->done = first_serial;
     CUDA_TRY(cuda_pinned_device(&s->done_card, s->done, 0), e, "map pinned memory");
     for (u32 i = 0; i < STEPS_DEPTH; i++) {
         struct steps_entry *entry = &s->entries[i];
@@ -166,7 +171,7 @@ void steps_close(struct steps *s)
 
 /* --- errors and completion ----------------------------------------------------------------- */
 
-/* Has the card finished it? Serials wrap. */
+/* Has the card finished it? A step that is in flight, or was not long ago. */
 static bool is_done(const struct steps *s, u32 serial)
 {
     return (i32)(__atomic_load_n(s->done, __ATOMIC_ACQUIRE) - serial) >= 0;
@@ -337,7 +342,8 @@ static enum err send_slot(struct steps *s, const struct step_row *row, u32 seria
     struct steps_slot *mine = &s->slots[row->slot];
     if (!mine->fresh && mine->version == row->pages_version)
         return ERR_OK;
-    TRY(wait_for(s, mine->sent, e)); /* its pinned copies may still be read */
+    if (serial - mine->sent - 1 < STEPS_DEPTH - 1) /* in flight: its pinned copies may be read */
+        TRY(wait_for(s, mine->sent, e));
     mine->sent = serial;
     if (mine->fresh)
         TRY(send_start(s, row, e));

@@ -78,6 +78,17 @@ static enum err read_all(int fd, char *p, size_t n, const char *path, enum err c
     return ERR_OK;
 }
 
+/* What git leaves in the place of a large file. */
+static enum err check_pointer(struct str text, const char *path, enum err code, struct err_text *e)
+{
+    if (!str_starts(text, STR("version https://git-lfs.github.com/")))
+        return ERR_OK;
+    return err_set(e, code,
+                   "%s is a Git LFS pointer in the place of the file: install git-lfs, and run "
+                   "'git lfs pull' in that folder",
+                   path);
+}
+
 enum err file_read(struct arena *a, const char *path, size_t max_bytes, enum err code,
                    struct str *out, struct err_text *e)
 {
@@ -94,7 +105,7 @@ enum err file_read(struct arena *a, const char *path, size_t max_bytes, enum err
         r = read_all(fd, p, bytes, path, code, e);
     close(fd);
     *out = (struct str){p, bytes};
-    return r;
+    return r == ERR_OK ? check_pointer(*out, path, code, e) : r;
 }
 
 enum err file_map(const char *path, enum err code, struct str *out, struct err_text *e)
@@ -113,5 +124,5 @@ enum err file_map(const char *path, enum err code, struct str *out, struct err_t
     if (p == MAP_FAILED)
         return err_set_errno(e, code, "cannot map %s", path);
     *out = (struct str){p, bytes};
-    return ERR_OK;
+    return check_pointer(*out, path, code, e);
 }

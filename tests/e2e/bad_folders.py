@@ -160,6 +160,11 @@ def auto_round(packing):
         "block_name_to_quantize": "model.layers"})
 
 
+def lfs_pointer(name):
+    return lambda folder: write(folder.file(name), "version https://git-lfs.github.com/spec/v1\n"
+                                "oid sha256:" + 64 * "0" + "\nsize 4976698672\n")
+
+
 def separate_quant_config(folder):
     with open(folder.file("config.json")) as f:
         config = json.load(f)["quantization_config"]
@@ -261,6 +266,10 @@ CHANGES = [
      "holds 2 .safetensors files"),
     ("file cut short", "llama-f32",
      lambda f: os.truncate(f.file("model.safetensors"), 40000), MODEL, "outside the"),
+    *[("Git LFS pointer of " + name, base, lfs_pointer(name), MODEL, f"{name} is a Git LFS pointer")
+      for base, name in [("llama-f32", "model.safetensors"), ("llama-f32", "tokenizer.json"),
+                         ("llama-f32", "config.json"),
+                         ("mistral-sharded-f16", "model-00002-of-00004.safetensors")]],
     ("empty file", "llama-f32", lambda f: os.truncate(f.file("model.safetensors"), 0), MODEL,
      "is empty"),
     ("sampling default out of range", "llama-f32",

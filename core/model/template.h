@@ -32,8 +32,9 @@ MUST enum err template_load(struct arena *keep, struct arena *scratch, const cha
 
 /* Renders with the members of the object `vars` as variables (messages, tools, documents,
  * add_generation_prompt, bos_token, eos_token, ... keyword arguments; tools and documents are none
- * when absent). now_s: seconds since the epoch, moved into local time, for strftime_now. out[cap]
- * gets *n bytes; a longer text is ERR_TOO_LONG. raise_exception() and every evaluation error is
+ * when absent). now_s: seconds since the epoch; strftime_now is in UTC, as a box may have no time
+ * zone files and a request gives the same bytes wherever it is computed. out[cap] gets
+ * *n bytes; a longer text is ERR_TOO_LONG. raise_exception() and every evaluation error is
  * ERR_REQUEST, a ceiling ERR_LIMIT, both with file, line and column. The free part of `work` (at
  * most LIMIT_TEMPLATE_WORK_BYTES of it) is overwritten and free again afterwards: 4 MiB and the
  * size of the prompt three times over is plenty, unless a template builds long strings piece by

@@ -94,7 +94,7 @@ GLOBAL(g_strftime_now)
         rt_fail(r, "strftime_now wants a format");
         return val_nothing();
     }
-    struct date now = date_of(r->now_s); /* now_s is local time already */
+    struct date now = date_of(r->now_s);
     struct sink s = sink_open(r);
     struct str f = val_text(a[0]);
     for (size_t i = 0; i < f.n && !r->failed; i++) {

@@ -687,7 +687,7 @@ static bool one_of(struct str name, const char *const *words, size_t n)
 
 bool method_hidden(struct val self, struct str name)
 {
-    static const char *const dict[] = {"clear", "/ pop", "popitem", "setdefault", "update"};
+    static const char *const dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
     static const char *const list[] = {"append", "clear", "pop",    "reverse",
                                        "insert", "sort",  "extend", "remove"};
     return (self.type == V_DICT && one_of(name, dict, COUNTOF(dict))) ||

@@ -10,6 +10,17 @@ enum contraction {
     CONTRACTION_NONE,
 };
 
+/* Patterns of one run of characters, with or without a \s before it. */
+enum run {
+    RUN_NONE, /* another pattern: these match everything */
+    RUN_LINE_ENDS,
+    RUN_LETTERS,
+    RUN_PUNCT,
+    RUN_MARKS,
+    RUN_HAN, /* and whatever else DeepSeek's range holds */
+    RUN_ASCII_DIGITS,
+};
+
 struct split_rule {
     const char *regex;
     enum contraction contraction;
@@ -17,6 +28,9 @@ struct split_rule {
     bool cased;         /* a word is UPPER* LOWER+ or UPPER+ LOWER* */
     u8 digits_max;      /* digits a number, 0: any */
     const char *behind; /* what punctuation swallows behind it */
+    enum run run;       /* the others do not count then */
+    bool space;
+    u32 exactly; /* characters; 0: one and more */
 };
 
 #define CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
@@ -32,27 +46,48 @@ struct split_rule {
 
 static const struct split_rule rules[] = {
     /* GPT-2, and the shorter spelling of it */
-    {CONTRACTIONS GPT2_TAIL, CONTRACTION_LEADING, true, false, 0, ""},
-    {"'(?:[sdmt]|ll|ve|re)" GPT2_TAIL, CONTRACTION_LEADING, true, false, 0, ""},
+    {.regex = CONTRACTIONS GPT2_TAIL, .gpt2 = true, .behind = ""},
+    {.regex = "'(?:[sdmt]|ll|ve|re)" GPT2_TAIL, .gpt2 = true, .behind = ""},
     /* Llama-3, SmolLM3, Phi-4; then the spelling of tiktoken's cl100k, which means the same: what
      * its possessive quantifiers keep could not be given back with profit, and \s*[\r\n] ends at
      * the last line feed of a run like \s*[\r\n]+ */
-    {"(?i:" CONTRACTIONS ")|" PLAIN "|\\p{N}{1,3}" LINES, CONTRACTION_LEADING_FOLDED, false, false,
-     3, "\r\n"},
-    {"'(?i:[sdmt]|ll|ve|re)|" LEAD "+\\p{L}+|\\p{N}{1,3}"
-     "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]" SPACES,
-     CONTRACTION_LEADING_FOLDED, false, false, 3, "\r\n"},
+    {.regex = "(?i:" CONTRACTIONS ")|" PLAIN "|\\p{N}{1,3}" LINES,
+     .contraction = CONTRACTION_LEADING_FOLDED,
+     .digits_max = 3,
+     .behind = "\r\n"},
+    {.regex = "'(?i:[sdmt]|ll|ve|re)|" LEAD "+\\p{L}+|\\p{N}{1,3}"
+              "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]" SPACES,
+     .contraction = CONTRACTION_LEADING_FOLDED,
+     .digits_max = 3,
+     .behind = "\r\n"},
     /* Qwen2, Qwen2.5, Qwen3 */
-    {"(?i:" CONTRACTIONS ")|" PLAIN "|\\p{N}" LINES, CONTRACTION_LEADING_FOLDED, false, false, 1,
-     "\r\n"},
+    {.regex = "(?i:" CONTRACTIONS ")|" PLAIN "|\\p{N}" LINES,
+     .contraction = CONTRACTION_LEADING_FOLDED,
+     .digits_max = 1,
+     .behind = "\r\n"},
     /* Mistral's tekken */
-    {LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}" SLASH_LINES, CONTRACTION_NONE, false,
-     true, 1, "\r\n/"},
+    {.regex = LEAD UPPER "*" LOWER "+|" LEAD UPPER "+" LOWER "*|\\p{N}" SLASH_LINES,
+     .contraction = CONTRACTION_NONE,
+     .cased = true,
+     .digits_max = 1,
+     .behind = "\r\n/"},
     /* GPT-4o (o200k) */
-    {LEAD UPPER "*" LOWER "+(?i:" CONTRACTIONS ")?|" LEAD UPPER "+" LOWER "*(?i:" CONTRACTIONS
-                ")?|\\p{N}{1,3}" SLASH_LINES,
-     CONTRACTION_TRAILING, false, true, 3, "\r\n/"},
+    {.regex = LEAD UPPER "*" LOWER "+(?i:" CONTRACTIONS ")?|" LEAD UPPER "+" LOWER
+                         "*(?i:" CONTRACTIONS ")?|\\p{N}{1,3}" SLASH_LINES,
+     .contraction = CONTRACTION_TRAILING,
+     .cased = true,
+     .digits_max = 3,
+     .behind = "\r\n/"},
+    /* DeepSeek-Coder, in this order; the last is for Falcon's numbers */
+    {.regex = "[\r\n]", .run = RUN_LINE_ENDS, .exactly = 1},
+    {.regex = "[\\r\\n]", .run = RUN_LINE_ENDS, .exactly = 1},
+    {.regex = "\\s?\\p{L}+", .run = RUN_LETTERS, .space = true},
+    {.regex = "\\s?\\p{P}+", .run = RUN_PUNCT, .space = true},
+    {.regex = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", .run = RUN_HAN},
+    {.regex = "[0-9][0-9][0-9]", .run = RUN_ASCII_DIGITS, .exactly = 3},
 };
+
+static const struct split_rule punctuation = {.run = RUN_MARKS};
 
 const struct split_rule *split_find(struct str regex)
 {
@@ -60,6 +95,16 @@ const struct split_rule *split_find(struct str regex)
         if (str_is(regex, rules[i].regex))
             return &rules[i];
     return NULL;
+}
+
+const struct split_rule *split_punctuation(void)
+{
+    return &punctuation;
+}
+
+bool split_covers(const struct split_rule *r)
+{
+    return r->run == RUN_NONE;
 }
 
 const struct split_rule *split_gpt2(void)
@@ -196,10 +241,73 @@ static size_t word(const struct split_rule *r, struct str s, size_t at)
     return end;
 }
 
+/* --- runs ----------------------------------------------------------------------------------- */
+
+static bool in_run(enum run run, u32 cp)
+{
+    switch (run) {
+    case RUN_NONE:
+        break;
+    case RUN_LINE_ENDS:
+        return cp == '\r' || cp == '\n';
+    case RUN_LETTERS:
+        return unicode_of(cp).bits & UNICODE_LETTER;
+    case RUN_PUNCT:
+        return unicode_of(cp).bits & UNICODE_PUNCT;
+    case RUN_MARKS:
+        return unicode_of(cp).bits & UNICODE_MARK;
+    case RUN_HAN:
+        return (cp >= 0x800 && cp <= 0x9fa5) || (cp >= 0xac00 && cp <= 0xd7ff);
+    case RUN_ASCII_DIGITS:
+        return cp >= '0' && cp <= '9';
+    }
+    return false;
+}
+
+/* Characters of the run from `at` on, at most `most` of them (0: any). */
+static size_t run_of(const struct split_rule *r, struct str s, size_t at, u32 most, u32 *n)
+{
+    for (*n = 0; at < s.n && (most == 0 || *n < most); ++*n) {
+        u32 cp, len = unicode_next(s.p + at, &cp);
+        if (!in_run(r->run, cp))
+            break;
+        at += len;
+    }
+    return at;
+}
+
+/* End of the match that starts at `at`, or `at`. */
+static size_t run_match(const struct split_rule *r, struct str s, size_t at)
+{
+    u32 n, len, bits = bits_at(s, at, &len);
+    size_t end = at;
+    if (r->space && (bits & UNICODE_SPACE)) {
+        end = run_of(r, s, at + len, 0, &n);
+        if (n)
+            return end;
+    }
+    end = run_of(r, s, at, r->exactly, &n);
+    return n >= MAX(r->exactly, 1u) ? end : at;
+}
+
+static size_t run_next(const struct split_rule *r, struct str s, size_t at)
+{
+    size_t end = run_match(r, s, at);
+    if (end > at)
+        return end;
+    while (end < s.n && run_match(r, s, end) == end) {
+        u32 cp;
+        end += unicode_next(s.p + end, &cp);
+    }
+    return end;
+}
+
 size_t split_next(const struct split_rule *r, struct str s, size_t at)
 {
     u32 len, behind;
     size_t end = at;
+    if (r->run != RUN_NONE)
+        return run_next(r, s, at);
     if (r->contraction <= CONTRACTION_LEADING_FOLDED)
         end = contraction(s, at, r->contraction == CONTRACTION_LEADING_FOLDED);
     if (end == at && !r->gpt2)

@@ -390,9 +390,11 @@ size_t tokenizer_work_bytes(const struct tokenizer *t, size_t text_bytes)
             total += n + 16;
         }
         if (p->kind == PRE_BYTES) {
+            total += n + 1 + 2 * (n + 1) + 32;
             chars = n + 1;
             n = 2 * chars;
-            total += chars + n + 32;
+            if (i + 1 < t->pre_n) /* steps behind it do not count characters */
+                chars = n;
         }
     }
     return total + bpe_work_bytes(bpe_symbols_max(&t->bpe, n, chars)) + 64;

@@ -80,8 +80,8 @@ enum err load_normalizer(struct loader *l, const struct json *v, u32 depth)
 
 /* --- pre-tokenizer -------------------------------------------------------------------------- */
 
-/* Split: a known pattern whose matches are kept as they are, or Gemma's cut behind spaces. The
- * known patterns leave nothing unmatched, so Isolated, and Removed with invert, mean the same. */
+/* Split: a known pattern whose matches are kept as they are, or Gemma's cut behind spaces. Where a
+ * pattern leaves nothing unmatched, Isolated, and Removed with invert, mean the same. */
 static enum err pre_split(struct loader *l, const struct json *v, struct pre_step *s)
 {
     const struct json *regex = json_get(json_get(v, "pattern"), "Regex");
@@ -102,7 +102,8 @@ static enum err pre_split(struct loader *l, const struct json *v, struct pre_ste
     if (!s->rule)
         return REFUSE(l, "pre_tokenizer.pattern: this split pattern is not known: %.*s",
                       STR_ARG(regex->text));
-    if (!str_is(behavior, "Isolated") && !(str_is(behavior, "Removed") && invert))
+    if (!str_is(behavior, "Isolated") &&
+        !(str_is(behavior, "Removed") && invert && split_covers(s->rule)))
         return REFUSE(l, "pre_tokenizer: Split with behavior %.*s%s is not supported",
                       STR_ARG(behavior), invert ? " and invert" : "");
     return ERR_OK;
@@ -162,6 +163,14 @@ enum err load_pre_tokenizer(struct loader *l, const struct json *v, u32 depth)
     } else if (str_is(type, "Digits")) {
         s.kind = PRE_DIGITS;
         TRY(load_bool(l, v, "pre_tokenizer", "individual_digits", false, &s.each));
+    } else if (str_is(type, "Punctuation")) {
+        struct str behavior;
+        TRY(load_str(l, v, "pre_tokenizer", "behavior", &behavior));
+        if (!str_is(behavior, "Contiguous"))
+            return REFUSE(l, "pre_tokenizer: Punctuation with behavior %.*s is not supported",
+                          STR_ARG(behavior));
+        s.kind = PRE_SPLIT;
+        s.rule = split_punctuation();
     } else if (str_is(type, "Metaspace")) {
         s.kind = PRE_METASPACE;
         TRY(load_bool(l, v, "pre_tokenizer", "split", true, &s.each));
@@ -169,7 +178,7 @@ enum err load_pre_tokenizer(struct loader *l, const struct json *v, u32 depth)
     } else {
         return REFUSE(l,
                       "pre_tokenizer \"%.*s\" is not supported (Split, ByteLevel, Digits, "
-                      "Metaspace and Sequence are)",
+                      "Punctuation, Metaspace and Sequence are)",
                       STR_ARG(type));
     }
     for (u32 i = 0; i < t->pre_n; i++) /* one rewriting step: the work memory counts on it */

@@ -18,6 +18,8 @@ enum {
     UNICODE_WORD = 1 << 6,     /* \w beside an added token (regex crate) */
     UNICODE_BLANK = 1 << 7,    /* \s beside an added token */
     UNICODE_COMBINES = 1 << 8, /* NFC may change it or join it to what stands before */
+    UNICODE_PUNCT = 1 << 9,    /* \p{P} */
+    UNICODE_MARK = 1 << 10,    /* punctuation for the Punctuation pre-tokenizer (Rust) */
 };
 
 struct unicode_bits {

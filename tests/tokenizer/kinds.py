@@ -22,6 +22,8 @@ U, L = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 LEAD = r"[^\r\n\p{L}\p{N}]?"
 SLASH = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN = LEAD + U + "*" + L + "+|" + LEAD + U + "+" + L + r"*|\p{N}" + SLASH
+HAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+DEEPSEEK_CODER = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN]
 FOLD = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K = (
     LEAD + U + "*" + L + "+" + FOLD + "|" + LEAD + U + "+" + L + "*" + FOLD + r"|\p{N}{1,3}" + SLASH
@@ -104,6 +106,25 @@ KINDS = {
     "digits": lambda: byte_level(
         pre_tokenizers.Sequence(
             [pre_tokenizers.Digits(individual_digits=False), bytes_of(prefix=True)]
+        )
+    ),
+    "deepseek-coder": lambda: byte_level(
+        pre_tokenizers.Sequence(
+            [split(regex) for regex in DEEPSEEK_CODER]
+            + [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    ),
+    "falcon3": lambda: byte_level(
+        pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Punctuation("contiguous"),
+                bytes_of(),
+                pre_tokenizers.Digits(individual_digits=False),
+                split("[0-9][0-9][0-9]"),
+            ]
         )
     ),
     "tekken": lambda: byte_level(bytes_of(TEKKEN), ignore_merges=True),

@@ -20,7 +20,10 @@ TARGET = "core/model/unicode_table.c"
 CPS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 TEXT = "".join(map(chr, CPS))
 CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"]
-BITS = ["LETTER", "NUMBER", "SPACE", "UPPER", "LOWER", "DIGIT", "WORD", "BLANK", "COMBINES"]
+BITS = [
+    "LETTER", "NUMBER", "SPACE", "UPPER", "LOWER", "DIGIT", "WORD", "BLANK", "COMBINES", "PUNCT",
+    "MARK",
+]
 
 
 def matches(regex):
@@ -32,15 +35,27 @@ def matches(regex):
     return found
 
 
-def digits():
-    """Rust's char::is_numeric."""
+def runs(split):
+    """Which code points a pre-tokenizer keeps apart from the others."""
     found = set()
-    split = pre_tokenizers.Digits(individual_digits=False)
-    # runs alternate between numeric and not; the first run (control characters) is not
+    # runs alternate between those and the others; the first run (control characters) is of others
     for i, (_, (a, b)) in enumerate(split.pre_tokenize_str(TEXT)):
         if i % 2:
             found.update(CPS[a:b])
+    return found
+
+
+def digits():
+    """Rust's char::is_numeric."""
+    found = runs(pre_tokenizers.Digits(individual_digits=False))
     assert ord("5") in found and ord("a") not in found
+    return found
+
+
+def marks():
+    """What the Punctuation pre-tokenizer takes for it: more than \\p{P}, and of another Unicode."""
+    found = runs(pre_tokenizers.Punctuation("contiguous"))
+    assert ord("$") in found and ord("a") not in found
     return found
 
 
@@ -150,7 +165,8 @@ def properties(combining, decomposed, pairs):
     # code points that NFC may change, or that may join what stands before them
     care = set(combining) | {c for c in decomposed if nfc_each([chr(c)])[0] != chr(c)}
     care |= {b for _, b in pairs} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
-    return [letter, number, space, upper, lower, digits(), word, blank, care]
+    return [letter, number, space, upper, lower, digits(), word, blank, care,
+            matches(r"\p{P}"), marks()]
 
 
 def rows(values, form="%d"):

@@ -329,8 +329,25 @@ def serve_ends_in_the_form_of_its_log():
 def names_that_never_match_are_refused():
     for option, value in (("origins", "a.example"), ("origins", "https://a.example/"),
                           ("origins", "https://"), ("hosts", "foo bar"), ("hosts", "http://x")):
-        _, err = zigcuda("serve", "--model", MODEL, f"--server.{option}={value}", want=3)
+        _, err = zigcuda("serve", "--model", MODEL, f"--server.{option}={value}",
+                         "--server.listen=127.0.0.1:0", want=3)
         assert f"server.{option}: '{value}'" in err, err
+
+
+@check
+def the_unit_is_sound():
+    with open("image/zigcuda.service") as f:
+        unit = f.read()
+    program = "/usr/local/bin/zigcuda"  # which `ninja install` replaces
+    assert unit.count("/usr/local") == 1 and f"ExecStart={program} serve\n" in unit
+    analyze = shutil.which("systemd-analyze")
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/zigcuda.service"
+        with open(path, "w") as f:
+            f.write(unit.replace(program, os.path.abspath(BINARY[-1])))
+        if analyze:
+            p = subprocess.run([analyze, "verify", path], capture_output=True, text=True)
+            assert p.returncode == 0 and not p.stderr, p.stderr
 
 
 @check

@@ -229,9 +229,11 @@ void stream_prompt_token(struct api *api, struct choice *c, const struct step_re
 
 void stream_begin(struct api *api, struct job *job)
 {
+    static const char more[] = "Cache-Control: no-cache\r\n"
+                               "X-Accel-Buffering: no\r\n"; /* nginx would hold it back */
     job->sent_ns = api_now(api);
     if (!job->ws && !conn_begin(api->conns, job->caller.conn, 200, "text/event-stream",
-                                api_extra(api, &job->caller, "Cache-Control: no-cache\r\n")))
+                                api_extra(api, &job->caller, more)))
         lost(api, job);
 }
 

@@ -211,6 +211,17 @@ def choices_share_their_prompt():
 
 
 @check
+def streams_pass_a_proxy_at_once():
+    """nginx holds replies back until its buffers are full, unless it is told not to."""
+    chat = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    for path, body in ("/v1/completions", wish()), ("/v1/chat/completions", chat):
+        for stream in True, False:
+            _, headers, _ = ask("POST", path, {**body, "stream": stream})
+            assert ("event-stream" in headers["Content-Type"]) == stream, headers
+            assert headers["X-Accel-Buffering"] == ("no" if stream else None), headers
+
+
+@check
 def silent_streams_have_a_heartbeat():
     busy = raw(post("/v1/completions", wish(n=40, max_tokens=240, ignore_eos=True)))
     s = raw(post("/v1/completions", wish(stream=True, max_tokens=2)))

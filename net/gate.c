@@ -94,7 +94,8 @@ static struct str without_port(struct str host)
 
 /* On loopback a page of any site can reach us under that site's own name, once its DNS says
  * 127.0.0.1. Only names that DNS can not give away are taken there: numbers, "localhost" and
- * what server.hosts lists. HTTP/1.0 without a Host is no browser. */
+ * what server.hosts lists. HTTP/1.0 without a Host is no browser, and no browser opens a Unix
+ * socket: there any name is taken, such as the one that a proxy before it has. */
 static bool host_allowed(const struct api *api, const struct http_request *r)
 {
     struct str host = without_port(r->host);

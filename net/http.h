@@ -36,7 +36,7 @@ struct http_request {
     struct str body;
     const struct http_header *headers;
     u32 n_headers;
-    bool loopback;      /* came by a loopback address or a Unix socket */
+    bool loopback;      /* came by a loopback address, not by a Unix socket */
     u64 request_number; /* for the request id in header and log */
     u64 read_ns;        /* before the last of its bytes was read, on the clock */
 };

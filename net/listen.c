@@ -88,7 +88,7 @@ static bool is_loopback(const union address *a)
 {
     if (a->any.sa_family == AF_INET)
         return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
-    return a->any.sa_family == AF_UNIX || IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+    return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }
 
 static void address_text(int fd, char *out, size_t cap)
@@ -130,7 +130,7 @@ static enum err adopt(struct listeners *l, const struct listen_config *g, int fd
     to->loopback = is_loopback(&a);
     to->tls = g->tls && !plain && !to->is_unix;
     address_text(fd, text, sizeof text);
-    const char *lacks = to->loopback                   ? NULL
+    const char *lacks = to->loopback || to->is_unix    ? NULL
                         : !to->tls && !g->without_tls  ? "TLS (tls.certificate, tls.key)"
                         : !g->keys && !g->without_keys ? "keys (keys.file)"
                                                        : NULL;

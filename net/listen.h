@@ -30,7 +30,8 @@ struct listen_config {
 
 struct listener {
     int fd;
-    bool tls, loopback, is_unix;
+    bool tls, is_unix;
+    bool loopback; /* an address that only this machine reaches */
     bool inherited;
     char path[108]; /* of a Unix socket we made: removed at the end */
 };

@@ -151,6 +151,23 @@ def loopback_is_guarded():
     assert "Retry-After" in headers["Access-Control-Expose-Headers"]
 
 
+@check
+def any_host_is_taken_on_unix_sockets():
+    """No browser can be led there by DNS; pages that a proxy lets in are looked at as ever."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sock")
+        with server.Server(MODEL_DIR, listen=f"127.0.0.1:0,unix:{path}") as s:
+            def status(more):
+                with socket.socket(socket.AF_UNIX) as c:
+                    c.connect(path)
+                    c.sendall(b"GET /health HTTP/1.1\r\n" + more + b"Connection: close\r\n\r\n")
+                    return int(b"".join(iter(lambda: c.recv(65536), b""))[9:12])
+            for host in b"localhost", b"box.example:80", b"api_backend", b"":
+                assert status(b"Host: " + host + b"\r\n") == 200, host
+            assert status(b"Host: box.example\r\nOrigin: https://evil.example\r\n") == 403
+            assert ask("GET", "/health", headers={"Host": "box.example"}, port=s.port)[0] == 403
+
+
 # --- streams ------------------------------------------------------------------------
 
 

@@ -38,6 +38,23 @@ static bool is_origin(struct str s)
     return rest.n && !memchr(rest.p, '/', rest.n) && !memchr(s.p, ' ', s.n);
 }
 
+/* As it can stand in a Host without its port: labels with dots between. A dot at the end is sent
+ * by who writes one.
+ */
+static bool is_host(struct str s)
+{
+    if (str_is(s, "*"))
+        return true;
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i], lower = c | 32;
+        bool label = (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9');
+        bool dot = c == '.' && i && s.p[i - 1] != '.';
+        if (!label && !dot && c != '-' && c != '_')
+            return false;
+    }
+    return true;
+}
+
 bool gate_lists(struct api *api, struct err_text *e)
 {
     if (!split(api->g.hosts, api->hosts, LIMIT_HOSTS, &api->n_hosts))
@@ -51,9 +68,10 @@ bool gate_lists(struct api *api, struct err_text *e)
                     "https://app.example, with its port if it has one, and no path",
                     (int)MIN(api->origins[i].n, (size_t)100), api->origins[i].p);
     for (u32 i = 0; i < api->n_hosts && e->code == ERR_OK; i++)
-        if (memchr(api->hosts[i].p, ' ', api->hosts[i].n) ||
-            memchr(api->hosts[i].p, '/', api->hosts[i].n))
-            err_set(e, ERR_CONFIG, "server.hosts: '%.*s' is no name of a host: box.example",
+        if (!is_host(api->hosts[i]))
+            err_set(e, ERR_CONFIG,
+                    "server.hosts: '%.*s' is no name that a Host can have: box.example, whole, "
+                    "without scheme, port and path (numbers are taken anyway), or * for any",
                     (int)MIN(api->hosts[i].n, (size_t)100), api->hosts[i].p);
     return e->code == ERR_OK;
 }
@@ -106,7 +124,8 @@ static bool host_allowed(const struct api *api, const struct http_request *r)
         numbers &= (host.p[i] >= '0' && host.p[i] <= '9') || host.p[i] == '.';
     if (numbers || host.p[0] == '[' || same_nocase(host, STR("localhost")))
         return true;
-    return in_list(api->hosts, api->n_hosts, host) >= 0;
+    return in_list(api->hosts, api->n_hosts, host) >= 0 ||
+           in_list(api->hosts, api->n_hosts, STR("*")) >= 0;
 }
 
 /* --- Origin: cross-site requests --------------------------------------------------------- */

@@ -328,7 +328,9 @@ def serve_ends_in_the_form_of_its_log():
 @check
 def names_that_never_match_are_refused():
     for option, value in (("origins", "a.example"), ("origins", "https://a.example/"),
-                          ("origins", "https://"), ("hosts", "foo bar"), ("hosts", "http://x")):
+                          ("origins", "https://"), *(("hosts", name) for name in (
+                              "foo bar", "http://x", "x/", ".example", "*.example", "a..example",
+                              "box.example:80", "b\u00fcro.example"))):
         _, err = zigcuda("serve", "--model", MODEL, f"--server.{option}={value}",
                          "--server.listen=127.0.0.1:0", want=3)
         assert f"server.{option}: '{value}'" in err, err

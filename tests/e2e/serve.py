@@ -152,6 +152,15 @@ def loopback_is_guarded():
 
 
 @check
+def a_star_takes_any_host():
+    with server.Server(MODEL_DIR, "--server.hosts", "box.example., *") as s:
+        for host in "box.example", "evil.example:80", "localhost":
+            assert ask("GET", "/health", headers={"Host": host}, port=s.port)[0] == 200, host
+        assert ask("GET", "/health", headers={"Host": "a", "Origin": "http://b"},
+                   port=s.port)[0] == 403, "pages of other sites need server.origins as ever"
+
+
+@check
 def any_host_is_taken_on_unix_sockets():
     """No browser can be led there by DNS; pages that a proxy lets in are looked at as ever."""
     with tempfile.TemporaryDirectory() as folder:

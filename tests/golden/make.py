@@ -6,7 +6,7 @@
     make.py --check [NAME]  recompute the goldens of the committed folders and compare
     make.py --tools [NAME]  hold the quantized weights against the tool that made them
 
-Everything runs on the CPU, from fixed seeds. Scratch goes to build/golden.
+Everything runs on the CPU, from fixed seeds. Scratch goes to build/goldens.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.path.join(HERE, "..", "..", "build", "golden")
+BUILD = os.path.join(HERE, "..", "..", "build", "goldens")
 VENV = os.path.join(BUILD, "venv")
 PYTHON = os.path.join(VENV, "bin", "python")
 OVERLAY = os.path.join(BUILD, "transformers4")  # put before the venv on PYTHONPATH

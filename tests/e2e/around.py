@@ -1,0 +1,76 @@
+"""`zigcuda serve` beside its surroundings: proxies, the names it is called by, its log.
+
+usage: around.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
+"""
+import http.client
+import json
+import os
+import socket
+import sys
+import tempfile
+
+import server
+
+MODEL_DIR = sys.argv[1]
+MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
+checks = []
+
+
+def check(function):
+    checks.append((function.__name__, function))
+    return function
+
+
+def ask(method, path, body=None, headers=None, port=None):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    c.request(method, path, body and json.dumps(body),
+              {"content-type": "application/json", **(headers or {})})
+    r = c.getresponse()
+    text = r.read()
+    c.close()
+    return r.status, r.headers, text
+
+
+def wish(**more):
+    return {"model": MODEL, "prompt": "Hello", "max_tokens": 8, "seed": 1, **more}
+
+
+@check
+def streams_pass_a_proxy_at_once():
+    """nginx holds replies back until its buffers are full, unless it is told not to."""
+    chat = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    with server.Server(MODEL_DIR) as s:
+        for path, body in ("/v1/completions", wish()), ("/v1/chat/completions", chat):
+            for stream in True, False:
+                _, headers, _ = ask("POST", path, {**body, "stream": stream}, port=s.port)
+                assert ("event-stream" in headers["Content-Type"]) == stream, headers
+                assert headers["X-Accel-Buffering"] == ("no" if stream else None), headers
+
+
+@check
+def any_host_is_taken_on_unix_sockets():
+    """No browser can be led there by DNS; pages that a proxy lets in are looked at as ever."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sock")
+        with server.Server(MODEL_DIR, listen=f"127.0.0.1:0,unix:{path}") as s:
+            def status(more):
+                with socket.socket(socket.AF_UNIX) as c:
+                    c.connect(path)
+                    c.sendall(b"GET /health HTTP/1.1\r\n" + more + b"Connection: close\r\n\r\n")
+                    return int(b"".join(iter(lambda: c.recv(65536), b""))[9:12])
+            for host in b"localhost", b"box.example:80", b"api_backend", b"":
+                assert status(b"Host: " + host + b"\r\n") == 200, host
+            assert status(b"Host: box.example\r\nOrigin: https://evil.example\r\n") == 403
+            assert ask("GET", "/health", headers={"Host": "box.example"}, port=s.port)[0] == 403
+
+
+@check
+def a_star_takes_any_host():
+    with server.Server(MODEL_DIR, "--server.hosts", "box.example., *") as s:
+        for host in "box.example", "evil.example:80", "localhost":
+            assert ask("GET", "/health", headers={"Host": host}, port=s.port)[0] == 200, host
+        assert ask("GET", "/health", headers={"Host": "a", "Origin": "http://b"},
+                   port=s.port)[0] == 403, "pages of other sites need server.origins as ever"
+
+
+sys.exit(server.run(checks) != 0)

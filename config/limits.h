@@ -63,6 +63,7 @@
 #define LIMIT_TLS_FLIGHTS_PER_TURN 2 /* handshake steps with public-key work in one turn */
 #define LIMIT_LOOP_SOURCES 32        /* descriptors with a callback, beside connections */
 #define LIMIT_LOOP_EVENTS 256        /* taken from the kernel at once */
+#define LIMIT_PEER_BYTES 46          /* an address as text, IPv6 at most: INET6_ADDRSTRLEN */
 #define LIMIT_UNIX_UIDS 16           /* users allowed on a Unix socket, by name */
 
 /* --- requests ------------------------------------------------------------------------------- */

@@ -177,19 +177,37 @@ struct json_out api_out(struct api *api)
     return json_out_over(api->text, api->g.body_bytes - REPLY_HEAD_BYTES);
 }
 
-void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out)
+/* A field's name may be one that the client made up: nothing of it can look like another pair. */
+void api_note(const struct refusal *f, char out[API_NOTE_BYTES])
+{
+    int n = 0;
+    out[0] = 0;
+    if (f->code)
+        n = snprintf(out, API_NOTE_BYTES, " code=%s", f->code);
+    if (!f->param[0] || n >= API_NOTE_BYTES)
+        return;
+    char *p = out + n;
+    snprintf(p, API_NOTE_BYTES - (size_t)n, " param=%s", f->param);
+    for (p += strlen(" param="); *p; p++)
+        if ((u8)*p <= ' ' || (u8)*p >= 0x7f || strchr("\"=\\", *p))
+            *p = '?';
+}
+
+void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out,
+              const char *note)
 {
     char id[API_ID_BYTES];
     api_id(api, c->number, "req-", id);
     metrics_reply(&api->metrics, c->route, status);
-    log_event(status >= 500                ? LOG_WARN
-              : tokens_in || status >= 400 ? LOG_INFO
-                                           : LOG_DEBUG,
-              "request",
-              "id=%s method=%s path=%.*s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s", id,
-              c->method, (int)c->path.n, c->path.p, status,
-              (double)(api_now(api) - c->start_ns) / 1e6, tokens_in, tokens_out,
-              c->key >= 0 ? api->g.keys->at[c->key].name : "-");
+    log_event(
+        status >= 500                ? LOG_WARN
+        : tokens_in || status >= 400 ? LOG_INFO
+                                     : LOG_DEBUG,
+        "request",
+        "id=%s method=%s path=%.*s status=%d ms=%.1f tokens_in=%u tokens_out=%u key=%s peer=%s%s",
+        id, c->method, (int)c->path.n, c->path.p, status,
+        (double)(api_now(api) - c->start_ns) / 1e6, tokens_in, tokens_out,
+        c->key >= 0 ? api->g.keys->at[c->key].name : "-", c->peer, note);
 }
 
 void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,
@@ -201,7 +219,7 @@ void api_reply(struct api *api, const struct caller *c, int status, const char *
         body = (struct str){0};
     }
     conn_reply(api->conns, c->conn, status, content_type, body, api_extra(api, c, more));
-    api_done(api, c, status, 0, 0);
+    api_done(api, c, status, 0, 0, "");
 }
 
 void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o)
@@ -232,8 +250,10 @@ static void send_refusal(struct api *api, const struct caller *c, const struct r
 
 void api_refuse(struct api *api, const struct caller *c, const struct refusal *f)
 {
+    char note[API_NOTE_BYTES];
+    api_note(f, note);
     send_refusal(api, c, f);
-    api_done(api, c, f->status, 0, 0);
+    api_done(api, c, f->status, 0, 0, note);
 }
 
 /* --- events of the connections -------------------------------------------------------------- */
@@ -275,10 +295,7 @@ static void on_gone(void *app, conn_id id)
     socket_gone(api, id);
     if (!job)
         return;
-    job->caller.conn = 0;
-    job->status = 499;
-    api->metrics.cancelled_by_client++;
-    job_cancel(api, job);
+    job_lost(api, job);
 }
 
 static struct conn_refusal on_refused(void *app, const struct http_request *r, int status,
@@ -293,7 +310,7 @@ static struct conn_refusal on_refused(void *app, const struct http_request *r, i
     struct json_out o = json_out_over(api->error_text, sizeof api->error_text);
     refusal_json(&o, &f);
     ASSERT(!o.full);
-    api_done(api, &c, status, 0, 0);
+    api_done(api, &c, status, 0, 0, "");
     return (struct conn_refusal){"application/json", api_extra(api, &c, more), {o.p, o.n}};
 }
 
@@ -360,6 +377,7 @@ static void fail(struct api *api, struct job *job, const struct refusal *f)
 {
     job->failed = true;
     job->status = f->status;
+    api_note(f, job->note);
     if (job->stream) {
         stream_failed(api, job, f);
     } else {

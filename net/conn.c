@@ -3,6 +3,8 @@
 #include "net/slot.h"
 #include "net/tls.h"
 
+#include <stdio.h>
+
 /* Reads of one connection in one turn: others wait meanwhile. */
 enum { READS = 4, ALIGN = 64 };
 
@@ -84,6 +86,12 @@ struct slot *slot_find(struct conns *c, conn_id id)
     struct slot *s = &c->slots[at];
     bool live = s->phase != SLOT_FREE && s->phase != SLOT_DEAD;
     return live && s->generation == id >> 32 ? s : NULL;
+}
+
+bool conn_was_slow(const struct conns *c, conn_id id)
+{
+    u32 at = (u32)id - 1;
+    return at < c->g.connections && c->slots[at].generation == id >> 32 && c->slots[at].slow;
 }
 
 void slot_later(struct conns *c, struct slot *s)
@@ -251,6 +259,15 @@ void slot_settle(struct conns *c, struct slot *s)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
+/* What its bytes do not say: from here on it can be answered. */
+static void identify(struct conns *c, struct slot *s, u64 read_ns)
+{
+    struct http_request *r = &s->http.r;
+    r->request_number = ++c->number;
+    r->read_ns = read_ns;
+    r->peer = s->peer_text;
+}
+
 /* Forgets the request's bytes; what is behind them is the next one's. */
 static void request_done(struct conns *c, struct slot *s, size_t bytes)
 {
@@ -376,8 +393,7 @@ static bool on_head(struct conns *c, struct slot *s)
         slot_limit(c, s, c->g.header_ms);
     if (r == HTTP_MORE)
         return false;
-    p->r.request_number = ++c->number;
-    p->r.read_ns = c->serve_ns;
+    identify(c, s, c->serve_ns);
     if (r == HTTP_DONE && p->r.https && !s->w.tls) { /* RFC 9110 section 7.4 */
         r = 421;
         p->why = "what is https: is not given away without TLS";
@@ -566,7 +582,7 @@ static bool evict(struct conns *c)
     return true;
 }
 
-bool conns_add(struct conns *c, int fd, bool tls, bool loopback)
+bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *peer)
 {
     ASSERT(!tls || c->g.tls);
     if (!c->n_free)
@@ -588,6 +604,7 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback)
     s->w = (struct wire){.fd = fd, .out = s->out, .cap = c->g.output_bytes};
     s->w.tls = tls ? s->peer : NULL;
     s->loopback = loopback;
+    snprintf(s->peer_text, sizeof s->peer_text, "%s", peer);
     s->phase = SLOT_HEAD;
     s->write_until_ns = UINT64_MAX;
     s->watching = WIRE_IN | WIRE_GONE;
@@ -617,8 +634,7 @@ static void input_late(struct conns *c, struct slot *s)
         c->counts.timeout_idle += s->served && !begun;
         c->counts.timeout_header += !s->served || begun;
         if (begun && !handshaking(s)) {
-            s->http.r.request_number = ++c->number;
-            s->http.r.read_ns = clock_now_ns(&c->clock);
+            identify(c, s, clock_now_ns(&c->clock));
             slot_refuse(c, s, 408, "the head of the request took too long");
             slot_settle(c, s);
         } else {
@@ -656,6 +672,7 @@ static void check_time(struct conns *c, struct slot *s, u64 now)
     if (s->write_until_ns <= now) {
         c->counts.timeout_write++;
         c->counts.dropped_slow++;
+        s->slow = true;
         slot_lose(c, s);
     } else if (s->until_ns <= now && s->phase != SLOT_FLUSH) {
         input_late(c, s);

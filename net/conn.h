@@ -76,6 +76,9 @@ bool conn_ws_accept(struct conns *c, conn_id id, const struct http_request *r);
 bool conn_ws_send(struct conns *c, conn_id id, struct str text);
 bool conn_ws_close(struct conns *c, conn_id id, u16 code, struct str reason);
 
+/* Of one that has gone, until its `gone` is over: it was dropped, as it read too slowly. */
+bool conn_was_slow(const struct conns *c, conn_id id);
+
 /* Bytes of output that can be written now without the peer being dropped. */
 size_t conn_room(const struct conns *c, conn_id id);
 
@@ -110,8 +113,9 @@ struct conns *conns_open(struct arena *a, const struct conns_config *g,
                          const struct conn_events *events, void *app);
 
 /* Takes over a connected descriptor; when there is no slot it is closed and false comes back: then
- * every slot is answering. Idle peers and those that are still sending are dropped to make room. */
-bool conns_add(struct conns *c, int fd, bool tls, bool loopback);
+ * every slot is answering. Idle peers and those that are still sending are dropped to make room.
+ * peer: its address, for the log. */
+bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *peer);
 
 /* The descriptor that was watched as `id` can be read or written (WIRE_* of net/wire.h). */
 void conns_ready(struct conns *c, conn_id id, u32 what);

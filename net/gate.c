@@ -187,17 +187,19 @@ struct caller gate_caller(struct api *api, conn_id id, const struct http_request
 {
     const char *path = route_path(route);
     struct str asked = {r->path.p, MIN(r->path.n, (size_t)LOGGED_PATH_BYTES)};
-    return (struct caller){.conn = id,
-                           .start_ns = r->read_ns,
-                           .number = r->request_number,
-                           .key = key_of(api, r),
-                           .origin = origin_index(api, http_header(r, "origin")),
-                           .route = route,
-                           .ok = instead_of_200(r),
-                           .method = asked.p ? http_method_name(r->method) : "-",
-                           .path = path      ? str_of(path)
-                                   : asked.p ? asked
-                                             : STR("-")};
+    struct caller c = {.conn = id,
+                       .start_ns = r->read_ns,
+                       .number = r->request_number,
+                       .key = key_of(api, r),
+                       .origin = origin_index(api, http_header(r, "origin")),
+                       .route = route,
+                       .ok = instead_of_200(r),
+                       .method = asked.p ? http_method_name(r->method) : "-",
+                       .path = path      ? str_of(path)
+                               : asked.p ? asked
+                                         : STR("-")};
+    snprintf(c.peer, sizeof c.peer, "%s", r->peer);
+    return c;
 }
 
 static bool check_origin(const struct api *api, const struct http_request *r, struct refusal *f)

@@ -37,6 +37,7 @@ struct http_request {
     const struct http_header *headers;
     u32 n_headers;
     bool loopback;      /* came by a loopback address, not by a Unix socket */
+    const char *peer;   /* its address without port, "-" on a Unix socket */
     u64 request_number; /* for the request id in header and log */
     u64 read_ns;        /* before the last of its bytes was read, on the clock */
 };
@@ -52,12 +53,13 @@ bool http_list_has(struct str list, const char *token);
 enum { HTTP_MORE = 0, HTTP_DONE = 1 };
 
 struct http_parser {
-    struct http_request r; /* complete when HTTP_DONE; loopback, number and body are not set here */
-    const char *why;       /* of a refusal, for the person who sent it */
-    size_t at;             /* bytes consumed: whole lines; the length of the head when HTTP_DONE */
-    size_t scanned;        /* no LF before this */
-    u64 length_bytes;      /* Content-Length */
-    bool started;          /* the request line has been read */
+    struct http_request
+        r;           /* complete when HTTP_DONE; loopback, peer, number and body are not set here */
+    const char *why; /* of a refusal, for the person who sent it */
+    size_t at;       /* bytes consumed: whole lines; the length of the head when HTTP_DONE */
+    size_t scanned;  /* no LF before this */
+    u64 length_bytes; /* Content-Length */
+    bool started;     /* the request line has been read */
     bool http10, keep_alive, expect_continue;
     bool has_length, has_coding; /* never both */
     bool chunked, other_coding;  /* chunked: always, and alone, where there is a coding */

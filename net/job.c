@@ -552,6 +552,16 @@ void job_cancel(struct api *api, struct job *job)
             engine_cancel(api->g.engine, c->id);
 }
 
+void job_lost(struct api *api, struct job *job)
+{
+    snprintf(job->note, sizeof job->note, " why=%s",
+             conn_was_slow(api->conns, job->caller.conn) ? "slow_reader" : "gone");
+    job->caller.conn = 0;
+    job->status = 499;
+    api->metrics.cancelled_by_client++;
+    job_cancel(api, job);
+}
+
 struct job *job_of(const struct api *api, conn_id id)
 {
     for (struct job *j = api->first_job; id && j; j = j->next)
@@ -573,7 +583,7 @@ void job_end(struct api *api, struct job *job)
     if (!job->silent) {
         double seconds = (double)(api_now(api) - job->caller.start_ns) / 1e9;
         metrics_add_s(&api->metrics.request_s, seconds);
-        api_done(api, &job->caller, job->status, (u32)in, (u32)out);
+        api_done(api, &job->caller, job->status, (u32)in, (u32)out, job->note);
     }
     unlink_job(api, job);
     give_job(api, job);

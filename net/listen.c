@@ -377,11 +377,28 @@ static bool may_connect(const struct listeners *l, int fd)
     return false;
 }
 
-int listen_accept(const struct listeners *l, const struct listener *from)
+/* IPv4 in IPv6 (::ffff:1.2.3.4) is written as what it is. */
+static void peer_text(const union address *a, char out[LIMIT_PEER_BYTES])
 {
-    int fd = accept4(from->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const struct in6_addr *v6 = &a->v6.sin6_addr;
+    snprintf(out, LIMIT_PEER_BYTES, "-");
+    if (a->any.sa_family == AF_INET)
+        inet_ntop(AF_INET, &a->v4.sin_addr, out, LIMIT_PEER_BYTES);
+    else if (a->any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(v6))
+        inet_ntop(AF_INET, &v6->s6_addr[12], out, LIMIT_PEER_BYTES);
+    else if (a->any.sa_family == AF_INET6)
+        inet_ntop(AF_INET6, v6, out, LIMIT_PEER_BYTES);
+}
+
+int listen_accept(const struct listeners *l, const struct listener *from,
+                  char peer[LIMIT_PEER_BYTES])
+{
+    union address a = {0};
+    socklen_t n = sizeof a;
+    int fd = accept4(from->fd, &a.any, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)
         return -errno;
+    peer_text(&a, peer);
     if (from->is_unix && !may_connect(l, fd)) {
         close(fd);
         return -EPERM;

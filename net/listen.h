@@ -47,8 +47,10 @@ struct listeners {
 /* Opens all or none. Each is logged with its true address (event=listening). */
 MUST enum err listen_open(struct listeners *l, const struct listen_config *g, struct err_text *e);
 
-/* A new connection's descriptor; -errno when there is none (-EPERM: a user not allowed). */
-int listen_accept(const struct listeners *l, const struct listener *from);
+/* A new connection's descriptor, and the peer's address without its port ("-" on a Unix socket);
+ * -errno when there is none (-EPERM: a user not allowed). */
+int listen_accept(const struct listeners *l, const struct listener *from,
+                  char peer[LIMIT_PEER_BYTES]);
 
 void listen_close(struct listeners *l);
 

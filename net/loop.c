@@ -129,10 +129,11 @@ static void listeners_ctl(struct loop *l, int op, u32 events)
 static void accept_up_to(struct door *d, u32 most)
 {
     struct loop *l = d->loop;
+    char peer[LIMIT_PEER_BYTES];
     for (u32 i = 0; i < most; i++) {
-        int fd = listen_accept(&l->listeners, d->listener);
+        int fd = listen_accept(&l->listeners, d->listener, peer);
         if (fd >= 0) {
-            conns_add(l->conns, fd, d->listener->tls, d->listener->loopback);
+            conns_add(l->conns, fd, d->listener->tls, d->listener->loopback, peer);
             continue;
         }
         if (fd == -EAGAIN)

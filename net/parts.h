@@ -12,7 +12,7 @@
 #include "net/refusal.h"
 #include "net/store.h"
 
-enum { API_ID_BYTES = 32, API_EXTRA_BYTES = 512 };
+enum { API_ID_BYTES = 32, API_EXTRA_BYTES = 512, API_NOTE_BYTES = 128 };
 
 /* How a request is answered: what every reply to it carries and what its log line says. */
 struct caller {
@@ -24,7 +24,8 @@ struct caller {
     u32 route;          /* index into the routes; METRICS_ROUTES - 1: none */
     int ok;             /* what a 200 becomes by the preconditions of the request */
     const char *method; /* static text */
-    struct str path;    /* its route's; without one, what was asked for: valid as the request is */
+    char peer[LIMIT_PEER_BYTES];
+    struct str path; /* its route's; without one, what was asked for: valid as the request is */
 };
 
 struct job;
@@ -62,11 +63,12 @@ struct job {
     bool chat, stream, ws, include_usage, echo, logprobs;
     bool failed; /* an error was sent; the rest is silence */
     bool cancelled;
-    bool silent;        /* no log line: the refusal has one */
-    bool at_once;       /* came while no step was in flight, and is to be in the next one */
-    bool over;          /* its reply is complete; job_end follows when that is sent */
-    int status;         /* for the log line */
-    size_t least_bytes; /* of a whole reply, from what is known of it by now */
+    bool silent;               /* no log line: the refusal has one */
+    bool at_once;              /* came while no step was in flight, and is to be in the next one */
+    bool over;                 /* its reply is complete; job_end follows when that is sent */
+    int status;                /* for the log line */
+    char note[API_NOTE_BYTES]; /* for it, too: why it failed */
+    size_t least_bytes;        /* of a whole reply, from what is known of it by now */
     u32 top_logprobs;
     u32 n_stop, stop_ids[LIMIT_STOP_IDS];
     bool ignore_eos, prompt_logprobs, no_answer;
@@ -116,6 +118,8 @@ MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32
                          struct refusal *f);
 
 void job_cancel(struct api *api, struct job *job);
+/* Its client has left, or was dropped: nothing more is sent, its work ends. */
+void job_lost(struct api *api, struct job *job);
 struct job *job_of(const struct api *api, conn_id id);
 
 /* When the last choice has ended: the log line, the metrics, and its memory is free. */
@@ -174,8 +178,11 @@ void api_reply(struct api *api, const struct caller *c, int status, const char *
 void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o);
 void api_refuse(struct api *api, const struct caller *c, const struct refusal *f);
 void api_id(const struct api *api, u64 number, const char *prefix, char out[API_ID_BYTES]);
+/* What the log line of a refused request says more than that of another: " code=... param=...". */
+void api_note(const struct refusal *f, char out[API_NOTE_BYTES]);
 /* The reply is out: log line and counter. */
-void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out);
+void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in, u32 tokens_out,
+              const char *note);
 u64 api_now(const struct api *api);
 
 /* --- net/status ------------------------------------------------------------------------------ */

@@ -9,7 +9,7 @@ bool slot_write(struct conns *c, struct slot *s, const struct iovec *v, int n)
 {
     if (wire_write(&s->w, &c->sockets, v, n))
         return true;
-    c->counts.dropped_slow += !s->w.failed;
+    c->counts.dropped_slow += s->slow = !s->w.failed;
     c->counts.gone += s->w.failed && s->app_open;
     slot_lose(c, s);
     return false;

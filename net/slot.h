@@ -35,6 +35,8 @@ struct slot {
     bool bodyless; /* the request was HEAD: replies have no body */
     bool http10, keep_alive, close_after;
     bool loopback, served, tls_open, pinged;
+    bool slow; /* is being lost for that */
+    char peer_text[LIMIT_PEER_BYTES];
     u32 watching;
     u64 until_ns; /* input has to come before this; UINT64_MAX: no limit */
     u64 write_until_ns;

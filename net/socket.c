@@ -11,7 +11,7 @@ void socket_open(struct api *api, const struct caller *c, const struct http_requ
         return;
     api->sockets[api->n_sockets] = c->conn;
     api->socket_callers[api->n_sockets++] = *c;
-    api_done(api, c, 101, 0, 0);
+    api_done(api, c, 101, 0, 0, "");
 }
 
 static const struct caller *caller_of(const struct api *api, conn_id id)
@@ -58,13 +58,14 @@ bool socket_done(struct api *api, conn_id id, const char *request)
 
 static void socket_refuse(struct api *api, const struct caller *c, const struct refusal *f)
 {
-    char request[API_ID_BYTES];
+    char request[API_ID_BYTES], note[API_NOTE_BYTES];
     struct json_out o = api_out(api);
+    api_note(f, note);
     refusal_json(&o, f);
     api_id(api, c->number, "chatcmpl-", request);
     if (conn_ws_send(api->conns, c->conn, (struct str){o.p, o.n}))
         socket_done(api, c->conn, request);
-    api_done(api, c, f->status, 0, 0);
+    api_done(api, c, f->status, 0, 0, note);
 }
 
 static bool handle(struct api *api, const struct caller *socket, struct str message,

@@ -13,15 +13,6 @@ static struct json_out chunk_begin(struct api *api)
     return json_out_over(api->text + 6, api->text_bytes - 8);
 }
 
-/* The client has left: nothing more is sent, its work ends. */
-static void lost(struct api *api, struct job *job)
-{
-    job->caller.conn = 0;
-    job->status = 499;
-    api->metrics.cancelled_by_client++;
-    job_cancel(api, job);
-}
-
 static void send_bytes(struct api *api, struct job *job, struct str bytes)
 {
     if (job->caller.conn == 0)
@@ -29,7 +20,7 @@ static void send_bytes(struct api *api, struct job *job, struct str bytes)
     job->sent_ns = api_now(api);
     if (!(job->ws ? conn_ws_send(api->conns, job->caller.conn, bytes)
                   : conn_write(api->conns, job->caller.conn, bytes)))
-        lost(api, job);
+        job_lost(api, job);
 }
 
 static void chunk_send(struct api *api, struct job *job, struct json_out *o)
@@ -234,7 +225,7 @@ void stream_begin(struct api *api, struct job *job)
     job->sent_ns = api_now(api);
     if (!job->ws && !conn_begin(api->conns, job->caller.conn, 200, "text/event-stream",
                                 api_extra(api, &job->caller, more)))
-        lost(api, job);
+        job_lost(api, job);
 }
 
 void stream_event(struct api *api, struct choice *c, const struct event *event)
@@ -278,7 +269,7 @@ static void finish_stream(struct api *api, struct job *job)
         send_bytes(api, job, STR("data: [DONE]\n\n"));
     if (job->caller.conn && !(job->ws ? socket_done(api, job->caller.conn, job->id)
                                       : conn_end(api->conns, job->caller.conn)))
-        lost(api, job);
+        job_lost(api, job);
     job->caller.conn = 0;
 }
 

@@ -5,9 +5,11 @@ usage: around.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
 import http.client
 import json
 import os
+import re
 import socket
 import sys
 import tempfile
+import time
 
 import server
 
@@ -33,6 +35,19 @@ def ask(method, path, body=None, headers=None, port=None):
 
 def wish(**more):
     return {"model": MODEL, "prompt": "Hello", "max_tokens": 8, "seed": 1, **more}
+
+
+def until(good, what, seconds=20):
+    end = time.monotonic() + seconds
+    while not good():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def post(path, body):
+    text = json.dumps(body).encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(text)}\r\n\r\n").encode() + text
 
 
 @check
@@ -71,6 +86,41 @@ def a_star_takes_any_host():
             assert ask("GET", "/health", headers={"Host": host}, port=s.port)[0] == 200, host
         assert ask("GET", "/health", headers={"Host": "a", "Origin": "http://b"},
                    port=s.port)[0] == 403, "pages of other sites need server.origins as ever"
+
+
+@check
+def the_log_says_why_and_who():
+    """Error code, param (as harmless as it is made up), address; who left and who was dropped."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sock")
+        with server.Server(MODEL_DIR, "--server.output=16KiB",
+                           listen=f"127.0.0.1:0,[::1]:0,unix:{path}") as s:
+            def logged(*ends):
+                for end in ends:
+                    until(lambda: re.search(end + r"\n", s.text()), f"no log line like {end}")
+
+            def stream(read, kind=socket.AF_UNIX, to=path):
+                with socket.socket(kind) as c:
+                    c.connect(to)
+                    c.sendall(post("/v1/completions", wish(
+                        n=8, max_tokens=200, ignore_eos=True, logprobs=5, stream=True)))
+                    read(c)
+            ask("GET", "/nothing", port=s.port)
+            ask("POST", "/v1/completions", wish(max_tokens=-1), port=s.port)
+            ask("POST", "/v1/completions", wish(**{'x" status=200 \n': 1}), port=s.port)
+            with socket.create_connection(("::1", int(s.addresses[1].rpartition(":")[2]))) as c:
+                c.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                c.recv(9)
+            logged(r"status=404 .*key=- peer=127.0.0.1 code=not_found",
+                   r"status=400 .*peer=127.0.0.1 code=\w+ param=max_tokens",
+                   r"status=400 .*peer=127.0.0.1 code=\w+ param=x\?\?status\?200\S*",
+                   r"path=/v2 status=404 .*peer=::1 code=not_found")
+            stream(lambda c: c.recv(99))
+            logged(r"status=499 .*peer=- why=gone")
+            stream(lambda c: until(lambda: "why=slow" in s.text(), "who reads nothing stays"))
+            logged(r"status=499 .*peer=- why=slow_reader")
+            ask("POST", "/v1/completions", wish(), port=s.port)
+            logged(r"status=200 .*peer=127.0.0.1")
 
 
 sys.exit(server.run(checks) != 0)

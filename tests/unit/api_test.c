@@ -259,7 +259,7 @@ static struct peer *ask(const char *method, const char *path, const char *body)
                                "%s %s HTTP/1.1\r\nHost: localhost\r\n"
                                "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                                method, path, strlen(body), body);
-    ASSERT(conns_add(world.conns, (int)world.n_peers++, false, true));
+    ASSERT(conns_add(world.conns, (int)world.n_peers++, false, true, "127.0.0.1"));
     return p;
 }
 

@@ -209,7 +209,7 @@ static void connect_peer(struct world *w, u32 i, struct str in)
     w->peers[i].in = in.p;
     w->peers[i].n_in = in.n;
     w->peers[i].connected = true;
-    conns_add(w->conns, FD + (int)i, false, true);
+    conns_add(w->conns, FD + (int)i, false, true, "127.0.0.1");
 }
 
 static void turn(struct world *w, u64 ns)

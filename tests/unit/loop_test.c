@@ -135,7 +135,7 @@ void loop_ends_silent_peers(void)
     CHECK(rig_open(&rig, false, 5));
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     u64 begin = now_ns(&rig);
-    CHECK(conns_add(rig.conns, pair[0], false, true));
+    CHECK(conns_add(rig.conns, pair[0], false, true, "127.0.0.1"));
     while (conns_counts(rig.conns)->open)
         loop_turn(rig.loop, UINT64_MAX);
     CHECK(now_ns(&rig) - begin >= 5 * MS);

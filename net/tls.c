@@ -125,7 +125,18 @@ static const char *pem_next(struct pem *m)
     return NULL;
 }
 
-/* The text of a file in t->text, with the newline that the last line may lack. */
+/* BearSSL takes no CR at the end of a "-----BEGIN ...-----". */
+static size_t without_cr(char *p, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != '\r' || i + 1 == n || p[i + 1] != '\n')
+            p[kept++] = p[i];
+    memset(p + kept, 0, n - kept); /* of a key, too */
+    return kept;
+}
+
+/* The text of a file in t->text, its lines ended by LF, the last one, too. */
 static enum err read_text(struct tls *t, const char *option, const char *path, struct str *text,
                           struct err_text *e)
 {
@@ -134,6 +145,7 @@ static enum err read_text(struct tls *t, const char *option, const char *path, s
     if (file_read(&a, path, LIMIT_TLS_FILE_BYTES, ERR_CONFIG, text, e) != ERR_OK)
         return err_of(e, option);
     ((char *)text->p)[text->n++] = '\n'; /* where file_read put a NUL */
+    text->n = without_cr((char *)text->p, text->n);
     return ERR_OK;
 }
 
@@ -245,6 +257,17 @@ static enum err read_chain(struct tls *t, struct generation *n, struct err_text 
 /* --- key ---------------------------------------------------------------------------------------
  */
 
+/* PKCS#8 with the algorithm 1.3.101.112 or .113 (RFC 8410): version, then that. */
+static bool is_edwards(struct str der)
+{
+    struct str key, field, oid;
+    u8 tag;
+    return der_next(&der, &tag, &key) && der_next(&key, &tag, &field) &&
+           der_next(&key, &tag, &field) && tag == 0x30 && der_next(&field, &tag, &oid) &&
+           tag == 0x06 && oid.n == 3 && oid.p[0] == 0x2b && oid.p[1] == 0x65 &&
+           (oid.p[2] == 0x70 || oid.p[2] == 0x71);
+}
+
 static enum err read_key(struct tls *t, struct generation *n, struct err_text *e)
 {
     struct pem m;
@@ -263,7 +286,12 @@ static enum err read_key(struct tls *t, struct generation *n, struct err_text *e
                             t->g.key);
         }
         br_skey_decoder_init(&n->key);
-        if (found)
+        if (found && is_edwards((struct str){(char *)m.der, MIN(m.n, m.cap)}))
+            r = err_set(e, ERR_CONFIG,
+                        "tls.key: %s is an Ed25519 or Ed448 key, which is not supported; RSA and "
+                        "EC on P-256 or P-384 are (openssl ecparam -name prime256v1 -genkey)",
+                        t->g.key);
+        else if (found)
             br_skey_decoder_push(&n->key, m.der, m.n);
         memset(m.der, 0, MIN(m.n, m.cap));
         memset(&m, 0, sizeof m);

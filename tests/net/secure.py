@@ -100,6 +100,16 @@ def keys_of_every_kind():
 
 
 @test
+def lines_may_end_as_in_windows():
+    for name in "ec.crt", "ec.key", "ec8.key", "rsa.crt", "rsa.key", "ca.crt":
+        with open(path(name), "rb") as f, open(path("crlf-" + name), "wb") as g:
+            g.write(f.read().replace(b"\n", b"\r\n"))
+    for name, key in ("ec", "ec"), ("ec", "ec8"), ("rsa", "rsa"):
+        with serve("crlf-" + name, "crlf-" + key, client_ca=path("crlf-ca.crt")) as e:
+            assert request(connect(e, context("ec")), get()) == (200, b"ok\n")
+
+
+@test
 def sends_the_chain():
     make("middle", "prime256v1", "ca", ca=True)
     make("leaf", "prime256v1", "middle")
@@ -402,7 +412,9 @@ def refuses_wrong_files():
         f.write("-----BEGIN CERTIFICATE-----\n" + "A" * 100000)
     with open(path("cut.crt"), "w") as f, open(path("ec.crt")) as g:
         f.write(g.read()[:300] + "\n-----END CERTIFICATE-----\n")
-    cases = [("ec.crt", "rsa.key", "is not the key of the first certificate"),
+    openssl("genpkey", "-algorithm", "ed25519", "-out", "ed.key")
+    cases = [("ec.crt", "ed.key", "ed.key is an Ed25519 or Ed448 key, which is not supported; RSA"),
+             ("ec.crt", "rsa.key", "is not the key of the first certificate"),
              ("ec.crt", "other.key", "is not the key of the first certificate"),
              ("ec.crt", "locked.key", "is encrypted"), ("ec.crt", "ec.crt", "no private key"),
              ("ec.key", "ec.key", "certificates belong here"),

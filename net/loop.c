@@ -297,8 +297,9 @@ void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg)
     l->reload_arg = arg;
 }
 
-static enum err claim(const struct loop_config *g, struct err_text *e)
+enum err loop_claim(const struct loop *l, struct err_text *e)
 {
+    const struct loop_config *g = &l->g;
     cpu_set_t set;
     struct sched_param param = {.sched_priority = g->fifo};
     if (g->core >= 0) {
@@ -320,7 +321,6 @@ static enum err claim(const struct loop_config *g, struct err_text *e)
 
 enum err loop_start(struct loop *l, struct conns *c, struct err_text *e)
 {
-    TRY(claim(&l->g, e));
     l->conns = c;
     for (u32 i = 0; i < l->listeners.n; i++) {
         l->doors[i] = (struct door){l, &l->listeners.at[i]};

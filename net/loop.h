@@ -52,8 +52,11 @@ MUST bool loop_watch(struct loop *l, int fd, void (*ready)(void *arg), void *arg
 
 void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg);
 
-/* The last step of boot: core, scheduling class and locked memory for this thread (its threads made
- * before keep theirs), peers are accepted, and READY goes to the service manager. */
+/* Core, scheduling class and locked memory for this thread; its threads made before keep theirs.
+ * What the box may refuse: before anybody is told that the server is ready. */
+MUST enum err loop_claim(const struct loop *l, struct err_text *e);
+
+/* The last step of boot: peers are accepted, and READY goes to the service manager. */
 MUST enum err loop_start(struct loop *l, struct conns *c, struct err_text *e);
 
 /* One turn: waits until until_ns of the clock (0: not at all, UINT64_MAX: as long as nothing

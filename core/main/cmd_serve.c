@@ -118,6 +118,7 @@ static enum err start(struct err_text *e)
     TRY(boot_load(&box, on_event, NULL, e));
     TRY(serve_open(&serve, &box, e));
     boot_seal(&box);
+    TRY(loop_claim(serve.loop, e));
     TRY(first_token(e));
     (void)engine_report(box.engine, &(struct device_report){0}); /* the slow one */
     loop_on_reload(serve.loop, reload, NULL);

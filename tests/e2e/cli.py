@@ -353,6 +353,24 @@ def the_unit_is_sound():
 
 
 @check
+def what_the_box_refuses_is_not_ready_first():
+    """RLIMIT_MEMLOCK and RLIMIT_RTPRIO; who has the capabilities is refused nothing."""
+    for option, limit in ("lock=on", "-l"), ("fifo=99", "-r"):
+        p = subprocess.Popen(["sh", "-c", f'ulimit {limit} 0; exec "$@"', "sh", *BINARY, "serve",
+                              "--model", MODEL, "--server.listen=127.0.0.1:0",
+                              f"--server.{option}"], stderr=subprocess.PIPE, text=True)
+        lines = []
+        for line in p.stderr:
+            lines.append(line)
+            if "event=ready" in line:
+                p.terminate()
+        assert p.wait(30) in (0, 5), lines
+        text = "".join(lines)
+        assert ("event=fatal" in text) == (p.returncode == 5) != ("event=ready" in text), text
+        assert p.returncode == 0 or "server." + option.split("=")[0] in text, text
+
+
+@check
 def too_little_memory_names_the_option():
     _, err = zigcuda("run", "--model", MODEL, "--memory.host_max=64KiB", "x", want=5)
     assert "memory.host_max" in err and "engine.kv" in err, err

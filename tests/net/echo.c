@@ -255,6 +255,7 @@ static enum err boot(struct echo *a, struct arena *arena, struct err_text *e)
     memset(a->big, 'b', BIG_BYTES);
     loop_on_reload(a->loop, reload, a);
     memory_seal();
+    TRY(loop_claim(a->loop, e));
     return loop_start(a->loop, a->conns, e);
 }
 

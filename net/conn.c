@@ -1,5 +1,6 @@
 #include "net/conn.h"
 
+#include "core/base/log.h"
 #include "net/slot.h"
 #include "net/tls.h"
 
@@ -582,6 +583,18 @@ static bool evict(struct conns *c)
     return true;
 }
 
+/* At most one line a second, whatever log.rate lets through: a flood of peers is one fact. */
+static void say_full(struct conns *c)
+{
+    u64 now = clock_now_ns(&c->clock);
+    if (now < c->full_ns)
+        return;
+    c->full_ns = now + 1000000000u;
+    log_event(LOG_WARN, "refused",
+              "text=\"all server.connections = %u are in use; raise it\" refused_total=%llu",
+              c->g.connections, (unsigned long long)c->counts.refused);
+}
+
 bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *peer)
 {
     ASSERT(!tls || c->g.tls);
@@ -589,6 +602,7 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *pee
         evict(c);
     if (!c->n_free) { /* an evicted one may have to wait for its `gone`, too */
         c->counts.refused++;
+        say_full(c);
         c->sockets.close(c->sockets.arg, fd);
         return false;
     }

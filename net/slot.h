@@ -67,6 +67,7 @@ struct conns {
     u32 n_bodies; /* free ones */
     u32 flights;  /* TLS_FLIGHTS left in this turn */
     u64 next_ns;  /* no deadline is earlier */
+    u64 full_ns;  /* before this no line says again that all slots are taken */
     u64 number;   /* the last that a request got */
     bool draining;
     i64 date_of_s;

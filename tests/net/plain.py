@@ -329,6 +329,7 @@ def refuses_when_all_slots_answer():
             with s.makefile("rb") as f:
                 assert read_reply(f)[2] == b"late\n"
         assert e.counts()["refused"] == 1
+        assert e.text().count("refused text=\"all server.connections = 4 are in use") == 1
 
 
 @test

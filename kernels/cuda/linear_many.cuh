@@ -596,19 +596,17 @@ GPU_CALL void many_finish(const struct op_linear *op, struct many_cut cut, u32 p
     const struct tile_item it = share_item_of(op, &w, cut.kind, cut.blocks, cut.tokens, place);
     const struct many_part part = own ? (struct many_part){0, 1} : many_part_of(many_work(), place);
     const u32 floats = 16 * cut.blocks * cut.tokens;
-    struct many_piece piece = many_piece_of(cut, &it, part.number), next;
-    struct tile_old<small> old, old_next;
     if (own && cut.n % 4 == 0)
         return many_finish_whole(op, cut, &it, w.rows, own);
     if (!own)
         tile_await(&op->arrived[it.tile], part.sharers);
-    tile_ask_old(&old, op, it.part, piece.block, piece.token, w.rows);
 #pragma unroll 1
-    for (u32 i = part.number; i < cut.m * cut.n; i += part.sharers, piece = next, old = old_next) {
+    for (u32 i = part.number; i < cut.m * cut.n; i += part.sharers) {
+        const struct many_piece piece = many_piece_of(cut, &it, i);
         struct tile_sums<small> sum;
+        struct tile_old<small> old;
         float *v = sum.v[0][0];
-        next = many_piece_of(cut, &it, MIN(i + part.sharers, cut.m * cut.n - 1));
-        tile_ask_old(&old_next, op, it.part, next.block, next.token, w.rows);
+        tile_ask_old(&old, op, it.part, piece.block, piece.token, w.rows);
         if (own) {
             const float4 four = own[i * GPU_THREADS];
             v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;

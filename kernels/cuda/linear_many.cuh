@@ -141,7 +141,8 @@ GPU void many_aim_side(struct many_from *from, const struct matrix *m, struct ma
     const u32 piece = zeros ? 0 : lane % 4 * 16,
               of_group = 16 * (zeros ? 1 : weight_scale_bytes(m));
     const u32 number = gpu_warp() + (lane - 20) * GPU_WARPS, blocks = CEIL_DIV(m->n, 16u);
-    from->side_units = 0;
+    from->side = m->data, from->side_to = from->side_step = 0; /* of lanes that copy none */
+    from->side_units = from->side_apart = 0;
     if (lane >= 20 && cut.sums_at && number < cut.tokens / 2) {
         from->side =
             sums + number / (MANY_STRIP / 2) * strip_apart + number % (MANY_STRIP / 2) * 16;

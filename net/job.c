@@ -72,6 +72,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     struct err_text e = {0};
     struct str text;
     struct chat chat = {.messages = p->messages,
+                        .tools = p->tools,
                         .variables = p->variables,
                         .add_generation_prompt = p->add_generation_prompt,
                         .continue_final = p->continue_final,
@@ -83,6 +84,9 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     if (!api->g.template)
         return refuse(f, 400, "no_chat_template", "messages",
                       "this model has no chat template; use /v1/completions");
+    if (p->tools && !template_calls(api->g.template))
+        return refuse(f, 400, "unsupported_value", "tools",
+                      "this model's chat template teaches no way to call tools that is known here");
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
                     &text, &e) == ERR_TOO_LONG)
         return refuse(f, 400, "context_length_exceeded", "messages",
@@ -327,6 +331,7 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             c->index = i * job->best_of + k;
             c->n_prompt = all->at[i].n;
             c->text = output_text(api, p, &all->at[i]);
+            c->calls = tool_reader_of(job->tools);
             if (job->prompt_logprobs)
                 begin_echo(api, c, &all->at[i]);
             if (!size_choice(api, p, &all->at[i], &c->max_tokens, f))
@@ -425,6 +430,8 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->stream = p->stream || job->ws;
     job->include_usage = p->include_usage || job->ws;
     job->echo = p->echo;
+    job->tools = p->tools ? template_calls(api->g.template) : NULL;
+    job->one_call = p->one_call;
     job->logprobs = p->logprobs;
     job->top_logprobs = p->sampling.top_logprobs;
     job->prompt_logprobs = p->echo && p->logprobs;
@@ -514,6 +521,8 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
                       "echo with logprobs is off here (engine.prompt_logits)");
     if (!check_model(api, p, f) || !read_prompts(api, p, &all, f))
         return false;
+    if (p->tools && tool_format_is_special(template_calls(api->g.template)))
+        p->skip_special = false; /* calls are found by it */
     struct job *job = take_job(api);
     if (!job) {
         struct engine_stats s = engine_stats(api->g.engine);

@@ -14,6 +14,7 @@ struct reading {
     struct arena *work;
     struct refusal *f;
     u32 kind;
+    bool no_tools; /* tool_choice */
 };
 
 struct field {
@@ -300,19 +301,80 @@ static bool read_modalities(struct reading *r, const struct field *field, const 
     return refuse(r->f, 400, "unsupported_value", field->name, "modalities: only [\"text\"]");
 }
 
+static bool bad_tool(struct reading *r, u32 i, const char *where, const char *what)
+{
+    char param[64];
+    snprintf(param, sizeof param, "tools[%u]%s", i, where);
+    return refuse(r->f, 400, "invalid_value", param, "%s %s", param, what);
+}
+
+/* What has no quote or backslash stands in calls as it is. */
+static bool is_tool_name(const struct json *v)
+{
+    bool plain = v && v->type == JSON_STRING && v->text.n > 0 && v->text.n <= TOOL_NAME_BYTES;
+    for (size_t i = 0; plain && i < v->text.n; i++)
+        plain = (u8)v->text.p[i] > ' ' && v->text.p[i] != '"' && v->text.p[i] != '\\';
+    return plain;
+}
+
+/* The members that count here; the template gets all there are. */
+static bool check_tool(struct reading *r, u32 i, const struct json *tool)
+{
+    const struct json *type = json_get(tool, "type"), *f = json_get(tool, "function");
+    const struct json *text = json_get(f, "description"), *schema = json_get(f, "parameters"),
+                      *strict = json_get(f, "strict");
+    if (!type || type->type != JSON_STRING || !str_is(type->text, "function"))
+        return bad_tool(r, i, ".type", "must be \"function\"");
+    if (!f || f->type != JSON_OBJECT)
+        return bad_tool(r, i, ".function", "must be {\"name\", \"description\", \"parameters\"}");
+    if (!is_tool_name(json_get(f, "name")))
+        return bad_tool(r, i, ".function.name",
+                        "must be a string of 1 to 64 bytes without blanks, quotes and backslashes");
+    if (text && text->type != JSON_STRING && text->type != JSON_NULL)
+        return bad_tool(r, i, ".function.description", "must be a string");
+    if (schema && schema->type != JSON_OBJECT && schema->type != JSON_NULL)
+        return bad_tool(r, i, ".function.parameters", "must be an object: a JSON Schema");
+    return !strict || strict->type == JSON_NULL || strict->type == JSON_FALSE ||
+           bad_tool(r, i, ".function.strict",
+                    "must be false: that arguments follow their schema is not enforced here");
+}
+
 static bool read_tools(struct reading *r, const struct field *field, const struct json *v)
 {
-    if (v->type == JSON_ARRAY && v->n == 0)
-        return true;
-    return refuse(r->f, 400, "unsupported_value", field->name,
-                  "%s: calling tools is not supported for now", field->name);
+    u32 i = 0;
+    if (v->type != JSON_ARRAY)
+        return wrong_type(r, field->name, "a list", v);
+    for (const struct json *tool = v->child; tool; tool = tool->next)
+        if (!check_tool(r, i++, tool))
+            return false;
+    r->p->tools = v->n ? v : NULL;
+    return true;
 }
 
 static bool read_tool_choice(struct reading *r, const struct field *field, const struct json *v)
 {
-    if (v->type == JSON_STRING && str_is(v->text, "none"))
+    r->no_tools = v->type == JSON_STRING && str_is(v->text, "none");
+    return r->no_tools || (v->type == JSON_STRING && str_is(v->text, "auto")) ||
+           refuse(r->f, 400, "unsupported_value", field->name,
+                  "tool_choice must be \"auto\" or \"none\": that a model calls a tool is not "
+                  "enforced here");
+}
+
+static bool read_parallel(struct reading *r, const struct field *field, const struct json *v)
+{
+    if (!read_bool(r, field, v))
+        return false;
+    r->p->one_call = v->type == JSON_FALSE;
+    return true;
+}
+
+/* Of before there were tools. */
+static bool read_functions(struct reading *r, const struct field *field, const struct json *v)
+{
+    if ((v->type == JSON_ARRAY && v->n == 0) || (v->type == JSON_STRING && str_is(v->text, "none")))
         return true;
-    return read_tools(r, field, v);
+    return refuse(r->f, 400, "unsupported_value", field->name, "%s is not supported: use %s",
+                  field->name, str_is(str_of(field->name), "functions") ? "tools" : "tool_choice");
 }
 
 static bool read_store(struct reading *r, const struct field *field, const struct json *v)
@@ -397,10 +459,11 @@ static const struct field fields[] = {
     {"echo", TEXT, read_bool, AT(echo), 0, 0},
     {"response_format", CHAT, read_format, 0, 0, 0},
     {"modalities", CHAT, read_modalities, 0, 0, 0},
-    {"tools", CHAT, read_tools, 0, 0, 0},
-    {"functions", CHAT, read_tools, 0, 0, 0},
+    {"tools", CHAT | TOKENS, read_tools, 0, 0, 0},
+    {"functions", CHAT, read_functions, 0, 0, 0},
     {"tool_choice", CHAT, read_tool_choice, 0, 0, 0},
-    {"function_call", CHAT, read_tool_choice, 0, 0, 0},
+    {"parallel_tool_calls", CHAT, read_parallel, AT(one_call), 0, 0},
+    {"function_call", CHAT, read_functions, 0, 0, 0},
     /* extensions, named as in vLLM where it has them */
     {"min_tokens", BOTH, read_u32, AT(sampling.min_tokens), 0, LIMIT_CONTEXT},
     {"top_k", BOTH, read_top_k, 0, -1, LIMIT_VOCAB},
@@ -425,7 +488,6 @@ static const struct field fields[] = {
     {"safety_identifier", BOTH, ignored, 0, 0, 0},
     {"prompt_cache_key", BOTH, ignored, 0, 0, 0},
     {"prompt_cache_retention", BOTH, ignored, 0, 0, 0},
-    {"parallel_tool_calls", CHAT, ignored, 0, 0, 0},
     {"store", CHAT, read_store, 0, 0, 0},
     /* of the reference, not honoured */
     {"audio", CHAT, unsupported, 0, 0, 0},
@@ -558,6 +620,8 @@ bool params_read(struct params *p, u32 kind, const struct json *body, const stru
         return false;
     if (p->continue_final)
         p->add_generation_prompt = false;
+    if (r.no_tools) /* the model does not hear of them */
+        p->tools = NULL;
     p->sampling.logprobs = p->logprobs || p->best_of > p->n;
     return true;
 }

@@ -7,6 +7,7 @@
 #define ZIGCUDA_PARAMS_H
 
 #include "core/engine/engine.h"
+#include "core/model/tool_call.h"
 #include "net/refusal.h"
 
 enum { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2, PARAMS_TOKENIZE = 4, PARAMS_DETOKENIZE = 8 };
@@ -30,6 +31,8 @@ struct params {
     u64 deadline_ms;              /* 0: none */
     const struct json *messages;  /* checked and flattened, see net/messages.h */
     const struct json *variables; /* chat_template_kwargs, or NULL */
+    const struct json *tools;     /* that may be called, checked, or NULL */
+    bool one_call;                /* at most */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
     const struct json *tokens;    /* of /detokenize */
 };

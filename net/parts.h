@@ -12,7 +12,7 @@
 #include "net/refusal.h"
 #include "net/store.h"
 
-enum { API_ID_BYTES = 32, API_EXTRA_BYTES = 512, API_NOTE_BYTES = 128 };
+enum { API_ID_BYTES = 32, API_EXTRA_BYTES = 512, API_NOTE_BYTES = 128, SHAPE_CALL_ID = 10 };
 
 /* How a request is answered: what every reply to it carries and what its log line says. */
 struct caller {
@@ -47,6 +47,7 @@ struct choice {
     double logprob_sum;
     u64 slot_ns, first_ns, last_ns;        /* when it got its slot, its first and its last token */
     struct decode_stream given_text, text; /* of prompt and output; in a stream, as far as it is */
+    struct tool_reader calls;              /* a stream's, where there are tools */
     struct chain echo;           /* text of the prompt; of a stream, until all of it is sent */
     struct chain_reader echo_at; /* a stream's: so much of it is sent */
     u32 first_id;                /* of the prompt */
@@ -61,7 +62,9 @@ struct job {
     u32 echoes;             /* of a stream: choices whose prompt's text is not sent yet */
     u32 n, best_of, n_prompts;
     bool chat, stream, ws, include_usage, echo, logprobs;
-    bool failed; /* an error was sent; the rest is silence */
+    bool one_call;                   /* further ones are left out */
+    const struct tool_format *tools; /* how calls look; NULL: text is text */
+    bool failed;                     /* an error was sent; the rest is silence */
     bool cancelled;
     bool silent;               /* no log line: the refusal has one */
     bool at_once;              /* came while no step was in flight, and is to be in the next one */
@@ -148,7 +151,10 @@ size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens);
 
 /* --- net/shape ------------------------------------------------------------------------------- */
 
-const char *shape_finish(enum finish finish);
+/* calls: that were made; whoever stops behind one waits for its result. */
+const char *shape_finish(enum finish finish, u32 calls);
+/* An id for call `i` of a choice: 9 letters and digits, as Mistral's templates demand them. */
+void shape_call_id(const struct api *api, const struct choice *c, u32 i, char id[SHAPE_CALL_ID]);
 /* id, object, created, model, system_fingerprint of a reply or chunk: the object stays open. */
 void shape_head(struct json_out *o, const struct api *api, const struct job *job);
 void shape_usage(struct json_out *o, const struct job *job);

@@ -4,10 +4,18 @@
 
 #include <math.h>
 
-const char *shape_finish(enum finish finish)
+const char *shape_finish(enum finish finish, u32 calls)
 {
     static const char *const names[] = {NULL, "stop", "length", "cancelled", "deadline", "error"};
-    return names[finish];
+    return finish == FINISH_STOP && calls ? "tool_calls" : names[finish];
+}
+
+void shape_call_id(const struct api *api, const struct choice *c, u32 i, char id[SHAPE_CALL_ID])
+{
+    char hex[API_ID_BYTES];
+    api_id(api, c->job->caller.number << 16 ^ c->index << 8 ^ i, "", hex);
+    memcpy(id, hex, SHAPE_CALL_ID - 1);
+    id[SHAPE_CALL_ID - 1] = 0;
 }
 
 void shape_head(struct json_out *o, const struct api *api, const struct job *job)

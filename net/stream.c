@@ -53,7 +53,7 @@ static void choice_end(struct api *api, struct choice *c, enum finish finish, st
     if (finish == FINISH_NONE)
         json_put_null(o);
     else
-        json_put_str(o, str_of(shape_finish(finish)));
+        json_put_str(o, str_of(shape_finish(finish, c->calls.calls)));
     json_close(o, '}');
     json_close(o, ']');
     if (c->job->include_usage) {
@@ -82,20 +82,57 @@ static void chat_role(struct api *api, struct choice *c)
     choice_end(api, c, FINISH_NONE, &o);
 }
 
-static void chat_piece(struct api *api, struct choice *c, const struct event *event, bool logprobs)
+/* {"tool_calls": [...]}: the name and an id, then the arguments piece by piece. */
+static void call_piece(struct json_out *o, struct api *api, const struct choice *c,
+                       const struct tool_piece *piece)
+{
+    bool name = piece->part == TOOL_NAME;
+    char id[SHAPE_CALL_ID];
+    json_key(o, "tool_calls");
+    json_open(o, '[');
+    json_open(o, '{');
+    json_key(o, "index");
+    json_put_u64(o, c->calls.calls - 1);
+    if (name) {
+        shape_call_id(api, c, c->calls.calls - 1, id);
+        json_key(o, "id");
+        json_put_str(o, str_of(id));
+        json_key(o, "type");
+        json_put_str(o, STR("function"));
+    }
+    json_key(o, "function");
+    json_open(o, '{');
+    if (name) {
+        json_key(o, "name");
+        json_put_str(o, piece->text);
+    }
+    json_key(o, "arguments");
+    json_put_str(o, name ? STR("") : piece->text);
+    json_close(o, '}');
+    json_close(o, '}');
+    json_close(o, ']');
+}
+
+/* logprobs: of the token that came, or NULL. */
+static void chat_piece(struct api *api, struct choice *c, const struct tool_piece *piece,
+                       const struct step_result *logprobs)
 {
     struct json_out o = choice_begin(api, c);
     json_key(&o, "delta");
     json_open(&o, '{');
-    json_key(&o, "content");
-    json_put_str(&o, event->text);
+    if (piece->part == TOOL_TEXT) {
+        json_key(&o, "content");
+        json_put_str(&o, piece->text);
+    } else {
+        call_piece(&o, api, c, piece);
+    }
     json_close(&o, '}');
     json_key(&o, "logprobs");
     if (logprobs) {
         json_open(&o, '{');
         json_key(&o, "content");
         json_open(&o, '[');
-        shape_chat_logprob(&o, api, event->result, c->job->top_logprobs);
+        shape_chat_logprob(&o, api, logprobs, c->job->top_logprobs);
         json_close(&o, ']');
         json_key(&o, "refusal");
         json_put_null(&o);
@@ -104,6 +141,28 @@ static void chat_piece(struct api *api, struct choice *c, const struct event *ev
         json_put_null(&o);
     }
     choice_end(api, c, FINISH_NONE, &o);
+}
+
+/* What the event has brought: text, or with tools what can be told of it by now. A token's logprob
+ * comes with the first piece that the token brings, or with none. */
+static void chat_pieces(struct api *api, struct choice *c, const struct event *event,
+                        const struct step_result *logprobs)
+{
+    struct tool_piece piece = {TOOL_TEXT, event->text};
+    struct str text = event->text;
+    bool more = c->job->tools ? tool_next(&c->calls, &text, &piece) : text.n > 0;
+    for (; more; more = c->job->tools && tool_next(&c->calls, &text, &piece)) {
+        if (piece.part != TOOL_TEXT && c->job->one_call && c->calls.calls > 1)
+            continue;
+        chat_piece(api, c, &piece, logprobs);
+        logprobs = NULL;
+    }
+    if (c->job->tools && event->finish != FINISH_NONE && tool_end(&c->calls, &piece)) {
+        chat_piece(api, c, &piece, logprobs);
+        logprobs = NULL;
+    }
+    if (logprobs)
+        chat_piece(api, c, &(struct tool_piece){TOOL_TEXT, STR("")}, logprobs);
 }
 
 static void chat_finish(struct api *api, struct choice *c, enum finish finish)
@@ -237,8 +296,7 @@ void stream_event(struct api *api, struct choice *c, const struct event *event)
     if (job->chat) {
         if (!c->begun)
             chat_role(api, c);
-        if (piece)
-            chat_piece(api, c, event, logprobs);
+        chat_pieces(api, c, event, logprobs ? event->result : NULL);
         if (event->finish != FINISH_NONE)
             chat_finish(api, c, event->finish);
     } else if (piece || event->finish != FINISH_NONE) {

@@ -176,14 +176,108 @@ static void chat_logprobs(struct json_out *o, const struct api *api, const struc
     json_close(o, '}');
 }
 
-static void chat_choice(struct json_out *o, const struct api *api, const struct choice *c)
+/* The next piece of the output, read for calls; false behind the last. */
+struct telling {
+    struct walk *walk;
+    struct tool_reader reader;
+    struct str text; /* of the walk's token, what is left of it */
+    bool over;
+};
+
+static bool tell_next(struct telling *t, struct tool_piece *piece)
+{
+    while (!t->over && !tool_next(&t->reader, &t->text, piece)) {
+        t->over = !walk_next(t->walk);
+        if (t->over)
+            return tool_end(&t->reader, piece);
+        t->text = t->walk->text;
+    }
+    return !t->over;
+}
+
+/* What stands outside of calls; null if that is nothing. Then how many calls there are is known. */
+static void call_text(struct json_out *o, const struct api *api, struct choice *c)
+{
+    struct telling t = {.walk = walk_from(api, c), .reader = tool_reader_of(c->job->tools)};
+    struct tool_piece piece;
+    bool any = false;
+    while (tell_next(&t, &piece)) {
+        if (piece.part != TOOL_TEXT)
+            continue;
+        if (!any)
+            json_open_str(o);
+        any = true;
+        json_put_piece(o, piece.text);
+    }
+    c->calls = t.reader;
+    if (any)
+        json_close_str(o);
+    else if (c->calls.calls)
+        json_put_null(o);
+    else
+        json_put_str(o, STR(""));
+}
+
+static void begin_call(struct json_out *o, const struct api *api, const struct choice *c, u32 i,
+                       struct str name)
+{
+    char id[SHAPE_CALL_ID];
+    shape_call_id(api, c, i, id);
+    json_open(o, '{');
+    json_key(o, "id");
+    json_put_str(o, str_of(id));
+    json_key(o, "type");
+    json_put_str(o, STR("function"));
+    json_key(o, "function");
+    json_open(o, '{');
+    json_key(o, "name");
+    json_put_str(o, name);
+    json_key(o, "arguments");
+    json_open_str(o);
+}
+
+static void end_call(struct json_out *o)
+{
+    json_close_str(o);
+    json_close(o, '}');
+    json_close(o, '}');
+}
+
+static void calls(struct json_out *o, const struct api *api, const struct choice *c)
+{
+    struct telling t = {.walk = walk_from(api, c), .reader = tool_reader_of(c->job->tools)};
+    struct tool_piece piece;
+    u32 most = c->job->one_call ? 1 : UINT32_MAX, begun = 0;
+    json_key(o, "tool_calls");
+    json_open(o, '[');
+    while (tell_next(&t, &piece)) {
+        if (piece.part == TOOL_TEXT || t.reader.calls > most)
+            continue;
+        if (piece.part == TOOL_ARGUMENTS) {
+            json_put_piece(o, piece.text);
+            continue;
+        }
+        if (begun)
+            end_call(o);
+        begin_call(o, api, c, begun++, piece.text);
+    }
+    end_call(o);
+    json_close(o, ']');
+}
+
+static void chat_choice(struct json_out *o, const struct api *api, struct choice *c)
 {
     json_key(o, "message");
     json_open(o, '{');
     json_key(o, "role");
     json_put_str(o, STR("assistant"));
     json_key(o, "content");
-    put_text(o, api, c);
+    if (c->job->tools)
+        call_text(o, api, c);
+    else
+        put_text(o, api, c);
+    if (c->calls.calls)
+        calls(o, api, c);
     json_key(o, "refusal");
     json_put_null(o);
     json_close(o, '}');
@@ -255,12 +349,12 @@ static bool chosen(const struct job *job, const struct choice *c)
     return job->best_of == job->n || better < job->n;
 }
 
-static void choices(struct json_out *o, const struct api *api, const struct job *job)
+static void choices(struct json_out *o, const struct api *api, struct job *job)
 {
     u32 index = 0;
     json_key(o, "choices");
     json_open(o, '[');
-    for (const struct choice *c = job->choices; c; c = c->next) {
+    for (struct choice *c = job->choices; c; c = c->next) {
         if (!chosen(job, c))
             continue;
         json_open(o, '{');
@@ -271,7 +365,7 @@ static void choices(struct json_out *o, const struct api *api, const struct job 
         else
             text_choice(o, api, c);
         json_key(o, "finish_reason");
-        json_put_str(o, str_of(shape_finish(c->finish)));
+        json_put_str(o, str_of(shape_finish(c->finish, c->calls.calls)));
         json_close(o, '}');
     }
     json_close(o, ']');

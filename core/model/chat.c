@@ -60,15 +60,13 @@ static const struct json *variables(const struct tokenizer *t, const struct chat
                     {"eos_token", tokenizer_eos(t)},
                     {"unk_token", tokenizer_unk(t)},
                     {"pad_token", tokenizer_pad(t)}};
-    static const char *const none[] = {"tools", "documents"};
     struct json_tree vars = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
     json_append(&vars, STR("messages"), messages_of(a, chat));
     json_append(
         &vars, STR("add_generation_prompt"),
         json_make(a, chat->add_generation_prompt ? JSON_TRUE : JSON_FALSE, (struct str){0}));
-    for (u32 i = 0; i < COUNTOF(none); i++)
-        if (!json_get(chat->variables, none[i]))
-            json_append(&vars, str_of(none[i]), json_make(a, JSON_NULL, (struct str){0}));
+    if (chat->tools)
+        json_append(&vars, STR("tools"), copy(a, chat->tools));
     for (u32 i = 0; i < COUNTOF(specials); i++)
         if (specials[i].token.n && !json_get(chat->variables, specials[i].name))
             json_append(&vars, str_of(specials[i].name),

@@ -10,6 +10,7 @@
 
 struct chat {
     const struct json *messages;  /* array of objects with role and content */
+    const struct json *tools;     /* array, as they are given; or NULL */
     const struct json *variables; /* object of more variables, which win; or NULL */
     bool add_generation_prompt;
     bool continue_final; /* the text ends where the content of the last message ends */

@@ -13,7 +13,9 @@ enum err template_compile(struct arena *keep, struct str source, const char *nam
     struct str own = arena_str(keep, str_of(name));
     if (!own.p)
         return arena_full(keep, name, e);
-    return parse_template(keep, source, own.p, out, e);
+    TRY(parse_template(keep, source, own.p, out, e));
+    (*out)->calls = tool_format_of(source);
+    return ERR_OK;
 }
 
 /* The text under `wanted` of the list [{name, template}], or NULL. */
@@ -90,6 +92,11 @@ static void fill_globals(struct rt *r, const struct json *vars)
                 r->globals[i] = val_json(r, m);
                 break;
             }
+}
+
+const struct tool_format *template_calls(const struct template *t)
+{
+    return t->for_tools ? t->for_tools->calls : t->calls;
 }
 
 enum err template_render(const struct template *t, const struct json *vars, i64 now_s,

@@ -17,6 +17,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/json.h"
+#include "core/model/tool_call.h"
 
 struct template;
 
@@ -29,6 +30,9 @@ MUST enum err template_compile(struct arena *keep, struct str source, const char
  * with tools. *out is NULL when the folder has none. */
 MUST enum err template_load(struct arena *keep, struct arena *scratch, const char *dir,
                             struct template **out, struct err_text *e);
+
+/* How a model that was taught by it calls tools; NULL: in no way that is known. */
+const struct tool_format *template_calls(const struct template *t);
 
 /* Renders with the members of the object `vars` as variables (messages, tools, documents,
  * add_generation_prompt, bos_token, eos_token, ... keyword arguments; tools and documents are none

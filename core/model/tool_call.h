@@ -1,0 +1,66 @@
+/* Calls of functions ("tools") in what a model writes. No standard says how: a chat template
+ * teaches its model one of a few ways, and so tells us which. In all of them a call has the
+ * function's name and an object of arguments, behind a mark:
+ *
+ *   <tool_call>{"name": "f", "arguments": {...}}</tool_call>        Qwen 2.5 and 3, Hermes
+ *   [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...]            Mistral up to its version 7
+ *   [TOOL_CALLS]f[ARGS]{...}                                        Mistral since
+ *   <|tool_call|>[{"name": "f", "arguments": {...}}]<|/tool_call|>  Phi 4 mini
+ *   {"name": "f", "parameters": {...}}                              Llama 3, as the whole text
+ *
+ * The reader takes the text as it comes and gives out what stands outside of calls, names, and the
+ * arguments as they were written, at once: it holds back no more than a mark and the way to the
+ * arguments. What looks like a call and turns out to be none is text, to the byte. Blanks around
+ * calls are dropped.
+ */
+#ifndef ZIGCUDA_TOOL_CALL_H
+#define ZIGCUDA_TOOL_CALL_H
+
+#include "core/base/base.h"
+
+enum {
+    TOOL_NAME_BYTES = 64, /* OpenAI's limit */
+    TOOL_HELD_BYTES = 512 /* mark, name and what else comes before the arguments: else no call */
+};
+
+struct tool_format;
+
+/* The format that a chat template teaches, by its source; NULL: none that is known. */
+const struct tool_format *tool_format_of(struct str template_source);
+
+/* Its mark is a special token, so that the text has to be made with these. */
+bool tool_format_is_special(const struct tool_format *f);
+
+enum tool_part {
+    TOOL_TEXT,     /* outside of calls */
+    TOOL_NAME,     /* a call begins */
+    TOOL_ARGUMENTS /* its arguments go on: JSON if the model has written JSON */
+};
+
+/* The text is of what was put in, or the reader's until it is used again. */
+struct tool_piece {
+    enum tool_part part;
+    struct str text;
+};
+
+struct tool_reader {
+    const struct tool_format *format;
+    u32 calls; /* begun so far */
+    u8 state;
+    bool began; /* text that is no blank has come */
+    bool list;  /* inside [...] */
+    bool named, in_string, escaped;
+    u32 depth, matched;                              /* brackets; bytes of a mark */
+    u32 key_at, value_at, name_at, key_n, name_n, n; /* in held; n: held now */
+    char held[TOOL_HELD_BYTES];
+};
+
+struct tool_reader tool_reader_of(const struct tool_format *f);
+
+/* The next piece of *text, which is cut by what was taken; false when all is taken. */
+bool tool_next(struct tool_reader *r, struct str *text, struct tool_piece *piece);
+
+/* Behind the last text: what was held back and has become no call; false: nothing. */
+bool tool_end(struct tool_reader *r, struct tool_piece *piece);
+
+#endif

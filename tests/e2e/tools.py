@@ -1,0 +1,240 @@
+"""Tools, by the OpenAI client against `zigcuda serve` with models that write calls as the families
+do.
+
+usage: tools.py   (environment: ZIGCUDA, how to run the binary)
+"""
+import json
+import os
+import tempfile
+
+import openai
+
+import scripted
+import server
+
+try:
+    import httpx2 as httpx
+except ImportError:
+    import httpx
+
+# What transformers does with messages that have calls and results, and with tools.
+TEMPLATE = """{%- if tools %}TOOLS {{ tools | tojson }}
+{% endif %}{%- for m in messages %}{{ m.role }}:
+{%- for c in m.tool_calls or [] %}[{{ c.id }} {{ c.function.name }} {{ c.function.arguments.city }}]
+{%- endfor %}{{ m.tool_call_id }} {{ m.content }}
+{% endfor %}{{ messages[-1].content }}{# MARK #}"""
+MARKS = {"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "mistral11": "[TOOL_CALLS] [ARGS]",
+         "phi": "<|tool_call|>",
+         "llama": 'in the format {"name": function name, "parameters": dictionary of}'}
+WEATHER = {"type": "function", "function": {
+    "name": "get_weather", "description": "The weather in a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+LONG = json.dumps({"text": "".join(f"line {i}: \"{i * 7919}\" é\n" for i in range(60))})
+SCRIPTS = {
+    "hermes": {
+        "one": '\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n'
+               "</tool_call>",
+        "two": 'I ask twice.\n<tool_call>{"name": "get_weather", "arguments": {"city": "A"}}'
+               '</tool_call>\n<tool_call>{"name":"get_weather","arguments":{"city":"B"}}'
+               "</tool_call>",
+        "none": "No tool for <tool> that, nor <tool_call> this; a < b.",
+        "broken": 'First <tool_call>{"name": 7, "arguments": {}}</tool_call> then.',
+        "long": f'<tool_call>{{"name": "write", "arguments": {LONG}}}</tool_call>',
+    },
+    "mistral": {"one": '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Oslo"}}]'},
+    "mistral11": {"one": 'Sure.[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}'},
+    "phi": {"one": '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Oslo"}}]'
+                   "<|/tool_call|>"},
+    "llama": {"one": '{"name": "get_weather", "parameters": {"city": "Oslo"}}',
+              "text": 'It is {"name": "get_weather", "parameters": {}}.'},
+}
+SPECIAL = {"mistral": ("[TOOL_CALLS]",), "mistral11": ("[TOOL_CALLS]",),
+           "phi": ("<|tool_call|>",)}
+FOLDER = tempfile.TemporaryDirectory()
+checks = []
+
+
+def check(function):
+    checks.append((function.__name__, function))
+    return function
+
+
+class Model:
+    """A server of its own with the scripts of a family; of several choices the first is read."""
+
+    def __init__(self, family, template=None):
+        folder = os.path.join(FOLDER.name, family)
+        os.makedirs(folder, exist_ok=True)
+        scripted.make(folder, template or TEMPLATE.replace("MARK", MARKS[family]),
+                      SCRIPTS.get(family, {"one": "Hello."}), SPECIAL.get(family, ()))
+        self.server, self.name = server.Server(folder), family
+        self.url = f"http://127.0.0.1:{self.server.port}"
+        self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0,
+                                    http_client=httpx.Client(timeout=60))
+
+    def ask(self, script, stream=False, **more):
+        """Content, calls as (id, name, arguments), finish reason; streamed ones put together."""
+        more = {"tools": [WEATHER], "max_tokens": 900, "temperature": 0} | more
+        messages = more.pop("messages", [{"role": "user", "content": f"<|{script}|>"}])
+        reply = self.client.chat.completions.create(model=self.name, messages=messages,
+                                                    stream=stream, **more)
+        if not stream:
+            choice = reply.choices[0]
+            calls = [(c.id, c.function.name, c.function.arguments)
+                     for c in choice.message.tool_calls or []]
+            return choice.message.content, calls, choice.finish_reason
+        text, calls, finish = "", [], None
+        for chunk in reply:
+            choice = chunk.choices[0]
+            if choice.index:
+                continue
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for c in choice.delta.tool_calls or []:
+                if c.index == len(calls):
+                    assert c.id and c.type == "function" and c.function.name
+                    calls.append((c.id, c.function.name, ""))
+                id, name, arguments = calls[c.index]
+                calls[c.index] = (id, name, arguments + c.function.arguments)
+        return text or None, calls, finish
+
+    def both(self, script, **more):
+        """Whole and streamed say the same but for ids, which are no two alike."""
+        whole, streamed = self.ask(script, **more), self.ask(script, True, **more)
+        assert strip(whole) == strip(streamed), f"{whole} {streamed}"
+        ids = [c[0] for c in whole[1] + streamed[1]]
+        assert len(set(ids)) == len(ids) and all(len(i) == 9 and i.isalnum() for i in ids), ids
+        return strip(whole)
+
+    def refused(self, param, **more):
+        try:
+            self.ask("one", **more)
+        except openai.BadRequestError as e:
+            assert e.param == param, e
+            return e.message
+        raise AssertionError(f"taken: {more}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *how):
+        self.server.__exit__(*how)
+
+
+def strip(answer):
+    text, calls, finish = answer
+    return text, [(name, arguments) for _, name, arguments in calls], finish
+
+
+@check
+def every_format_is_read():
+    for family in ("mistral", "mistral11", "phi", "llama"):
+        with Model(family) as m:
+            want = ("Sure." if family == "mistral11" else None,
+                    [("get_weather", '{"city": "Oslo"}')], "tool_calls")
+            assert m.both("one") == want, (family, m.both("one"))
+            if family == "llama":
+                assert m.both("text") == (SCRIPTS[family]["text"], [], "stop")
+            text, calls, finish = m.ask("one", tools=openai.NOT_GIVEN)
+            assert not calls and finish == "stop" and "get_weather" in text
+
+
+@check
+def calls_come_whole_and_streamed():
+    with Model("hermes") as m:
+        assert m.both("one") == (None, [("get_weather", '{"city": "Zürich"}')], "tool_calls")
+        two = [("get_weather", '{"city": "A"}'), ("get_weather", '{"city":"B"}')]
+        assert m.both("two") == ("I ask twice.", two, "tool_calls")
+        assert m.both("two", parallel_tool_calls=False) == ("I ask twice.", two[:1], "tool_calls")
+        for script in ("none", "broken"):
+            assert m.both(script) == (SCRIPTS["hermes"][script], [], "stop"), m.both(script)
+        text, calls, finish = m.both("long")
+        assert (text, finish) == (None, "tool_calls") and calls == [("write", LONG)]
+        assert json.loads(calls[0][1]) == json.loads(LONG)
+        text, calls, finish = m.both("long", max_tokens=40)
+        assert finish == "length" and LONG.startswith(calls[0][1]) and calls[0][1]
+        assert m.both("two", n=2, max_tokens=900) == ("I ask twice.", two, "tool_calls")
+
+
+@check
+def logprobs_stay_those_of_tokens():
+    with Model("hermes") as m:
+        plain = {"model": m.name, "messages": [{"role": "user", "content": "<|two|>"}],
+                 "logprobs": True, "temperature": 0}
+
+        def tokens(stream, **more):
+            asked = {**plain, "stream": stream, **more}
+            reply = m.client.chat.completions.create(**asked)
+            chunks = reply if stream else [reply]
+            return [e.token for c in chunks if c.choices[0].logprobs
+                    for e in c.choices[0].logprobs.content or []]
+        whole = tokens(False, tools=[WEATHER])
+        assert whole == tokens(True, tools=[WEATHER]) and len(whole) > 5
+        assert "".join(whole) == SCRIPTS["hermes"]["two"]
+
+
+@check
+def a_turn_goes_back_as_it_came():
+    """Tools and calls reach the template; results of tools are answered."""
+    with Model("hermes") as m:
+        first = m.client.chat.completions.create(
+            model=m.name, tools=[WEATHER], messages=[{"role": "user", "content": "<|one|>"}])
+        message = first.choices[0].message
+        call = message.tool_calls[0]
+        turn = [{"role": "user", "content": "<|one|>"}, message.model_dump(),
+                {"role": "tool", "tool_call_id": call.id, "content": "<|none|>"}]
+        assert m.both("none", messages=turn)[0] == SCRIPTS["hermes"]["none"]
+
+        def text(**body):
+            body = {"model": m.name, "messages": turn, "add_special_tokens": False, **body}
+            ids = httpx.post(m.url + "/tokenize", json=body).json()["tokens"]
+            return httpx.post(m.url + "/detokenize",
+                              json={"model": m.name, "tokens": ids}).json()["prompt"]
+        prompt = text(tools=[WEATHER])
+        assert prompt.startswith(f"TOOLS {json.dumps([WEATHER])}\n"), prompt
+        assert f"assistant:[{call.id} get_weather Zürich]" in prompt, prompt
+        assert f"tool:{call.id} " in prompt and not text().startswith("TOOLS")
+
+
+@check
+def choices_of_tools():
+    with Model("hermes") as m:
+        text, calls, finish = m.both("one", tool_choice="none")
+        assert text == SCRIPTS["hermes"]["one"] and (calls, finish) == ([], "stop")
+        assert m.both("one", tool_choice="auto")[2] == "tool_calls"
+        assert m.both("one", tools=[])[2] == "stop"
+        named = {"type": "function", "function": {"name": "get_weather"}}
+        for choice in ("required", named):
+            assert "enforced" in m.refused("tool_choice", tool_choice=choice)
+
+
+def tool(**more):
+    return {"type": "function", "function": {**WEATHER["function"], **more}}
+
+
+@check
+def wrong_tools_are_refused():
+    with Model("hermes") as m:
+        for where, tools in ((".type", [{"type": "web_search"}]),
+                             (".function", [{"type": "function", "name": "f"}]),
+                             (".function.name", [tool(name="a b")]),
+                             (".function.name", [tool(name="x" * 65)]),
+                             (".function.name", [tool(name='"')]),
+                             (".function.parameters", [tool(parameters=[])]),
+                             (".function.description", [tool(description=1)]),
+                             (".function.strict", [tool(strict=True)])):
+            m.refused("tools[0]" + where, tools=tools)
+        m.refused("tools[1].type", tools=[WEATHER, {}])
+        assert m.both("one", tools=[tool(strict=False, description=None)])[2] == "tool_calls"
+        assert "use tools" in m.refused("functions", functions=[{"name": "f"}])
+
+
+@check
+def a_template_without_tools_says_so():
+    with Model("plain", "{{ messages[-1].content }}") as m:
+        assert "chat template" in m.refused("tools")
+        assert m.ask("one", tools=[])[0] == "Hello."
+
+
+if __name__ == "__main__":
+    raise SystemExit(server.run(checks))

@@ -45,10 +45,17 @@ static size_t table_bytes(const struct api_config *g)
            g->connections * (sizeof(conn_id) + sizeof(struct caller)) + 1024;
 }
 
+static size_t grammar_bytes(const struct api_config *g)
+{
+    return g->grammars ? jobs_of(g) * sizeof(struct grammar) + 64 : 0;
+}
+
 void api_plan(const struct api_config *g, struct plan *p)
 {
     plan_add(p, PLACE_HOST, table_bytes(g), "API requests", "engine.queue", "%u requests",
              jobs_of(g));
+    plan_add(p, PLACE_HOST, grammar_bytes(g), "API schemas", "engine.grammar_rows", "%u requests",
+             g->grammars ? jobs_of(g) : 0);
     plan_add(p, PLACE_HOST, text_bytes(g), "API reply text", "server.body_max", "JSON being built");
     plan_add(p, PLACE_HOST, store_bytes(store_blocks(g)), "API whole replies",
              "server.reply_memory", "%u blocks of %u bytes", store_blocks(g), STORE_BLOCK_BYTES);
@@ -64,6 +71,9 @@ static bool take(struct api *api, struct arena *a)
     api->text_bytes = text_bytes(&api->g);
     api->text = arena_alloc(a, api->text_bytes, 64);
     if (!api->jobs || !api->choices || !api->sockets || !api->socket_callers || !api->text)
+        return false;
+    api->grammars = api->g.grammars ? ARENA_NEW(a, struct grammar, n) : NULL;
+    if (api->g.grammars && !api->grammars)
         return false;
     api->n_jobs = api->n_free_choices = n;
     for (u32 i = 0; i < n; i++) {

@@ -30,6 +30,7 @@ struct api_config {
     u32 queue, connections;      /* requests that may wait; connections */
     u32 max_tokens;              /* when a request gives none; 0: up to the context */
     bool prompt_logprobs;        /* the engine can */
+    bool grammars;               /* it can */
     u64 queue_tokens;            /* prompt tokens that may wait; 0: any */
     u64 heartbeat_ms;            /* 0: none */
     const char *name;            /* of the model, for clients */

@@ -357,6 +357,7 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
                         .prompt_logprobs = job->prompt_logprobs,
                         .special_text = !p->skip_special,
                         .continues = continues(p),
+                        .grammar = job->grammar,
                         .n_stop = p->n_stop,
                         .priority = p->priority};
     u64 seed = p->seeded ? p->sampling.seed : splitmix(api->g.seed ^ job->caller.number);
@@ -477,14 +478,30 @@ static bool fits_reply(const struct api *api, struct job *job, const struct prom
                   job->least_bytes, api->g.body_bytes, job->echo ? " or without echo" : "");
 }
 
+/* What the answer has to be. */
+static bool take_grammar(struct api *api, struct job *job, const struct params *p,
+                         struct refusal *f)
+{
+    struct err_text e = {0};
+    if (!p->json)
+        return true;
+    if (!api->grammars)
+        return refuse(f, 400, "unsupported_value", "response_format",
+                      "answers that have to be JSON are off here (engine.grammar_rows)");
+    job->grammar = &api->grammars[job - api->jobs];
+    return grammar_compile(job->grammar, p->schema, &e) == ERR_OK ||
+           refuse(f, 400, "invalid_value", "response_format", "response_format.json_schema.%s",
+                  e.text);
+}
+
 static bool begin(struct api *api, struct job *job, const struct params *p,
                   const struct prompts *all, struct refusal *f)
 {
     fill(api, job, p);
     job->n_prompts = all->n;
     job->n_choices = all->n * job->best_of;
-    if (!fits_reply(api, job, all, f) || !room_for(api, job, p, all, f) ||
-        !make_choices(api, job, p, all, f))
+    if (!take_grammar(api, job, p, f) || !fits_reply(api, job, all, f) ||
+        !room_for(api, job, p, all, f) || !make_choices(api, job, p, all, f))
         return false;
     return admission_key_enter(&api->admission, job->caller.key, api_now(api), f);
 }

@@ -286,11 +286,27 @@ static bool read_stream_options(struct reading *r, const struct field *field, co
 
 static bool read_format(struct reading *r, const struct field *field, const struct json *v)
 {
-    const struct json *type = json_get(v, "type");
-    if (type && type->type == JSON_STRING && str_is(type->text, "text") && v->n == 1)
-        return true;
-    return refuse(r->f, 400, "unsupported_value", field->name,
-                  "response_format: only {\"type\": \"text\"} is supported for now");
+    const struct json *type = json_get(v, "type"), *own = json_get(v, "json_schema");
+    struct str name = type && type->type == JSON_STRING ? type->text : STR("");
+    bool by_schema = str_is(name, "json_schema");
+    if (by_schema && (!own || own->type != JSON_OBJECT || !json_get(own, "schema")))
+        return refuse(r->f, 400, "invalid_value", "response_format.json_schema",
+                      "response_format.json_schema must be {\"name\", \"schema\"}");
+    for (const struct json *m = own ? own->child : NULL; m; m = m->next)
+        if (!str_is(m->key, "name") && !str_is(m->key, "schema") && !str_is(m->key, "strict") &&
+            !str_is(m->key, "description"))
+            return refuse(r->f, 400, "unknown_parameter", "response_format.json_schema",
+                          "response_format.json_schema has a member '%.*s', which is not known",
+                          (int)MIN(m->key.n, (size_t)40), m->key.p);
+    if (v->n != 1 + (u32)by_schema ||
+        !(by_schema || str_is(name, "json_object") || str_is(name, "text")))
+        return refuse(
+            r->f, 400, "unsupported_value", field->name,
+            "response_format must be {\"type\": \"text\"}, {\"type\": \"json_object\"} or "
+            "{\"type\": \"json_schema\", \"json_schema\": {\"name\", \"schema\"}}");
+    r->p->json = !str_is(name, "text");
+    r->p->schema = by_schema ? json_get(own, "schema") : NULL;
+    return true;
 }
 
 static bool read_modalities(struct reading *r, const struct field *field, const struct json *v)
@@ -572,6 +588,10 @@ static bool check_together(struct reading *r)
     if (p->no_answer && p->sampling.min_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is 0",
                       p->sampling.min_tokens, p->max_field);
+    if (p->json && (p->sampling.min_tokens || (p->tools && !r->no_tools)))
+        return refuse(r->f, 400, "invalid_value", "response_format",
+                      "response_format excludes %s: such an answer ends where its JSON does",
+                      p->tools ? "tools" : "min_tokens");
     if (p->max_tokens && p->sampling.min_tokens > p->max_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is %u",
                       p->sampling.min_tokens, p->max_field, p->max_tokens);

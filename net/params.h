@@ -33,6 +33,8 @@ struct params {
     const struct json *variables; /* chat_template_kwargs, or NULL */
     const struct json *tools;     /* that may be called, checked, or NULL */
     bool one_call;                /* at most */
+    bool json;                    /* the answer is an object, or fits: */
+    const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
     const struct json *tokens;    /* of /detokenize */
 };

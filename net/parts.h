@@ -63,6 +63,7 @@ struct job {
     u32 n, best_of, n_prompts;
     bool chat, stream, ws, include_usage, echo, logprobs;
     bool one_call;                   /* further ones are left out */
+    struct grammar *grammar;         /* of its own memory; text and tools have none */
     const struct tool_format *tools; /* how calls look; NULL: text is text */
     bool failed;                     /* an error was sent; the rest is silence */
     bool cancelled;
@@ -88,6 +89,7 @@ struct api {
     struct store store;
     struct job *jobs, *free_jobs, *first_job, *last_job; /* [n_jobs] */
     struct choice *choices, *free_choices;               /* [n_jobs] */
+    struct grammar *grammars;                            /* [n_jobs], or NULL: there are none */
     u32 n_jobs, n_free_choices;
     conn_id *sockets; /* [connections] open WebSockets */
     struct caller *socket_callers;

@@ -465,6 +465,12 @@ void json_close_str(struct json_out *o)
     put(o, "\"", 1);
 }
 
+void json_put_number(struct json_out *o, struct str text)
+{
+    separate(o);
+    put(o, text.p, text.n);
+}
+
 void json_put_u64(struct json_out *o, u64 v)
 {
     char text[24];

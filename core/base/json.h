@@ -66,6 +66,7 @@ void json_put_str(struct json_out *o, struct str s); /* escapes; invalid UTF-8 b
 void json_open_str(struct json_out *o);
 void json_put_piece(struct json_out *o, struct str s);
 void json_close_str(struct json_out *o);
+void json_put_number(struct json_out *o, struct str text); /* as it stands in JSON */
 void json_put_u64(struct json_out *o, u64 v);
 void json_put_i64(struct json_out *o, i64 v);
 void json_put_f64(struct json_out *o, double v, int digits); /* not finite: null */

@@ -1,5 +1,6 @@
 #include "core/engine/engine.h"
 
+#include "core/engine/choose.h"
 #include "core/engine/sample.h"
 #include "core/engine/sched.h"
 
@@ -25,6 +26,8 @@ struct seq {
     bool cancelled, late;
     u32 in_flight; /* steps that have a row of it */
     bool prompt_logprobs;
+    const struct grammar *grammar;
+    struct grammar_state grammar_state; /* behind the newest token */
     struct sampling sampling;
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS];
@@ -40,6 +43,7 @@ struct flight { /* a step that was submitted, with all that it points to */
     struct seq **seqs;     /* [slots] whose row it is */
     u32 *tokens;           /* [step_tokens] */
     bool logits;           /* fills prompt_logits */
+    u32 chosen;            /* rows whose token is chosen here */
 };
 
 enum { FLIGHTS = 2 }; /* device.depth at most */
@@ -70,6 +74,7 @@ struct engine {
     struct seq **plan_seqs; /* [slots] */
     u32 *take;              /* [slots] */
     float *prompt_logits;   /* [config.prompt_logits][vocab], one sequence's at a time */
+    struct chooser chooser; /* its logits are one flight's at a time */
     struct step_result end; /* for events without a token */
     char text[TEXT_CAP];
     struct engine_stats stats;
@@ -111,7 +116,8 @@ static bool lay_out(struct engine *g, struct arena *a)
             return false;
     }
     g->prompt_logits = ARENA_NEW(a, float, prompt_floats(g->device, &g->config));
-    if (!g->prompt_logits)
+    if (!g->prompt_logits || !choose_lay_out(&g->chooser, a, g->tokenizer, g->device->model->vocab,
+                                             g->config.grammar_rows))
         return false;
     for (u32 i = 0; i < g->seqs_n; i++) {
         g->seqs[i].tokens = ARENA_NEW(a, u32, g->context + 1);
@@ -138,6 +144,9 @@ void engine_plan(const struct device *d, const struct engine_config *c, struct p
 {
     plan_add(p, PLACE_HOST, engine_bytes(d, c), "requests", "engine.queue", "%u slots, %u waiting",
              d->limits.slots, c->queue);
+    if (c->grammar_rows)
+        plan_add(p, PLACE_HOST, choose_bytes(d->model->vocab, c->grammar_rows), "grammars",
+                 "engine.grammar_rows", "%u rows of logits", c->grammar_rows);
     plan_add(p, PLACE_HOST, kv_bytes(d->limits.pages), "KV page table", "engine.kv", "%u pages",
              d->limits.pages);
 }
@@ -252,6 +261,8 @@ static enum err check_request(const struct engine *g, const struct request *r, s
 {
     u32 vocab = g->device->model->vocab;
     ASSERT(!r->prompt_logprobs || g->config.prompt_logits);
+    ASSERT(!r->grammar || (g->config.grammar_rows && g->tokenizer && !r->prompt_logprobs &&
+                           !r->sampling.min_tokens));
     for (u32 i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] >= vocab)
             return err_set(e, ERR_REQUEST, "prompt token %u is %u; the model's vocabulary has %u",
@@ -298,6 +309,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .after = r->after,
                       .submit_ns = clock_now_ns(&g->clock),
                       .prompt_logprobs = r->prompt_logprobs,
+                      .grammar = r->grammar,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
     s->salt = m->rope_long_from && positions > m->rope_long_from;
@@ -305,6 +317,8 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
         s->stream = r->continues
                         ? decode_behind(g->tokenizer, !r->special_text, r->prompt, r->n_prompt)
                         : decode_start(g->tokenizer, !r->special_text);
+    if (r->grammar)
+        grammar_begin(r->grammar, &s->grammar_state);
     copy_stops(s, r, m);
     begin_waiting(g, s);
     if (s->deadline_ns)
@@ -402,6 +416,18 @@ static bool is_stop_id(const struct seq *s, u32 token)
     return false;
 }
 
+/* Moves its grammar by a token that fits; false: nothing may follow. */
+static bool grammar_goes_on(struct engine *g, struct seq *s, u32 token)
+{
+    char bytes[LIMIT_TOKEN_BYTES];
+    u32 n = tokenizer_bytes(g->tokenizer, token, bytes);
+    for (u32 i = 0; i < n; i++) {
+        bool fits = grammar_step(s->grammar, &s->grammar_state, (u8)bytes[i]);
+        ASSERT(fits);
+    }
+    return !grammar_closed(&s->grammar_state);
+}
+
 /* A new token of a sequence: its text, whether it ends here, the event. */
 static void token_out(struct engine *g, struct seq *s, const struct step_result *result)
 {
@@ -415,6 +441,8 @@ static void token_out(struct engine *g, struct seq *s, const struct step_result 
         finish = FINISH_STOP;
     else if (g->tokenizer)
         n += decode_push(&s->stream, result->token, g->text + n);
+    if (finish == FINISH_NONE && s->grammar && !grammar_goes_on(g, s, result->token))
+        finish = FINISH_STOP;
     if (finish == FINISH_NONE && s->outputs >= s->max_tokens)
         finish = FINISH_LENGTH;
     if (finish != FINISH_NONE && g->tokenizer)
@@ -518,7 +546,8 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
 {
     u32 row = f->step.n_rows++, first = f->step.n_tokens;
     bool follows = s->planned >= s->n_tokens, logits = reports(s);
-    bool sample = follows || s->planned + n == s->n_tokens;
+    bool last = follows || s->planned + n == s->n_tokens, choose = last && s->grammar;
+    bool sample = last && !choose;
     if (follows)
         f->tokens[first] = 0;
     else
@@ -535,12 +564,15 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
                                      .n_pages = s->n_pages,
                                      .pages_version = s->pages_version,
                                      .sampling = &s->sampling,
-                                     .logits = logits ? g->prompt_logits : NULL};
+                                     .logits = logits   ? g->prompt_logits
+                                               : choose ? choose_row(&g->chooser, f->chosen)
+                                                        : NULL};
     f->seqs[row] = s;
     f->step.n_tokens += n;
     f->logits = f->logits || logits;
+    f->chosen += choose;
     s->planned += n;
-    s->pending += sample;
+    s->pending += last;
     s->in_flight++;
 }
 
@@ -551,24 +583,49 @@ static bool shares_unread(struct engine *g, const struct seq *s)
     return first && first->outputs == 0;
 }
 
-/* Tokens of a running sequence that the next step could take. */
-static u32 tokens_left(const struct engine *g, const struct seq *s, bool logits_used)
+/* True when its next token, the last that it has, has to bring logits. */
+static bool chooses(const struct seq *s)
+{
+    return s->grammar && s->planned + 1 == s->n_tokens;
+}
+
+/* Of the next step the logits that can be asked for. */
+struct logits_left {
+    bool prompt;  /* a part of somebody's prompt */
+    u32 choosing; /* rows of those with a grammar */
+};
+
+/* Tokens of a running sequence that the next step could take. With a grammar the last one is a row
+ * of its own, and what follows it has to be known. */
+static u32 tokens_left(const struct engine *g, const struct seq *s, const struct logits_left *l)
 {
     u32 left = s->n_tokens + s->pending - s->planned;
     if (s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens)
         return 0;
     if (reports(s))
-        return logits_used ? 0 : MIN(left, g->config.prompt_logits);
-    return left;
+        return l->prompt ? MIN(left, g->config.prompt_logits) : 0;
+    if (s->grammar && s->pending)
+        return 0;
+    return chooses(s) ? MIN(left, l->choosing) : left - (s->grammar != NULL);
+}
+
+static struct logits_left logits_left(const struct engine *g)
+{
+    struct logits_left l = {.prompt = true, .choosing = g->config.grammar_rows};
+    for (u32 i = 0; i < g->n_flights; i++) {
+        const struct flight *f = &g->flights[(g->first_flight + i) % g->device->depth];
+        l.prompt = l.prompt && !f->logits;
+        l.choosing = f->chosen ? 0 : l.choosing;
+    }
+    return l;
 }
 
 /* Fills the flight's step; false when nothing can go on before a step in flight is done. */
 static bool plan_step(struct engine *g, struct flight *f)
 {
     u32 n = 0;
-    bool logits_used = false, full = false;
-    for (u32 i = 0; i < g->n_flights; i++)
-        logits_used = logits_used || g->flights[(g->first_flight + i) % g->device->depth].logits;
+    bool full = false;
+    struct logits_left logits = logits_left(g);
     for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
         if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
@@ -579,8 +636,9 @@ static bool plan_step(struct engine *g, struct flight *f)
             full = true;
             continue;
         }
-        u32 left = tokens_left(g, s, logits_used);
-        logits_used = logits_used || (left && reports(s));
+        u32 left = tokens_left(g, s, &logits);
+        logits.prompt = logits.prompt && !(left && reports(s));
+        logits.choosing -= left && chooses(s);
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
         g->plan_seqs[n] = s;
         n += left > 0;
@@ -589,6 +647,7 @@ static bool plan_step(struct engine *g, struct flight *f)
     sched_plan(g->plan, n, budget, g->take);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->logits = false;
+    f->chosen = 0;
     for (u32 i = 0; i < n; i++)
         if (g->take[i])
             add_row(g, f, g->plan_seqs[i], g->take[i]);
@@ -618,12 +677,12 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
 {
     s->in_flight--;
     s->computed += row->n;
-    s->pending -= row->sample;
+    s->pending -= row->sample || (s->grammar && row->logits);
     if (s->state == SEQ_ENDED) {
         retire(g, s);
         return;
     }
-    if (row->logits && !s->cancelled)
+    if (row->logits && !s->grammar && !s->cancelled)
         report_prompt(g, s, row);
     /* Of one who was cancelled the token that a follower computed may not be known. */
     while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= MIN(s->computed, s->n_tokens)) {
@@ -674,6 +733,24 @@ bool engine_step(struct engine *g)
     return g->n_flights > 0;
 }
 
+/* The next token of a sequence with a grammar. */
+static void choose(struct engine *g, struct seq *s, const float *logits)
+{
+    struct step_result result = {.slot = s->slot};
+    struct choosing c = {.grammar = s->grammar,
+                         .state = &s->grammar_state,
+                         .sampling = &s->sampling,
+                         .tokens = s->tokens,
+                         .n_prompt = s->n_prompt,
+                         .n_tokens = s->n_tokens,
+                         .logits = logits};
+    if (choose_token(&g->chooser, &c, &result))
+        token_out(g, s, &result);
+    else
+        text_left(g, s,
+                  grammar_complete(s->grammar, &s->grammar_state) ? FINISH_STOP : FINISH_LENGTH);
+}
+
 /* The oldest step in flight has its results. */
 static void flight_done(struct engine *g, const struct step_result *results, u32 n)
 {
@@ -693,6 +770,8 @@ static void flight_done(struct engine *g, const struct step_result *results, u32
         row_done(g, s, row);
         if (result && goes_on)
             token_out(g, s, result);
+        else if (row->logits && s->grammar && goes_on)
+            choose(g, s, row->logits);
     }
 }
 

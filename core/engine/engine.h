@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/engine/device.h"
+#include "core/engine/grammar.h"
 #include "core/engine/kv.h"
 #include "core/model/tokenizer.h"
 
@@ -34,6 +35,10 @@ struct request {
     struct str stop[LIMIT_STOP_STRINGS]; /* copied */
     i32 priority;                        /* higher first; equal ones in order of arrival */
     u64 deadline_ns;                     /* 0: none; on the engine's clock */
+    const struct grammar *grammar; /* the output's, or NULL; valid until the last event. Its tokens
+                                      are chosen here, from logits, of those that fit; it ends when
+                                      nothing may follow; FINISH_LENGTH: it is not complete.
+                                      No min_tokens, no prompt_logprobs */
     u64 after; /* id of a request with the same prompt: wait until that one has read it, so that
                   its pages are found (as long as it is there); 0: none */
     void *user;
@@ -70,6 +75,7 @@ struct engine_config {
     u32 prefill_beside; /* prefill tokens of a step in which others decode */
     bool prefix_cache;
     u32 prompt_logits; /* prompt tokens a step whose logits are kept; 0: no prompt_logprobs */
+    u32 grammar_rows;  /* sequences a step that have a grammar; 0: no grammars */
 };
 
 struct engine_stats {

@@ -1,0 +1,515 @@
+#include "core/engine/grammar.h"
+
+#include <string.h>
+
+/* A frame of this kind has not begun yet: its node says what will be. */
+enum { VALUE = 100 };
+
+enum object_phase { /* a: the first member that may come; b, c: in a key: a member like it, bytes */
+                    OBJECT_OPEN,
+                    OBJECT_KEY,
+                    OBJECT_COLON,
+                    OBJECT_NEXT,
+                    OBJECT_COMMA
+};
+enum array_phase { ARRAY_OPEN, ARRAY_NEXT }; /* a: items so far, as far as they count */
+enum string_phase {                          /* a: characters so far, as far as they count */
+                    IN_STRING,
+                    ESCAPE,
+                    HEX_1,
+                    HEX_2,
+                    HEX_2_D, /* behind "\uD": no surrogates */
+                    HEX_3,
+                    HEX_4,
+                    TAIL_1, /* bytes of a character that are missing; the next one is: */
+                    TAIL_2,
+                    TAIL_3,
+                    TAIL_E0, /* A0 to BF */
+                    TAIL_ED, /* 80 to 9F */
+                    TAIL_F0, /* 90 to BF */
+                    TAIL_F4  /* 80 to 8F */
+};
+enum number_phase { SIGN, ZERO, DIGITS, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS };
+enum { DIGITS_MAX = 15, EXPONENT_MAX = 2 };
+
+/* What a frame makes of a byte. */
+enum act {
+    TAKEN,  /* and the frame goes on */
+    ENDED,  /* taken: the value is complete */
+    PASSED, /* the value was complete before it: the one around it is asked */
+    AGAIN,  /* not taken: the frame on top is another one now */
+    REFUSED
+};
+
+/* --- states ----------------------------------------------------------------------------------- */
+
+static void copy_thread(struct grammar_thread *to, const struct grammar_thread *from)
+{
+    to->depth = from->depth;
+    to->blanks = from->blanks;
+    memcpy(to->frames, from->frames, from->depth * sizeof *to->frames);
+}
+
+static bool same_thread(const struct grammar_thread *a, const struct grammar_thread *b)
+{
+    return a->depth == b->depth && a->blanks == b->blanks &&
+           memcmp(a->frames, b->frames, a->depth * sizeof *a->frames) == 0;
+}
+
+void grammar_copy(struct grammar_state *to, const struct grammar_state *from)
+{
+    to->n = from->n;
+    for (u32 i = 0; i < from->n; i++)
+        copy_thread(&to->threads[i], &from->threads[i]);
+}
+
+bool grammar_same(const struct grammar_state *a, const struct grammar_state *b)
+{
+    bool same = a->n == b->n;
+    for (u32 i = 0; same && i < a->n; i++)
+        same = same_thread(&a->threads[i], &b->threads[i]);
+    return same;
+}
+
+/* One that is there already, or too many: fewer texts get through, and none that should not. */
+static void add_thread(struct grammar_state *s, const struct grammar_thread *t)
+{
+    for (u32 i = 0; i < s->n; i++)
+        if (same_thread(&s->threads[i], t))
+            return;
+    if (s->n < GRAMMAR_THREADS)
+        copy_thread(&s->threads[s->n++], t);
+}
+
+static bool push(struct grammar_thread *t, u8 kind, u16 node)
+{
+    if (t->depth == LIMIT_SCHEMA_DEPTH)
+        return false;
+    t->frames[t->depth++] = (struct grammar_frame){.kind = kind, .node = node};
+    return true;
+}
+
+static bool is_blank(u8 c)
+{
+    return c == ' ' || c == '\n' || c == '\t';
+}
+
+/* --- objects and arrays ---------------------------------------------------------------------- */
+
+static struct str key_of(const struct grammar *g, const struct grammar_node *n, u32 i)
+{
+    struct grammar_text key = g->members[n->first + i].key;
+    return (struct str){g->bytes + key.at, key.n};
+}
+
+/* Behind the members that may come next, of which only the last has to. */
+static u32 members_end(const struct grammar *g, const struct grammar_node *n, u32 from)
+{
+    while (from < n->n && !g->members[n->first + from].required)
+        from++;
+    return MIN(from + 1, (u32)n->n);
+}
+
+static bool may_close(const struct grammar *g, const struct grammar_node *n, u32 from)
+{
+    while (from < n->n && !g->members[n->first + from].required)
+        from++;
+    return from == n->n;
+}
+
+static enum act begin_key(const struct grammar_node *n, struct grammar_thread *t,
+                          struct grammar_frame *f)
+{
+    if (n->items != GRAMMAR_NONE) { /* any name */
+        f->phase = OBJECT_COLON;
+        f->b = n->items;
+        return push(t, GRAMMAR_STRING, GRAMMAR_NONE) ? TAKEN : REFUSED;
+    }
+    f->phase = OBJECT_KEY;
+    f->b = f->a;
+    f->c = 1; /* the quote */
+    return f->a < n->n ? TAKEN : REFUSED;
+}
+
+/* A key that begins like the one of `b` did and goes on with c. */
+static enum act in_key(const struct grammar *g, const struct grammar_node *n,
+                       struct grammar_frame *f, u8 c)
+{
+    struct str so_far = {key_of(g, n, f->b).p, f->c};
+    for (u32 i = f->a, end = members_end(g, n, f->a); i < end; i++) {
+        struct str key = key_of(g, n, i);
+        if (key.n <= f->c || (u8)key.p[f->c] != c || !str_starts(key, so_far))
+            continue;
+        f->b = (u16)i;
+        if (++f->c == key.n) {
+            f->a = (u16)(i + 1);
+            f->b = g->members[n->first + i].node;
+            f->phase = OBJECT_COLON;
+        }
+        return TAKEN;
+    }
+    return REFUSED;
+}
+
+static enum act object(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                       u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    switch ((enum object_phase)f->phase) {
+    case OBJECT_KEY:
+        return in_key(g, n, f, c);
+    case OBJECT_COLON:
+        if (c != ':')
+            return REFUSED;
+        f->phase = OBJECT_NEXT;
+        return push(t, VALUE, f->b) ? TAKEN : REFUSED;
+    case OBJECT_OPEN:
+        if (c == '"')
+            return begin_key(n, t, f);
+        return c == '}' && may_close(g, n, f->a) ? ENDED : REFUSED;
+    case OBJECT_NEXT:
+        if (c == '}')
+            return may_close(g, n, f->a) ? ENDED : REFUSED;
+        f->phase = OBJECT_COMMA;
+        return c == ',' && (n->items != GRAMMAR_NONE || f->a < n->n) ? TAKEN : REFUSED;
+    case OBJECT_COMMA:
+        return c == '"' ? begin_key(n, t, f) : REFUSED;
+    }
+    return REFUSED;
+}
+
+/* Counts as far as it matters: so that a long text comes back to the same state. */
+static u16 count(const struct grammar_node *n, u16 so_far)
+{
+    return n->max != GRAMMAR_NONE || so_far < n->min ? (u16)(so_far + 1) : so_far;
+}
+
+static enum act array(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                      u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    if (c == ']')
+        return f->a >= n->min ? ENDED : REFUSED;
+    if (f->phase == ARRAY_NEXT && c != ',')
+        return REFUSED;
+    if (n->max != GRAMMAR_NONE && f->a >= n->max)
+        return REFUSED;
+    enum act act = f->phase == ARRAY_OPEN ? AGAIN : TAKEN;
+    f->a = count(n, f->a);
+    f->phase = ARRAY_NEXT;
+    return push(t, VALUE, n->items) ? act : REFUSED;
+}
+
+/* --- strings, numbers, literals ----------------------------------------------------------------
+ */
+
+static const struct grammar_node any_string = {
+    .kind = GRAMMAR_STRING, .items = GRAMMAR_NONE, .max = GRAMMAR_NONE};
+
+static const struct grammar_node *string_node(const struct grammar *g, u16 node)
+{
+    return node == GRAMMAR_NONE ? &any_string : &g->nodes[node]; /* none: a key of any name */
+}
+
+/* The phase behind the first byte of a character, or -1. */
+static int lead(u8 c)
+{
+    if (c < 0x80)
+        return c >= 0x20 ? IN_STRING : -1;
+    if (c < 0xc2 || c > 0xf4)
+        return -1;
+    if (c < 0xe0)
+        return TAIL_1;
+    if (c < 0xf0)
+        return c == 0xe0 ? TAIL_E0 : c == 0xed ? TAIL_ED : TAIL_2;
+    return c == 0xf0 ? TAIL_F0 : c == 0xf4 ? TAIL_F4 : TAIL_3;
+}
+
+static bool is_hex(u8 c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static enum act phase(struct grammar_frame *f, bool fits, u8 next)
+{
+    f->phase = next;
+    return fits ? TAKEN : REFUSED;
+}
+
+static enum act string(const struct grammar *g, struct grammar_frame *f, u8 c)
+{
+    const struct grammar_node *n = string_node(g, f->node);
+    switch ((enum string_phase)f->phase) {
+    case IN_STRING:
+        break;
+    case ESCAPE:
+        return c == 'u' ? phase(f, true, HEX_1) : phase(f, memchr("\"\\/bfnrt", c, 8), IN_STRING);
+    case HEX_1:
+        return phase(f, is_hex(c), c == 'd' || c == 'D' ? HEX_2_D : HEX_2);
+    case HEX_2:
+        return phase(f, is_hex(c), HEX_3);
+    case HEX_2_D:
+        return phase(f, c >= '0' && c <= '7', HEX_3);
+    case HEX_3:
+        return phase(f, is_hex(c), HEX_4);
+    case HEX_4:
+        return phase(f, is_hex(c), IN_STRING);
+    case TAIL_1:
+        return phase(f, c >= 0x80 && c <= 0xbf, IN_STRING);
+    case TAIL_2:
+        return phase(f, c >= 0x80 && c <= 0xbf, TAIL_1);
+    case TAIL_3:
+        return phase(f, c >= 0x80 && c <= 0xbf, TAIL_2);
+    case TAIL_E0:
+        return phase(f, c >= 0xa0 && c <= 0xbf, TAIL_1);
+    case TAIL_ED:
+        return phase(f, c >= 0x80 && c <= 0x9f, TAIL_1);
+    case TAIL_F0:
+        return phase(f, c >= 0x90 && c <= 0xbf, TAIL_2);
+    case TAIL_F4:
+        return phase(f, c >= 0x80 && c <= 0x8f, TAIL_2);
+    }
+    if (c == '"')
+        return f->a >= n->min ? ENDED : REFUSED;
+    if (n->max != GRAMMAR_NONE && f->a >= n->max)
+        return REFUSED;
+    f->a = count(n, f->a);
+    int next = c == '\\' ? (int)ESCAPE : lead(c);
+    return phase(f, next >= 0, (u8)next);
+}
+
+static bool is_digit(u8 c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool number_complete(const struct grammar_frame *f)
+{
+    return f->phase == ZERO || f->phase == DIGITS || f->phase == FRACTION ||
+           f->phase == EXPONENT_DIGITS;
+}
+
+/* Digits go on, or what follows them begins. */
+static enum act digits(struct grammar_frame *f, u8 c, u32 most, bool whole)
+{
+    if (is_digit(c) && f->phase != ZERO && f->a < most) {
+        f->a++;
+        return TAKEN;
+    }
+    f->a = 0;
+    if (c == '.' && !whole && (f->phase == ZERO || f->phase == DIGITS))
+        return phase(f, true, POINT);
+    if ((c == 'e' || c == 'E') && !whole && f->phase != EXPONENT_DIGITS)
+        return phase(f, true, EXPONENT);
+    return is_digit(c) ? REFUSED : PASSED;
+}
+
+static enum act number(const struct grammar *g, struct grammar_frame *f, u8 c)
+{
+    bool whole = g->nodes[f->node].whole;
+    f->a += f->phase == SIGN || f->phase == POINT || f->phase == EXPONENT_SIGN;
+    switch ((enum number_phase)f->phase) {
+    case SIGN:
+        return phase(f, is_digit(c), c == '0' ? ZERO : DIGITS);
+    case POINT:
+        return phase(f, is_digit(c), FRACTION);
+    case EXPONENT:
+        if (c == '+' || c == '-')
+            return phase(f, true, EXPONENT_SIGN);
+        f->a = 1;
+        return phase(f, is_digit(c), EXPONENT_DIGITS);
+    case EXPONENT_SIGN:
+        return phase(f, is_digit(c), EXPONENT_DIGITS);
+    case EXPONENT_DIGITS:
+        return digits(f, c, EXPONENT_MAX, whole);
+    case ZERO:
+    case DIGITS:
+    case FRACTION:
+        break;
+    }
+    return digits(f, c, DIGITS_MAX, whole);
+}
+
+static struct str text_of(const struct grammar *g, u32 i)
+{
+    return (struct str){g->bytes + g->texts[i].at, g->texts[i].n};
+}
+
+/* One of the texts that begins with so_far and goes on with c, or with anything if that is -1;
+ * n->n: none. */
+static u32 find_text(const struct grammar *g, const struct grammar_node *n, struct str so_far,
+                     int c)
+{
+    for (u32 i = 0; i < n->n; i++) {
+        struct str text = text_of(g, n->first + i);
+        if (text.n > so_far.n && (c < 0 || (u8)text.p[so_far.n] == c) && str_starts(text, so_far))
+            return i;
+    }
+    return n->n;
+}
+
+/* b: a text that begins as what came; c: bytes of it. */
+static enum act literal(const struct grammar *g, struct grammar_frame *f, u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    struct str text = text_of(g, n->first + f->b);
+    u32 i = find_text(g, n, (struct str){text.p, f->c}, c);
+    if (i == n->n)
+        return f->c && f->c == text.n ? PASSED : REFUSED;
+    text = text_of(g, n->first + i);
+    f->b = (u16)i;
+    return ++f->c == text.n && find_text(g, n, text, -1) == n->n ? ENDED : TAKEN;
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+static bool skips(const struct grammar_frame *f)
+{
+    return f->kind == VALUE || f->kind == GRAMMAR_ARRAY ||
+           (f->kind == GRAMMAR_OBJECT && f->phase != OBJECT_KEY);
+}
+
+/* The first byte of a value. */
+static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u16 node, u8 c)
+{
+    const struct grammar_node *n = &g->nodes[node];
+    *f = (struct grammar_frame){.kind = n->kind, .node = node};
+    switch ((enum grammar_kind)n->kind) {
+    case GRAMMAR_OBJECT:
+        return c == '{' ? TAKEN : REFUSED;
+    case GRAMMAR_ARRAY:
+        return c == '[' ? TAKEN : REFUSED;
+    case GRAMMAR_STRING:
+        return c == '"' ? TAKEN : REFUSED;
+    case GRAMMAR_NUMBER:
+        f->phase = SIGN;
+        return c == '-' ? TAKEN : is_digit(c) ? number(g, f, c) : REFUSED;
+    case GRAMMAR_LITERAL:
+        return literal(g, f, c);
+    case GRAMMAR_UNION:
+        break;
+    }
+    return REFUSED;
+}
+
+static enum act offer(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                      u8 c)
+{
+    if (is_blank(c) && skips(f)) {
+        t->blanks++;
+        return t->blanks <= (t->depth == 1 && f->kind == VALUE ? 1 : GRAMMAR_BLANKS) ? TAKEN
+                                                                                     : REFUSED;
+    }
+    t->blanks = 0;
+    switch (f->kind) {
+    case GRAMMAR_OBJECT:
+        return object(g, t, f, c);
+    case GRAMMAR_ARRAY:
+        return array(g, t, f, c);
+    case GRAMMAR_STRING:
+        return string(g, f, c);
+    case GRAMMAR_NUMBER:
+        return number(g, f, c);
+    default:
+        return literal(g, f, c);
+    }
+}
+
+/* A value begins by a byte: as each of what its node may be. seen: nodes that were tried; so one
+ * that has unions within unions, or itself, costs no more than it has nodes. */
+static void begin(const struct grammar *g, const struct grammar_thread *t, u16 node, u8 c,
+                  u64 seen[LIMIT_SCHEMA_VALUES / 64], struct grammar_state *out)
+{
+    const struct grammar_node *n = &g->nodes[node];
+    struct grammar_thread one;
+    if (seen[node / 64] >> node % 64 & 1)
+        return;
+    seen[node / 64] |= (u64)1 << node % 64;
+    for (u32 i = 0; n->kind == GRAMMAR_UNION && i < n->n; i++)
+        begin(g, t, g->links[n->first + i], c, seen, out);
+    if (n->kind == GRAMMAR_UNION || out->n == GRAMMAR_THREADS)
+        return;
+    copy_thread(&one, t);
+    one.blanks = 0;
+    enum act act = begin_value(g, &one.frames[one.depth - 1], node, c);
+    one.depth -= act == ENDED;
+    if (act != REFUSED)
+        add_thread(out, &one);
+}
+
+/* What becomes of a thread by a byte goes to `out`. */
+static void advance(const struct grammar *g, struct grammar_thread *t, u8 c,
+                    struct grammar_state *out)
+{
+    enum act act = AGAIN;
+    while (t->depth && (act == AGAIN || act == PASSED)) {
+        struct grammar_frame *f = &t->frames[t->depth - 1];
+        if (f->kind == VALUE && !is_blank(c)) {
+            u64 seen[LIMIT_SCHEMA_VALUES / 64] = {0};
+            begin(g, t, f->node, c, seen, out);
+            return;
+        }
+        act = offer(g, t, f, c);
+        t->depth -= act == ENDED || act == PASSED;
+    }
+    if (act == TAKEN || act == ENDED)
+        add_thread(out, t);
+}
+
+void grammar_begin(const struct grammar *g, struct grammar_state *s)
+{
+    s->n = 1;
+    s->threads[0].depth = s->threads[0].blanks = 0;
+    bool room = push(&s->threads[0], VALUE, g->root);
+    ASSERT(room);
+}
+
+bool grammar_step(const struct grammar *g, struct grammar_state *s, u8 byte)
+{
+    struct grammar_state next;
+    next.n = 0;
+    for (u32 i = 0; i < s->n; i++)
+        advance(g, &s->threads[i], byte, &next);
+    grammar_copy(s, &next);
+    return s->n > 0;
+}
+
+static bool thread_complete(const struct grammar *g, const struct grammar_thread *t)
+{
+    const struct grammar_frame *f = t->frames;
+    if (t->depth != 1)
+        return t->depth == 0;
+    if (f->kind == GRAMMAR_LITERAL)
+        return f->c == text_of(g, g->nodes[f->node].first + f->b).n;
+    return f->kind == GRAMMAR_NUMBER && number_complete(f);
+}
+
+bool grammar_complete(const struct grammar *g, const struct grammar_state *s)
+{
+    bool complete = false;
+    for (u32 i = 0; i < s->n; i++)
+        complete = complete || thread_complete(g, &s->threads[i]);
+    return complete;
+}
+
+bool grammar_closed(const struct grammar_state *s)
+{
+    bool closed = true;
+    for (u32 i = 0; i < s->n; i++)
+        closed = closed && s->threads[i].depth == 0;
+    return closed;
+}
+
+u32 grammar_text_room(const struct grammar *g, const struct grammar_state *s)
+{
+    u32 most = 0;
+    for (u32 i = 0; i < s->n; i++) {
+        const struct grammar_thread *t = &s->threads[i];
+        const struct grammar_frame *f = t->depth ? &t->frames[t->depth - 1] : NULL;
+        if (!f || f->kind != GRAMMAR_STRING || f->phase != IN_STRING)
+            continue;
+        const struct grammar_node *n = string_node(g, f->node);
+        most = MAX(most, n->max == GRAMMAR_NONE ? UINT32_MAX : (u32)n->max - f->a);
+    }
+    return most;
+}

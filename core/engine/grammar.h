@@ -1,0 +1,91 @@
+/* What an answer has to be, as a machine over its bytes: JSON (RFC 8259) that fits a schema. A
+ * grammar is compiled from JSON Schema once (grammar_compile); a state is moved by one byte at a
+ * time, and says whether the text may end. So what is let through fits the schema, always; not all
+ * that fits is let through: an object's members come in the order of its properties, numbers have
+ * at most 15 digits, one blank stands in front at most, and
+ * 40 elsewhere.
+ *
+ * The schema's subset: type, properties, required, additionalProperties (false; for objects without
+ * properties also a schema), items, minItems, maxItems, minLength, maxLength, enum, const, anyOf,
+ * $ref into the same document (recursive, too), allOf of one. Words that only describe are passed
+ * over; any other is refused with its path.
+ */
+#ifndef ZIGCUDA_GRAMMAR_H
+#define ZIGCUDA_GRAMMAR_H
+
+#include "config/limits.h"
+#include "core/base/arena.h"
+#include "core/base/json.h"
+
+enum grammar_kind {
+    GRAMMAR_OBJECT,  /* members[first, first + n), or members of any name: items */
+    GRAMMAR_ARRAY,   /* items, min, max */
+    GRAMMAR_STRING,  /* min, max characters */
+    GRAMMAR_NUMBER,  /* whole or not */
+    GRAMMAR_LITERAL, /* one of texts[first, first + n) */
+    GRAMMAR_UNION    /* one of links[first, first + n) */
+};
+
+enum { GRAMMAR_NONE = 0xffff }; /* no limit; no node */
+
+struct grammar_node {
+    u8 kind;
+    bool whole;
+    u16 first, n, items, min, max;
+};
+
+struct grammar_text { /* JSON text */
+    u16 at, n;
+};
+
+struct grammar_member {
+    struct grammar_text key; /* with its quotes */
+    u16 node;
+    bool required;
+};
+
+struct grammar {
+    u64 serial; /* no two have the same */
+    u16 root;
+    u16 n_nodes, n_members, n_texts, n_links, n_bytes;
+    struct grammar_node nodes[LIMIT_SCHEMA_VALUES];
+    struct grammar_member members[LIMIT_SCHEMA_VALUES];
+    struct grammar_text texts[LIMIT_SCHEMA_VALUES];
+    u16 links[LIMIT_SCHEMA_VALUES];
+    char bytes[LIMIT_SCHEMA_BYTES];
+};
+
+/* schema NULL: any object. Errors are ERR_REQUEST and begin with the path of what is refused. */
+MUST enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e);
+
+/* --- the machine ----------------------------------------------------------------------------- */
+
+enum { GRAMMAR_THREADS = 8, GRAMMAR_BLANKS = 40 }; /* alternatives at once; blanks in a row */
+
+struct grammar_frame { /* a value that is not finished; what a, b, c are, its kind says */
+    u16 node, a, b, c;
+    u8 kind, phase;
+};
+
+struct grammar_thread {
+    u8 depth, blanks;
+    struct grammar_frame frames[LIMIT_SCHEMA_DEPTH];
+};
+
+struct grammar_state {
+    u32 n; /* 0: no text of the grammar begins so */
+    struct grammar_thread threads[GRAMMAR_THREADS];
+};
+
+void grammar_begin(const struct grammar *g, struct grammar_state *s);
+/* False, with s->n 0: no text of the grammar goes on so. */
+bool grammar_step(const struct grammar *g, struct grammar_state *s, u8 byte);
+bool grammar_complete(const struct grammar *g, const struct grammar_state *s); /* it may end here */
+bool grammar_closed(const struct grammar_state *s); /* it has to: nothing may follow */
+/* In a string: so many characters may follow, whichever they are, but quotes, backslashes and
+ * control characters. */
+u32 grammar_text_room(const struct grammar *g, const struct grammar_state *s);
+bool grammar_same(const struct grammar_state *a, const struct grammar_state *b);
+void grammar_copy(struct grammar_state *to, const struct grammar_state *from);
+
+#endif

@@ -1,0 +1,479 @@
+/* JSON Schema (draft 2020-12) to a grammar. What is not understood is refused: an answer that is
+ * said to fit a schema has to. */
+#include "core/engine/grammar.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_BYTES = 256, REFS = 128 };
+
+struct compiler {
+    struct grammar *g;
+    const struct json *document;
+    struct err_text *e;
+    char path[PATH_BYTES];
+    u32 depth; /* of the schema */
+    u32 n_refs;
+    struct {
+        const struct json *to;
+        u16 node;
+    } refs[REFS];
+};
+
+static enum err refuse(struct compiler *c, const char *what)
+{
+    return err_set(c->e, ERR_REQUEST, "%s: %s", c->path, what);
+}
+
+/* Appends to the path; what it returns takes that back. */
+static size_t enter(struct compiler *c, const char *dot, struct str name)
+{
+    size_t n = strlen(c->path);
+    snprintf(c->path + n, PATH_BYTES - n, "%s%.*s", dot, (int)MIN(name.n, (size_t)60), name.p);
+    return n;
+}
+
+/* --- pieces of a grammar --------------------------------------------------------------------- */
+
+static enum err too_large(struct compiler *c, const char *what, u32 limit)
+{
+    return err_set(c->e, ERR_REQUEST, "%s: the schema has more than %u %s", c->path, limit, what);
+}
+
+static enum err new_node(struct compiler *c, u16 *at)
+{
+    if (c->g->n_nodes == LIMIT_SCHEMA_VALUES)
+        return too_large(c, "values", LIMIT_SCHEMA_VALUES);
+    *at = c->g->n_nodes++;
+    c->g->nodes[*at] =
+        (struct grammar_node){.items = GRAMMAR_NONE, .max = GRAMMAR_NONE, .kind = GRAMMAR_UNION};
+    return ERR_OK;
+}
+
+static void put_json(struct json_out *o, const struct json *v)
+{
+    switch (v->type) {
+    case JSON_NULL:
+        json_put_null(o);
+        return;
+    case JSON_FALSE:
+    case JSON_TRUE:
+        json_put_bool(o, v->type == JSON_TRUE);
+        return;
+    case JSON_NUMBER:
+        json_put_number(o, v->text);
+        return;
+    case JSON_STRING:
+        json_put_str(o, v->text);
+        return;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        break;
+    }
+    json_open(o, v->type == JSON_ARRAY ? '[' : '{');
+    for (const struct json *m = v->child; m; m = m->next) {
+        if (v->type == JSON_OBJECT)
+            json_key_str(o, m->key);
+        put_json(o, m);
+    }
+    json_close(o, v->type == JSON_ARRAY ? ']' : '}');
+}
+
+static enum err put_text(struct compiler *c, const struct json *v, struct grammar_text *text)
+{
+    struct grammar *g = c->g;
+    struct json_out o = json_out_over(g->bytes + g->n_bytes, LIMIT_SCHEMA_BYTES - g->n_bytes);
+    put_json(&o, v);
+    if (o.full)
+        return too_large(c, "bytes of keys and texts", LIMIT_SCHEMA_BYTES);
+    *text = (struct grammar_text){g->n_bytes, (u16)o.n};
+    g->n_bytes += (u16)o.n;
+    return ERR_OK;
+}
+
+static enum err add_text(struct compiler *c, u16 node, const struct json *v)
+{
+    struct grammar *g = c->g;
+    if (g->n_texts == LIMIT_SCHEMA_VALUES)
+        return too_large(c, "values of enum and const", LIMIT_SCHEMA_VALUES);
+    g->nodes[node].n++;
+    return put_text(c, v, &g->texts[g->n_texts++]);
+}
+
+/* Room for n links, which are filled one by one while others may be added behind them. */
+static enum err take_links(struct compiler *c, u16 node, u32 n)
+{
+    struct grammar *g = c->g;
+    if (n > (u32)LIMIT_SCHEMA_VALUES - g->n_links)
+        return too_large(c, "alternatives", LIMIT_SCHEMA_VALUES);
+    g->nodes[node].kind = GRAMMAR_UNION;
+    g->nodes[node].first = g->n_links;
+    g->nodes[node].n = (u16)n;
+    g->n_links += (u16)n;
+    return ERR_OK;
+}
+
+/* --- any value ------------------------------------------------------------------------------- */
+
+/* The nodes that every grammar begins with. */
+enum { ANY, ANY_OBJECT, ANY_ARRAY, ANY_STRING, ANY_NUMBER, ANY_WORD, FIRST_OWN };
+
+static enum err put_any(struct compiler *c)
+{
+    static const struct json words[] = {
+        {.type = JSON_TRUE}, {.type = JSON_FALSE}, {.type = JSON_NULL}};
+    static const u8 kinds[] = {GRAMMAR_UNION,  GRAMMAR_OBJECT, GRAMMAR_ARRAY,
+                               GRAMMAR_STRING, GRAMMAR_NUMBER, GRAMMAR_LITERAL};
+    struct grammar *g = c->g;
+    u16 at;
+    for (u32 i = 0; i < FIRST_OWN; i++) {
+        TRY(new_node(c, &at));
+        g->nodes[at].kind = kinds[i];
+    }
+    g->nodes[ANY_OBJECT].items = g->nodes[ANY_ARRAY].items = ANY;
+    for (u32 i = 0; i < COUNTOF(words); i++)
+        TRY(add_text(c, ANY_WORD, &words[i]));
+    TRY(take_links(c, ANY, FIRST_OWN - 1));
+    for (u16 i = 1; i < FIRST_OWN; i++)
+        g->links[i - 1] = i;
+    return ERR_OK;
+}
+
+static enum err compile_any(struct compiler *c, u16 node)
+{
+    TRY(take_links(c, node, 1));
+    c->g->links[c->g->nodes[node].first] = ANY;
+    return ERR_OK;
+}
+
+/* --- a schema ----------------------------------------------------------------------------------
+ */
+
+static enum err compile(struct compiler *c, const struct json *v, u16 node);
+
+static enum err compile_new(struct compiler *c, const struct json *v, u16 *node)
+{
+    TRY(new_node(c, node));
+    return compile(c, v, *node);
+}
+
+static enum err compile_member(struct compiler *c, const char *dot, struct str name,
+                               const struct json *v, u16 *node)
+{
+    size_t n = enter(c, dot, name);
+    TRY(compile_new(c, v, node));
+    c->path[n] = 0;
+    return ERR_OK;
+}
+
+/* 0 to 65534: 65535 is none. */
+static enum err limit(struct compiler *c, const struct json *v, const char *name, u16 *to)
+{
+    const struct json *m = json_get(v, name);
+    u64 n;
+    if (!m)
+        return ERR_OK;
+    if (!json_u64(m, &n) || n >= GRAMMAR_NONE) {
+        enter(c, ".", str_of(name));
+        return refuse(c, "must be a whole number from 0 to 65534");
+    }
+    *to = (u16)n;
+    return ERR_OK;
+}
+
+static enum err limits(struct compiler *c, const struct json *v, u16 node, const char *min,
+                       const char *max)
+{
+    struct grammar_node *n = &c->g->nodes[node];
+    TRY(limit(c, v, min, &n->min));
+    TRY(limit(c, v, max, &n->max));
+    return n->min <= n->max ? ERR_OK : refuse(c, "no value can be so long and so short");
+}
+
+static bool is_required(const struct json *v, struct str name)
+{
+    const struct json *list = json_get(v, "required");
+    for (const struct json *r = list ? list->child : NULL; r; r = r->next)
+        if (str_eq(r->text, name))
+            return true;
+    return false;
+}
+
+static enum err check_required(struct compiler *c, const struct json *v,
+                               const struct json *properties)
+{
+    const struct json *list = json_get(v, "required");
+    if (list && list->type != JSON_ARRAY)
+        return refuse(c, "required must be a list of names");
+    for (const struct json *r = list ? list->child : NULL; r; r = r->next) {
+        bool known = false;
+        if (r->type != JSON_STRING)
+            return refuse(c, "required must be a list of names");
+        for (const struct json *p = properties ? properties->child : NULL; p; p = p->next)
+            known = known || str_eq(p->key, r->text);
+        if (!known)
+            return refuse(c, "required has a name that is not in properties");
+    }
+    return ERR_OK;
+}
+
+static enum err compile_object(struct compiler *c, const struct json *v, u16 node)
+{
+    struct grammar *g = c->g;
+    const struct json *properties = json_get(v, "properties"),
+                      *more = json_get(v, "additionalProperties");
+    u32 n = properties ? properties->n : 0;
+    if (properties && properties->type != JSON_OBJECT)
+        return refuse(c, "properties must be an object");
+    if (more && more->type == JSON_OBJECT && n)
+        return refuse(c, "additionalProperties beside properties must be false");
+    TRY(check_required(c, v, properties));
+    g->nodes[node].kind = GRAMMAR_OBJECT;
+    if (!n && !(more && more->type == JSON_FALSE)) {
+        g->nodes[node].items = ANY;
+        if (more && more->type != JSON_TRUE)
+            TRY(compile_member(c, ".", STR("additionalProperties"), more, &g->nodes[node].items));
+        return ERR_OK;
+    }
+    if (n > (u32)LIMIT_SCHEMA_VALUES - g->n_members)
+        return too_large(c, "properties", LIMIT_SCHEMA_VALUES);
+    struct grammar_member *to = &g->members[g->n_members];
+    g->nodes[node].first = g->n_members;
+    g->nodes[node].n = (u16)n;
+    g->n_members += (u16)n;
+    for (const struct json *p = properties ? properties->child : NULL; p; p = p->next, to++) {
+        struct json key = {.type = JSON_STRING, .text = p->key};
+        to->required = is_required(v, p->key);
+        TRY(put_text(c, &key, &to->key));
+        TRY(compile_member(c, ".properties.", p->key, p, &to->node));
+    }
+    return ERR_OK;
+}
+
+static enum err compile_array(struct compiler *c, const struct json *v, u16 node)
+{
+    const struct json *items = json_get(v, "items");
+    c->g->nodes[node].kind = GRAMMAR_ARRAY;
+    c->g->nodes[node].items = ANY;
+    TRY(limits(c, v, node, "minItems", "maxItems"));
+    return items ? compile_member(c, ".", STR("items"), items, &c->g->nodes[node].items) : ERR_OK;
+}
+
+static enum err compile_type(struct compiler *c, const struct json *v, struct str type, u16 node)
+{
+    static const struct json words[] = {
+        {.type = JSON_TRUE}, {.type = JSON_FALSE}, {.type = JSON_NULL}};
+    struct grammar_node *n = &c->g->nodes[node];
+    if (str_is(type, "object"))
+        return compile_object(c, v, node);
+    if (str_is(type, "array"))
+        return compile_array(c, v, node);
+    if (str_is(type, "string")) {
+        n->kind = GRAMMAR_STRING;
+        return limits(c, v, node, "minLength", "maxLength");
+    }
+    if (str_is(type, "number") || str_is(type, "integer")) {
+        n->kind = GRAMMAR_NUMBER;
+        n->whole = str_is(type, "integer");
+        return ERR_OK;
+    }
+    n->kind = GRAMMAR_LITERAL;
+    n->first = c->g->n_texts;
+    if (str_is(type, "null"))
+        return add_text(c, node, &words[2]);
+    if (!str_is(type, "boolean"))
+        return refuse(c,
+                      "type must be one of object, array, string, number, integer, boolean, null");
+    TRY(add_text(c, node, &words[0]));
+    return add_text(c, node, &words[1]);
+}
+
+static enum err compile_types(struct compiler *c, const struct json *v, const struct json *types,
+                              u16 node)
+{
+    u32 i = 0;
+    if (types->type == JSON_STRING)
+        return compile_type(c, v, types->text, node);
+    if (types->type != JSON_ARRAY || types->n == 0)
+        return refuse(c, "type must be a name or a list of names");
+    TRY(take_links(c, node, types->n));
+    u16 first = c->g->nodes[node].first;
+    for (const struct json *t = types->child; t; t = t->next, i++) {
+        u16 to;
+        if (t->type != JSON_STRING)
+            return refuse(c, "type must be a name or a list of names");
+        TRY(new_node(c, &to));
+        c->g->links[first + i] = to;
+        TRY(compile_type(c, v, t->text, to));
+    }
+    return ERR_OK;
+}
+
+static enum err compile_any_of(struct compiler *c, const struct json *list, const char *name,
+                               u16 node)
+{
+    u32 i = 0;
+    if (list->type != JSON_ARRAY || list->n == 0)
+        return refuse(c, "anyOf and allOf must be lists of schemas");
+    TRY(take_links(c, node, list->n));
+    u16 first = c->g->nodes[node].first;
+    for (const struct json *one = list->child; one; one = one->next, i++) {
+        char number[48];
+        snprintf(number, sizeof number, "%s[%u]", name, i);
+        TRY(compile_member(c, ".", str_of(number), one, &c->g->links[first + i]));
+    }
+    return ERR_OK;
+}
+
+static enum err compile_texts(struct compiler *c, const struct json *v, u16 node)
+{
+    const struct json *list = json_get(v, "enum"), *one = json_get(v, "const");
+    c->g->nodes[node].kind = GRAMMAR_LITERAL;
+    c->g->nodes[node].first = c->g->n_texts;
+    if (one && list)
+        return refuse(c, "enum and const exclude each other");
+    if (one)
+        return add_text(c, node, one);
+    if (list->type != JSON_ARRAY || list->n == 0)
+        return refuse(c, "enum must be a list of values");
+    for (const struct json *m = list->child; m; m = m->next)
+        TRY(add_text(c, node, m));
+    return ERR_OK;
+}
+
+/* --- references ------------------------------------------------------------------------------ */
+
+/* A JSON pointer (RFC 6901) as a fragment, without escapes. */
+static const struct json *find(const struct json *v, struct str pointer)
+{
+    while (v && pointer.n) {
+        const struct json *m = v->type == JSON_OBJECT && pointer.p[0] == '/' ? v->child : NULL;
+        const char *end = memchr(pointer.p + 1, '/', pointer.n - 1);
+        size_t n = end ? (size_t)(end - pointer.p) : pointer.n;
+        while (m && !str_eq(m->key, (struct str){pointer.p + 1, n - 1}))
+            m = m->next;
+        v = m;
+        pointer = (struct str){pointer.p + n, pointer.n - n};
+    }
+    return v;
+}
+
+static enum err ref_node(struct compiler *c, const struct json *to, u16 *node)
+{
+    for (u32 i = 0; i < c->n_refs; i++)
+        if (c->refs[i].to == to) {
+            *node = c->refs[i].node;
+            return ERR_OK;
+        }
+    if (c->n_refs == REFS)
+        return too_large(c, "definitions", REFS);
+    TRY(new_node(c, node));
+    c->refs[c->n_refs].to = to;
+    c->refs[c->n_refs++].node = *node;
+    return compile(c, to, *node);
+}
+
+static enum err compile_ref(struct compiler *c, const struct json *ref, u16 node)
+{
+    if (ref->type != JSON_STRING || ref->text.n == 0 || ref->text.p[0] != '#')
+        return refuse(c, "$ref must lead into this schema: \"#/$defs/...\"");
+    const struct json *to = find(c->document, (struct str){ref->text.p + 1, ref->text.n - 1});
+    if (!to)
+        return refuse(c, "$ref leads to nothing");
+    TRY(take_links(c, node, 1));
+    u16 link = c->g->nodes[node].first;
+    return ref_node(c, to, &c->g->links[link]);
+}
+
+/* --- which it is -------------------------------------------------------------------------------
+ */
+
+static bool is_one_of(struct str s, const char *const *names, u32 n)
+{
+    for (u32 i = 0; i < n; i++)
+        if (str_is(s, names[i]))
+            return true;
+    return false;
+}
+
+static enum err check_words(struct compiler *c, const struct json *v)
+{
+    static const char *const known[] = {
+        "type",       "properties",  "required",  "additionalProperties",
+        "items",      "minItems",    "maxItems",  "minLength",
+        "maxLength",  "enum",        "const",     "anyOf",
+        "allOf",      "$ref",        "$defs",     "definitions",
+        "title",      "description", "default",   "examples",
+        "format",     "$schema",     "$id",       "$comment",
+        "deprecated", "readOnly",    "writeOnly", "discriminator"};
+    static const char *const whole[] = {"anyOf", "allOf", "$ref", "enum", "const"};
+    static const char *const parts[] = {"properties", "items", "additionalProperties"};
+    u32 wholes = 0, more = 0;
+    for (const struct json *m = v->child; m; m = m->next) {
+        if (!is_one_of(m->key, known, COUNTOF(known))) {
+            enter(c, ".", m->key);
+            return refuse(c, "this keyword is not supported, so that it could not be kept to");
+        }
+        wholes += is_one_of(m->key, whole, COUNTOF(whole));
+        more += is_one_of(m->key, parts, COUNTOF(parts));
+    }
+    return wholes > 1 || (wholes && more)
+               ? refuse(c, "$ref, anyOf, allOf, enum and const stand alone here")
+               : ERR_OK;
+}
+
+static enum err compile_words(struct compiler *c, const struct json *v, u16 node)
+{
+    const struct json *ref = json_get(v, "$ref"), *any = json_get(v, "anyOf"),
+                      *all = json_get(v, "allOf"), *type = json_get(v, "type");
+    if (all && all->type == JSON_ARRAY && all->n > 1)
+        return refuse(c, "allOf of more than one schema is not supported");
+    if (ref)
+        return compile_ref(c, ref, node);
+    if (any || all)
+        return compile_any_of(c, any ? any : all, any ? "anyOf" : "allOf", node);
+    if (json_get(v, "enum") || json_get(v, "const"))
+        return compile_texts(c, v, node);
+    if (type)
+        return compile_types(c, v, type, node);
+    if (json_get(v, "properties") || json_get(v, "additionalProperties"))
+        return compile_object(c, v, node);
+    if (json_get(v, "items") || json_get(v, "minItems") || json_get(v, "maxItems"))
+        return compile_array(c, v, node);
+    if (json_get(v, "minLength") || json_get(v, "maxLength"))
+        return compile_type(c, v, STR("string"), node);
+    return compile_any(c, node);
+}
+
+static enum err compile(struct compiler *c, const struct json *v, u16 node)
+{
+    if (v->type != JSON_OBJECT && v->type != JSON_TRUE)
+        return refuse(c, "a schema must be an object");
+    if (c->depth == LIMIT_JSON_DEPTH)
+        return refuse(c, "the schema is nested too deeply");
+    if (v->type == JSON_TRUE)
+        return compile_any(c, node);
+    c->depth++;
+    TRY(check_words(c, v));
+    TRY(compile_words(c, v, node));
+    c->depth--;
+    return ERR_OK;
+}
+
+enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e)
+{
+    static u64 serial;
+    static struct compiler c; /* one at a time */
+    c = (struct compiler){.g = g, .document = schema, .e = e};
+    snprintf(c.path, sizeof c.path, "schema");
+    g->serial = ++serial;
+    g->n_nodes = g->n_members = g->n_texts = g->n_links = g->n_bytes = 0;
+    TRY(put_any(&c));
+    g->root = ANY_OBJECT;
+    if (!schema)
+        return ERR_OK;
+    TRY(new_node(&c, &g->root));
+    c.refs[c.n_refs].to = schema;
+    c.refs[c.n_refs++].node = g->root;
+    return compile(&c, schema, g->root);
+}

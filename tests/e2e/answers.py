@@ -1,0 +1,185 @@
+"""Answers that have to be JSON, or to fit a schema: of models with random weights, which would say
+anything else. What comes is read by jsonschema.
+
+usage: answers.py MODEL_DIR... [--option=VALUE...]   (environment: ZIGCUDA, how to run the binary)
+"""
+import json
+import os
+import random
+import sys
+
+import jsonschema
+import openai
+import pydantic
+
+import server
+
+try:
+    import httpx2 as httpx
+except ImportError:
+    import httpx
+
+MODELS = [a for a in sys.argv[1:] if a[0] != "-"]
+FLAGS = [a for a in sys.argv[1:] if a[0] == "-"]
+ROUNDS = 10 if FLAGS else 60  # an emulator is slow
+checks = []
+
+
+def check(function):
+    checks.append((function.__name__, function))
+    return function
+
+
+class Model:
+    def __init__(self, folder=MODELS[0], *flags):
+        self.server = server.Server(folder, *FLAGS, *flags)
+        self.name = os.path.basename(folder.rstrip("/"))
+        self.client = openai.OpenAI(
+            base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="none", max_retries=0,
+            http_client=httpx.Client(timeout=120))
+
+    def ask(self, schema=None, **more):
+        format = {"type": "json_object"} if schema is None else {
+            "type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+        return self.client.chat.completions.create(
+            **{"model": self.name, "messages": [{"role": "user", "content": "Hello"}],
+               "max_tokens": 120, "response_format": format} | more)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *how):
+        self.server.__exit__(*how)
+
+
+def schema_of(rng, depth=0):
+    deep = ["array", "object", "union", "types", "any", "names"] if depth < 3 else []
+    kind = rng.choice(["string", "integer", "number", "boolean", "null", "enum", "const", *deep])
+    if kind in ("integer", "number", "boolean", "null"):
+        return {"type": kind}
+    if kind == "string":
+        least = rng.randint(0, 4)
+        return {"type": "string", "minLength": least, "maxLength": least + rng.randint(0, 6)}
+    if kind == "enum":
+        values = ["a", "ab", 1, 12, None, True, 1.5, "é\"x", [1, "b"], {"k": 2}]
+        return {"enum": rng.sample(values, rng.randint(1, 5))}
+    if kind == "const":
+        return {"const": rng.choice(["x", 3, {"q": [1]}])}
+    if kind == "array":
+        least = rng.randint(0, 2)
+        return {"type": "array", "items": schema_of(rng, depth + 1), "minItems": least,
+                "maxItems": least + rng.randint(0, 2)}
+    if kind == "object":
+        names = rng.sample(["a", "ab", "abc", "b", "é", '"q"', "long_name"], rng.randint(0, 4))
+        return {"type": "object", "properties": {n: schema_of(rng, depth + 1) for n in names},
+                "required": [n for n in names if rng.random() < .6],
+                "additionalProperties": False}
+    if kind == "union":
+        return {"anyOf": [schema_of(rng, depth + 1) for _ in range(rng.randint(1, 4))]}
+    if kind == "types":
+        return {"type": rng.sample(["string", "integer", "null", "boolean"], 2), "maxLength": 3}
+    return {} if kind == "any" else {"type": "object",
+                                     "additionalProperties": schema_of(rng, depth + 1)}
+
+
+@check
+def every_answer_fits():
+    """Of random schemas, with all that changes how tokens are chosen."""
+    for folder in MODELS:
+        rng, ended = random.Random(1), 0
+        with Model(folder) as m:
+            for i in range(ROUNDS):
+                schema = schema_of(rng) if i % 8 else None
+                more = {"temperature": rng.choice([0, 1, 2]), "seed": i, "n": rng.choice([1, 2])}
+                if rng.random() < .3:
+                    more |= {"top_p": .9, "extra_body": {"top_k": 20, "min_p": .01}}
+                if rng.random() < .3:
+                    more |= {"presence_penalty": 1, "logprobs": True, "top_logprobs": 2}
+                for choice in m.ask(schema, **more).choices:
+                    if choice.finish_reason == "length":
+                        continue
+                    assert choice.finish_reason == "stop", choice
+                    value = json.loads(choice.message.content)
+                    jsonschema.validate(value, {"type": "object"} if schema is None else schema)
+                    ended += 1
+        assert ended > ROUNDS / 2, f"{folder}: {ended} have ended"
+
+
+@check
+def answers_are_the_same_whole_streamed_and_among_others():
+    schema = {"type": "array", "items": {"type": "integer"}, "maxItems": 30}
+    with Model(MODELS[0], "--engine.grammar_rows", "2") as m:
+        whole = [m.ask(schema, seed=i).choices[0].message.content for i in range(6)]
+        assert len(set(whole)) > 3
+        streams = [m.ask(schema, seed=i, stream=True) for i in range(6)]
+        plain = m.client.chat.completions.create(
+            model=m.name, messages=[{"role": "user", "content": "Hi"}], max_tokens=40, seed=1)
+        texts = ["".join(c.choices[0].delta.content or "" for c in s) for s in streams]
+        assert texts == whole, (texts, whole)
+        again = m.client.chat.completions.create(
+            model=m.name, messages=[{"role": "user", "content": "Hi"}], max_tokens=40, seed=1)
+        assert plain.choices == again.choices
+
+
+@check
+def pydantic_models_are_read_back():
+    """As the client's parse() sends them: $defs, $ref, anyOf, enum."""
+    class Item(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=5, description="what it is called")
+        count: int | None
+
+    class Order(pydantic.BaseModel):
+        kind: str = pydantic.Field(max_length=3)
+        items: list[Item] = pydantic.Field(max_length=2)
+        paid: bool
+
+    with Model("image/demo") as m:
+        for seed in range(5):
+            reply = m.client.chat.completions.parse(
+                model=m.name, messages=[{"role": "user", "content": "Hello"}], seed=seed,
+                response_format=Order)
+            order = reply.choices[0].message.parsed
+            assert isinstance(order, Order) and len(order.items) <= 2
+
+
+@check
+def an_answer_ends_where_nothing_may_follow():
+    with Model() as m:
+        for seed in range(10):
+            reply = m.ask({"enum": ["yes", "no"]}, seed=seed, extra_body={"ignore_eos": True})
+            assert json.loads(reply.choices[0].message.content) in ("yes", "no")
+            assert reply.choices[0].finish_reason == "stop"
+        reply = m.ask({"type": "string", "minLength": 400}, max_tokens=5)
+        assert reply.choices[0].finish_reason == "length"
+        assert m.ask({"$ref": "#"}).choices[0].finish_reason == "length"  # nothing fits
+
+
+@check
+def what_can_not_be_kept_is_refused():
+    def refused(m, **more):
+        try:
+            m.ask(**more)
+        except openai.BadRequestError as e:
+            return e.param, e.message
+        raise AssertionError(f"taken: {more}")
+
+    with Model() as m:
+        for schema, why in (({"type": "integer", "minimum": 1}, "json_schema.schema.minimum"),
+                            ({"type": "object", "properties": {"a": {"pattern": "x"}}},
+                             "json_schema.schema.properties.a.pattern"),
+                            ({"anyOf": [{"not": {}}]}, "json_schema.schema.anyOf[0].not"),
+                            ({"enum": ["x" * 20000]}, "16384")):
+            param, message = refused(m, schema=schema)
+            assert param.startswith("response_format") and why in message, (param, message)
+        for format in ({"type": "xml"}, {"type": "json_schema"}, {"type": "json_object", "x": 1},
+                       {"type": "json_schema", "json_schema": {"name": "x"}},
+                       {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}}):
+            assert refused(m, response_format=format)[0].startswith("response_format"), format
+        assert refused(m, extra_body={"min_tokens": 3})[0] == "response_format"
+        assert m.ask({"type": "null"}).choices[0].message.content.strip() == "null"
+    with Model(MODELS[0], "--engine.grammar_rows", "0") as m:
+        assert "engine.grammar_rows" in refused(m)[1]
+
+
+if __name__ == "__main__":
+    raise SystemExit(server.run(checks[:2] if FLAGS else checks))

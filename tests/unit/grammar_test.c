@@ -1,0 +1,182 @@
+#include "core/engine/grammar.h"
+#include "tests/unit/unit.h"
+
+#include <string.h>
+
+static struct grammar g;
+
+static bool compiles(const char *schema, struct err_text *e)
+{
+    const struct json *v = NULL;
+    if (schema && json_parse(&unit_arena, str_of(schema), "schema", ERR_REQUEST, &v, e) != ERR_OK)
+        return false;
+    return grammar_compile(&g, v, e) == ERR_OK;
+}
+
+/* 1: a whole text of the grammar; 0: the beginning of one; -1: none. */
+static int reads(const char *text)
+{
+    struct grammar_state s;
+    grammar_begin(&g, &s);
+    for (; *text; text++)
+        if (!grammar_step(&g, &s, (u8)*text))
+            return -1;
+    return grammar_complete(&g, &s);
+}
+
+static const struct {
+    const char *schema;
+    const char *whole[8], *begun[6], *none[10];
+} cases[] = {
+    {NULL, /* any object */
+     {"{}", " {\n }", "{\"a\": [1, -2.5e+3, \"x\\u00e9\\n\", true, false, null, {}]}", "{\"\":0}",
+      "{\"k\": \"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"}", "{\"a\":[[],[[]]],\"b\":0.5}"},
+     {"", "{", "{\"a\"", "{\"a\": 1,", "{\"a\": \"\xe2\x82", "{\"a\": \"\\u00"},
+     {"[", "1", "{,", "{a", "{\"a\": 01", "{\"a\": +", "{\"a\": tru\"", "{\"a\": \"\x01",
+      "{\"a\": \"\\ud8", "{\"a\": 1}}"}},
+    {"{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"ab\": {\"type\": "
+     "\"string\"}, \"c\": {\"type\": \"boolean\"}}, \"required\": [\"a\", \"c\"]}",
+     {"{\"a\": 1, \"c\": true}", "{\"a\":-0,\"ab\":\"x\",\"c\":false}"},
+     {"{\"a", "{\"a\": 1, \"a", "{\"a\": 123456789012345"},
+     {"{}", "{\"c", "{\"ab", "{\"a\": 1}", "{\"a\": 1.", "{\"a\": 1, \"c\": true,",
+      "{\"a\": 1, \"d", "{\"a\": 1234567890123456", "{\"a\": null"}},
+    {"{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}",
+     {"{}", "{ }"},
+     {"{"},
+     {"{\""}},
+    {"{\"type\": \"object\", \"additionalProperties\": {\"type\": \"number\"}}",
+     {"{}", "{\"x\": 1, \"y\": 2.5}"},
+     {"{\"x\": 1e1"},
+     {"{\"x\": \"", "{\"x\": 1e123"}},
+    {"{\"type\": \"array\", \"items\": {\"type\": \"integer\"}, \"minItems\": 1, \"maxItems\": 2}",
+     {"[1]", "[1,2]", " [ 1 , 2 ]"},
+     {"[", "[1,"},
+     {"[]", "[1,2,", "[1.", "[,"}},
+    {"{\"type\": \"array\", \"maxItems\": 0}", {"[]"}, {"["}, {"[1", "[["}},
+    {"{\"type\": \"string\", \"minLength\": 2, \"maxLength\": 3}",
+     {"\"ab\"", "\"a\\u0041\xe2\x82\xac\""},
+     {"\"a", "\"abc"},
+     {"\"a\"", "\"abcd", "1"}},
+    {"{\"enum\": [\"red\", \"redder\", 1, 12, null, [1, {\"a\": 2}]]}",
+     {"\"red\"", "\"redder\"", "1", "12", "null", "[1,{\"a\":2}]"},
+     {"\"re", "nul"},
+     {"\"blue", "13", "2", "\"redd\"", "[1, "}},
+    {"{\"const\": \"x\\\"y\"}", {"\"x\\\"y\""}, {"\"x\\"}, {"\"xy"}},
+    {"{\"anyOf\": [{\"type\": \"object\", \"properties\": {\"kind\": {\"const\": \"a\"}, \"n\": "
+     "{\"type\": \"integer\"}}, \"required\": [\"kind\", \"n\"]}, {\"type\": \"object\", "
+     "\"properties\": {\"kind\": {\"const\": \"b\"}, \"s\": {\"type\": [\"string\", \"null\"]}}, "
+     "\"required\": [\"kind\", \"s\"]}, {\"type\": \"null\"}]}",
+     {"null", "{\"kind\": \"a\", \"n\": 1}", "{\"kind\": \"b\", \"s\": null}"},
+     {"{\"kind\": \"", "{\"kind\": \"b\", \"s\": \""},
+     {"{\"kind\": \"a\", \"s", "{\"kind\": \"c", "{\"n", "1"}},
+    {"{\"$ref\": \"#/$defs/node\", \"$defs\": {\"node\": {\"type\": \"object\", \"properties\": "
+     "{\"v\": {\"type\": \"integer\"}, \"next\": {\"anyOf\": [{\"$ref\": \"#/$defs/node\"}, "
+     "{\"type\": \"null\"}]}}, \"required\": [\"v\", \"next\"]}}}",
+     {"{\"v\": 1, \"next\": null}",
+      "{\"v\":1,\"next\":{\"v\":2,\"next\":{\"v\":3,\"next\":null}}}"},
+     {"{\"v\":1,\"next\":{"},
+     {"{\"v\":1}", "{\"v\":1,\"next\":1"}},
+    {"{\"$ref\": \"#\"}", {0}, {"", " "}, {"{", "1", "\""}}, /* says nothing */
+    {"{\"title\": \"T\", \"description\": \"anything\"}",
+     {"1", "[]", "{\"a\": {}}", "null"},
+     {"-"},
+     {"x"}},
+    {"{\"allOf\": [{\"type\": \"integer\"}], \"description\": \"as pydantic writes it\"}",
+     {"5", "0"},
+     {"-"},
+     {"5.", "00"}},
+};
+
+void grammar_reads_what_fits(void)
+{
+    for (u32 i = 0; i < COUNTOF(cases); i++) {
+        struct err_text e = {0};
+        CHECK(compiles(cases[i].schema, &e));
+        for (u32 k = 0; k < COUNTOF(cases[i].whole) && cases[i].whole[k]; k++)
+            if (reads(cases[i].whole[k]) != 1) {
+                printf("schema %u: %s\n", i, cases[i].whole[k]);
+                CHECK(!"fits");
+            }
+        for (u32 k = 0; k < COUNTOF(cases[i].begun) && cases[i].begun[k]; k++)
+            if (reads(cases[i].begun[k]) < 0) {
+                printf("schema %u: %s\n", i, cases[i].begun[k]);
+                CHECK(!"may begin so");
+            }
+        for (u32 k = 0; k < COUNTOF(cases[i].none) && cases[i].none[k]; k++)
+            if (reads(cases[i].none[k]) >= 0) {
+                printf("schema %u: %s\n", i, cases[i].none[k]);
+                CHECK(!"does not fit");
+            }
+    }
+}
+
+void grammar_says_what_it_does_not_keep(void)
+{
+    static const char *const refused[][2] = {
+        {"{\"type\": \"integer\", \"minimum\": 1}", "schema.minimum"},
+        {"{\"type\": \"object\", \"properties\": {\"a\": {\"items\": {\"pattern\": \"x\"}}}}",
+         "schema.properties.a.items.pattern"},
+        {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"additionalProperties\": {}}",
+         "additionalProperties"},
+        {"{\"type\": \"object\", \"required\": [\"a\"]}", "not in properties"},
+        {"{\"type\": \"float\"}", "type must be"},
+        {"{\"type\": []}", "type must be"},
+        {"{\"anyOf\": [{}, {\"oneOf\": []}]}", "schema.anyOf[1].oneOf"},
+        {"{\"allOf\": [{}, {}]}", "allOf"},
+        {"{\"enum\": []}", "enum"},
+        {"{\"enum\": [1], \"properties\": {}}", "alone"},
+        {"{\"$ref\": \"#/$defs/none\"}", "leads to nothing"},
+        {"{\"$ref\": \"http://x/y\"}", "$ref"},
+        {"{\"type\": \"string\", \"maxLength\": -1}", "maxLength"},
+        {"{\"type\": \"string\", \"minLength\": 3, \"maxLength\": 2}", "so long and so short"},
+        {"[]", "must be an object"},
+        {"false", "must be an object"}};
+    for (u32 i = 0; i < COUNTOF(refused); i++) {
+        struct err_text e = {0};
+        if (compiles(refused[i][0], &e) || !strstr(e.text, refused[i][1])) {
+            printf("%s: %s\n", refused[i][0], e.text);
+            CHECK(!"refused, and why");
+        }
+        CHECK(e.code == ERR_REQUEST);
+    }
+}
+
+/* Every ceiling, passed by one. */
+void grammar_has_ceilings(void)
+{
+    static char schema[1 << 20];
+    static const char *const parts[][3] = {{"{\"properties\": {", "\"p%u\": {}", "}}"},
+                                           {"{\"enum\": [", "%u", "]}"},
+                                           {"{\"anyOf\": [", "{\"const\": %u}", "]}"},
+                                           {"{\"enum\": [", "\"%0100u\"", "]}"}};
+    for (u32 i = 0; i < COUNTOF(parts); i++)
+        for (u32 most = 0; most < 2; most++) {
+            struct err_text e = {0};
+            u32 n = most ? 600 : 100;
+            char *p = schema + sprintf(schema, "%s", parts[i][0]);
+            for (u32 k = 0; k < n; k++) {
+                p += sprintf(p, k ? ", " : " ");
+                p += sprintf(p, parts[i][1], k);
+            }
+            strcpy(p, parts[i][2]);
+            CHECK(compiles(schema, &e) != (most == 1));
+            CHECK(!most || strstr(e.text, "more than"));
+        }
+    /* Deeper than the answer may be: it has to end. */
+    char text[64] = {0};
+    CHECK(compiles(NULL, &(struct err_text){0}));
+    strcpy(text, "{\"a\":");
+    for (u32 i = 0; i < LIMIT_SCHEMA_DEPTH - 1; i++)
+        strcat(text, "[");
+    CHECK(reads(text) == 0);
+    strcat(text, "[");
+    CHECK(reads(text) == -1);
+    /* Blanks come to an end. */
+    CHECK(reads(" {") == 0 && reads("  ") == -1);
+    memset(text, ' ', sizeof text - 1);
+    text[0] = '{';
+    text[1 + GRAMMAR_BLANKS] = 0;
+    CHECK(reads(text) == 0);
+    text[1 + GRAMMAR_BLANKS] = ' ';
+    CHECK(reads(text) == -1);
+}

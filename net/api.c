@@ -190,10 +190,7 @@ struct json_out api_out(struct api *api)
 /* A field's name may be one that the client made up: nothing of it can look like another pair. */
 void api_note(const struct refusal *f, char out[API_NOTE_BYTES])
 {
-    int n = 0;
-    out[0] = 0;
-    if (f->code)
-        n = snprintf(out, API_NOTE_BYTES, " code=%s", f->code);
+    int n = snprintf(out, API_NOTE_BYTES, " code=%s", f->code);
     if (!f->param[0] || n >= API_NOTE_BYTES)
         return;
     char *p = out + n;
@@ -316,11 +313,13 @@ static struct conn_refusal on_refused(void *app, const struct http_request *r, i
     u32 route;
     route_of(r->path, &route);
     struct caller c = gate_caller(api, 0, r, route);
-    refuse(&f, status, NULL, NULL, "%s", why);
+    char note[API_NOTE_BYTES];
+    refuse(&f, status, refusal_code(status), NULL, "%s", why);
+    api_note(&f, note);
     struct json_out o = json_out_over(api->error_text, sizeof api->error_text);
     refusal_json(&o, &f);
     ASSERT(!o.full);
-    api_done(api, &c, status, 0, 0, "");
+    api_done(api, &c, status, 0, 0, note);
     return (struct conn_refusal){"application/json", api_extra(api, &c, more), {o.p, o.n}};
 }
 

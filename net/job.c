@@ -58,7 +58,7 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
                       "the prompt has more than %u tokens; the context is %u (%s)", cap, l->context,
                       l->context_by);
     if (r != ERR_OK)
-        return refuse_err(f, &e, param);
+        return refuse_err(f, &e, "invalid_value", param);
     arena_reset(work, start + p->n * sizeof *p->ids);
     p->text = text;
     p->n_before = flags & ENCODE_ADD_SPECIAL ? tokenizer_before(api->g.tokenizer) : 0;
@@ -96,7 +96,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     if (e.code == ERR_LIMIT) /* of the template's work */
         return refuse(f, 400, "context_length_exceeded", "messages", "%s", e.text);
     if (e.code != ERR_OK)
-        return refuse_err(f, &e, "messages");
+        return refuse_err(f, &e, "invalid_value", "messages");
     return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, "messages", f);
 }
 
@@ -376,7 +376,7 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
         r.sampling.seed = nth ? splitmix(seed + nth) : seed;
         if (engine_submit(api->g.engine, &r, &c->id, &e) != ERR_OK) {
             c->id = 0;
-            return refuse_err(f, &e, NULL);
+            return refuse_err(f, &e, "invalid_value", NULL);
         }
         if (nth == 0)
             r.after = c->id;

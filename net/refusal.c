@@ -18,12 +18,29 @@ bool refuse(struct refusal *f, int status, const char *code, const char *param, 
     return false;
 }
 
-bool refuse_err(struct refusal *f, const struct err_text *e, const char *param)
+bool refuse_err(struct refusal *f, const struct err_text *e, const char *code, const char *param)
 {
+    code = e->code == ERR_BUSY ? "queue_full" : e->code == ERR_DEVICE ? "device_failed" : code;
     if (e->code == ERR_MEMORY)
         return refuse(f, 413, "request_too_large", param,
                       "the request takes more work memory than was planned for one: %s", e->text);
-    return refuse(f, err_http_status(e->code), NULL, param, "%s", e->text);
+    return refuse(f, err_http_status(e->code), code, param, "%s", e->text);
+}
+
+const char *refusal_code(int status)
+{
+    static const struct {
+        int status;
+        const char *code;
+    } table[] = {
+        {408, "request_timeout"}, {411, "length_required"},      {413, "request_too_large"},
+        {414, "uri_too_long"},    {415, "unsupported_encoding"}, {417, "expectation_failed"},
+        {421, "tls_required"},    {426, "upgrade_required"},     {431, "headers_too_large"},
+        {501, "not_implemented"}, {503, "bodies_full"},          {505, "version_not_supported"}};
+    for (size_t i = 0; i < COUNTOF(table); i++)
+        if (table[i].status == status)
+            return table[i].code;
+    return "invalid_http";
 }
 
 const char *refusal_type(int status)
@@ -52,10 +69,7 @@ void refusal_json(struct json_out *o, const struct refusal *f)
     else
         json_put_null(o);
     json_key(o, "code");
-    if (f->code)
-        json_put_str(o, str_of(f->code));
-    else
-        json_put_null(o);
+    json_put_str(o, str_of(f->code));
     json_close(o, '}');
     json_close(o, '}');
 }

@@ -9,7 +9,7 @@
 
 struct refusal {
     int status;       /* 0: none yet */
-    const char *code; /* "context_length_exceeded", or NULL */
+    const char *code; /* "context_length_exceeded": for programs, so it stays as it is */
     char param[64];   /* the field, or "" */
     u32 retry_s;      /* 429: seconds until another try makes sense; 0: not said */
     char text[ERR_TEXT_MAX];
@@ -19,8 +19,12 @@ struct refusal {
 bool refuse(struct refusal *f, int status, const char *code, const char *param, const char *fmt,
             ...) PRINTF_LIKE(5, 6);
 
-/* From an error below: its status and text. A full arena is the request's fault here (413). */
-bool refuse_err(struct refusal *f, const struct err_text *e, const char *param);
+/* From an error below: its status and text; `code` where the request is at fault. A full arena is
+ * that here, too (413). */
+bool refuse_err(struct refusal *f, const struct err_text *e, const char *code, const char *param);
+
+/* The code of what the connection refuses by itself, before there is a route to word it. */
+const char *refusal_code(int status);
 
 const char *refusal_type(int status); /* "invalid_request_error", ... */
 

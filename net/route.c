@@ -13,7 +13,7 @@ static bool body_of(struct api *api, struct str text, const struct json **out, s
     if (text.n == 0)
         return refuse(f, 400, "empty_body", NULL, "the request has no body");
     if (json_parse(api->g.work, text, "body", ERR_REQUEST, out, &e) != ERR_OK)
-        return refuse_err(f, &e, NULL);
+        return refuse_err(f, &e, "invalid_json", NULL);
     return true;
 }
 

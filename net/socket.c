@@ -78,7 +78,7 @@ static bool handle(struct api *api, const struct caller *socket, struct str mess
     c->number = ++api->number | (u64)1 << 63; /* never one of the connections' numbers */
     c->start_ns = api_now(api);
     if (json_parse(api->g.work, message, "message", ERR_REQUEST, &v, &e) != ERR_OK)
-        return refuse_err(f, &e, NULL);
+        return refuse_err(f, &e, "invalid_json", NULL);
     if (is_cancel(v)) {
         if (job && !job->cancelled) {
             api->metrics.cancelled_by_client++;

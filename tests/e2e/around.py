@@ -123,4 +123,48 @@ def the_log_says_why_and_who():
             logged(r"status=200 .*peer=127.0.0.1")
 
 
+def exchange(port, data):
+    """What comes back for these bytes: (status, head, JSON)."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as c:
+        c.sendall(data)
+        answer = b"".join(iter(lambda: c.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head[9:12]), head.decode(), json.loads(body)
+
+
+@check
+def every_refusal_has_a_code():
+    """What HTTP itself is refused with, too: in the answer, in the log and in /openapi.json."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    typed = head + b"Content-Type: application/json\r\n"
+    get = b"GET /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+    socketed = get + b"Connection: Upgrade, close\r\nSec-WebSocket-Version: 1\r\n\r\n"
+    cases = [(400, b"nonsense\r\n\r\n", "invalid_http"),
+             (408, b"GET / HTTP/1.1\r\n", "request_timeout"),
+             (408, typed + b"Content-Length: 9\r\n\r\n{", "request_timeout"),
+             (411, head + b"\r\n", "length_required"),
+             (413, typed + b"Content-Length: 99999999999\r\n\r\n", "request_too_large"),
+             (414, b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", "uri_too_long"),
+             (415, head + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n{",
+              "unsupported_encoding"),
+             (417, head + b"Expect: tea\r\nContent-Length: 1\r\n\r\n{", "expectation_failed"),
+             (421, b"GET https://localhost/ HTTP/1.1\r\nHost: a\r\n\r\n", "tls_required"),
+             (426, socketed, "upgrade_required"),
+             (431, b"GET / HTTP/1.1\r\nA: " + b"a" * 9000 + b"\r\n\r\n", "headers_too_large"),
+             (501, b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", "not_implemented"),
+             (505, b"GET / HTTP/3.0\r\nHost: localhost\r\n\r\n", "version_not_supported")]
+    for text in "{", "nonsense", '{"a": 1, "a": 2}', "[" * 100:
+        body = b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text.encode())
+        cases.append((400, typed + body, "invalid_json"))
+    with server.Server(MODEL_DIR, "--server.header_time=300ms", "--server.body_time=300ms") as s:
+        document = ask("GET", "/openapi.json", port=s.port)[2].decode()
+        for n, (status, data, code) in enumerate(cases):
+            got, _, reply = exchange(s.port, data)
+            assert got == status and reply["error"]["code"] == code, (status, code, reply)
+            lines = r" status=%d .* code=%s\n" % (status, code)
+            want = sum(c[::2] == (status, code) for c in cases[:n + 1])
+            until(lambda: len(re.findall(lines, s.text())) == want, f"no line of {code}")
+            assert code in document, code
+
+
 sys.exit(server.run(checks) != 0)

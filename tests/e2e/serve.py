@@ -257,7 +257,7 @@ def refusals_of_the_transport_have_ids():
             top, _, body = answer.partition(b"\r\n\r\n")
             name = re.search(rb"\r\nX-Request-Id: (req-[0-9a-f]{16})\r\n", top + b"\r\n")
             assert top.startswith(b"HTTP/1.1 %d " % status) and name, (status, answer)
-            assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+            assert set(e := json.loads(body)["error"]) == {"message", "type", "param", "code"}, e
             method, _, path = where.partition(" ")
             SEEN.add((method, path, status, "application/json"))
             line = rf"id={name[1].decode()} method={method} path={path}\S* status={status} ms=(\S+)"

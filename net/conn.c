@@ -95,6 +95,15 @@ bool conn_was_slow(const struct conns *c, conn_id id)
     return at < c->g.connections && c->slots[at].generation == id >> 32 && c->slots[at].slow;
 }
 
+bool slot_may_say(struct conns *c, enum said kind)
+{
+    u64 now = clock_now_ns(&c->clock);
+    if (now < c->said_ns[kind])
+        return false;
+    c->said_ns[kind] = now + 1000000000u;
+    return true;
+}
+
 void slot_later(struct conns *c, struct slot *s)
 {
     if (s->todo)
@@ -379,6 +388,22 @@ static bool admitted(struct conns *c, struct slot *s)
     return true;
 }
 
+/* A TLS handshake where there is no TLS: its client can not read why, so the log says it. */
+static bool is_hello(struct conns *c, const struct slot *s)
+{
+    const char *p = s->in + s->in_at;
+    if (s->w.tls || s->http.started || s->in_n - s->in_at < 2 || p[0] != 0x16 || p[1] != 0x03)
+        return false;
+    if (slot_may_say(c, SAID_TLS))
+        log_event(LOG_WARN, "refused",
+                  "text=\"a TLS handshake came to a port without TLS; call it by http://, or %s\" "
+                  "peer=%s",
+                  c->g.tls ? "by an address of server.listen without plain: or unix:"
+                           : "set tls.certificate and tls.key",
+                  s->peer_text);
+    return true;
+}
+
 /* True when something was done, and more may be. */
 static bool on_head(struct conns *c, struct slot *s)
 {
@@ -401,7 +426,8 @@ static bool on_head(struct conns *c, struct slot *s)
     }
     if (r != HTTP_DONE) {
         c->counts.bad_requests++;
-        slot_refuse(c, s, r, p->why);
+        slot_refuse(c, s, r,
+                    is_hello(c, s) ? "this port speaks HTTP without TLS: use http://" : p->why);
         return true;
     }
     size_t bytes = p->at + (whole ? (size_t)p->length_bytes : 0);
@@ -513,6 +539,23 @@ static void ended(struct conns *c, struct slot *s)
     slot_lose(c, s);
 }
 
+/* HTTP without TLS where there is TLS: answered in the language that its client understands. */
+static void refuse_plain(struct conns *c, struct slot *s)
+{
+    if (slot_may_say(c, SAID_PLAIN))
+        log_event(LOG_WARN, "refused",
+                  "text=\"HTTP without TLS came to a port with TLS; call it by https://, or by an "
+                  "address of server.listen with plain:\" peer=%s",
+                  s->peer_text);
+    c->counts.tls_failures++;
+    c->counts.bad_requests++;
+    tls_peer_end(s->w.tls);
+    s->w.tls = NULL;
+    s->w.failed = false;
+    identify(c, s, c->serve_ns);
+    slot_refuse(c, s, 400, "this port speaks TLS: use https://");
+}
+
 static void serve(struct conns *c, struct slot *s)
 {
     ssize_t n = 1;
@@ -523,6 +566,8 @@ static void serve(struct conns *c, struct slot *s)
         n = read_some(c, s, &full);
         if (n > 0)
             advance(c, s);
+        else if (n == WIRE_FAILED && handshaking(s) && tls_was_http(s->w.tls))
+            refuse_plain(c, s);
         else if (n < 0)
             ended(c, s);
     }
@@ -583,18 +628,6 @@ static bool evict(struct conns *c)
     return true;
 }
 
-/* At most one line a second, whatever log.rate lets through: a flood of peers is one fact. */
-static void say_full(struct conns *c)
-{
-    u64 now = clock_now_ns(&c->clock);
-    if (now < c->full_ns)
-        return;
-    c->full_ns = now + 1000000000u;
-    log_event(LOG_WARN, "refused",
-              "text=\"all server.connections = %u are in use; raise it\" refused_total=%llu",
-              c->g.connections, (unsigned long long)c->counts.refused);
-}
-
 bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *peer)
 {
     ASSERT(!tls || c->g.tls);
@@ -602,7 +635,11 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *pee
         evict(c);
     if (!c->n_free) { /* an evicted one may have to wait for its `gone`, too */
         c->counts.refused++;
-        say_full(c);
+        if (slot_may_say(c, SAID_FULL))
+            log_event(
+                LOG_WARN, "refused",
+                "text=\"all server.connections = %u are in use; raise it\" refused_total=%llu",
+                c->g.connections, (unsigned long long)c->counts.refused);
         c->sockets.close(c->sockets.arg, fd);
         return false;
     }

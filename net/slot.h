@@ -52,6 +52,10 @@ struct slot {
     struct ws ws;
 };
 
+/* What the log says at most once a second each, whatever log.rate lets through: a flood of peers is
+ * one fact. */
+enum said { SAID_FULL, SAID_TLS, SAID_PLAIN, SAID_KINDS };
+
 struct conns {
     struct conns_config g;
     struct sockets sockets;
@@ -64,11 +68,11 @@ struct conns {
     u32 *held, n_held; /* whose output waits for conns_flush */
     u64 serve_ns;      /* when the connection in work began to be served */
     char **bodies;
-    u32 n_bodies; /* free ones */
-    u32 flights;  /* TLS_FLIGHTS left in this turn */
-    u64 next_ns;  /* no deadline is earlier */
-    u64 full_ns;  /* before this no line says again that all slots are taken */
-    u64 number;   /* the last that a request got */
+    u32 n_bodies;            /* free ones */
+    u32 flights;             /* TLS_FLIGHTS left in this turn */
+    u64 next_ns;             /* no deadline is earlier */
+    u64 said_ns[SAID_KINDS]; /* before this none of that kind is said again */
+    u64 number;              /* the last that a request got */
     bool draining;
     i64 date_of_s;
     char date[HTTP_DATE_BYTES];
@@ -79,6 +83,9 @@ static inline conn_id slot_id(const struct conns *c, const struct slot *s)
 {
     return (u64)s->generation << 32 | (u64)(s - c->slots + 1);
 }
+
+/* True when it is time for a line of that kind. */
+bool slot_may_say(struct conns *c, enum said kind);
 
 /* The slot of a live connection, or NULL. */
 struct slot *slot_find(struct conns *c, conn_id id);

@@ -582,6 +582,19 @@ enum tls_state tls_state(struct tls_peer *p)
     return p->opened ? TLS_OPEN : TLS_HANDSHAKE;
 }
 
+bool tls_was_http(const struct tls_peer *p)
+{
+    static const char *const starts[] = {"GET ",  "HEAD ", "POST ", "PUT ", "PATCH",
+                                         "DELET", "OPTIO", "TRACE", "CONNE"};
+    const br_ssl_engine_context *e = &p->server.eng;
+    if (e->version_in != 0 || br_ssl_engine_last_error(e) != BR_ERR_UNSUPPORTED_VERSION)
+        return false; /* not in the head of its first record, which lies in p->in */
+    for (u32 i = 0; i < COUNTOF(starts); i++)
+        if (memcmp(p->in, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
 bool tls_resumed(const struct tls_peer *p)
 {
     return p->resumed;

@@ -47,6 +47,9 @@ void tls_peer_end(struct tls_peer *p);
 enum tls_state tls_state(struct tls_peer *p);
 bool tls_resumed(const struct tls_peer *p);
 
+/* Of one that failed: because its first bytes are those of HTTP without TLS. */
+bool tls_was_http(const struct tls_peer *p);
+
 /* Where record bytes from the peer go, and how many came; NULL: first send what waits. */
 u8 *tls_room(struct tls_peer *p, size_t *n);
 void tls_came(struct tls_peer *p, size_t n);

@@ -76,6 +76,16 @@ def kept_connections():
 
 
 @check
+def http_to_the_port_of_tls():
+    head, _, body = curl("-i", *JSON, "-d", json.dumps(WISH),
+                         f"http://127.0.0.1:{SECURE}/v1/completions")[0].partition("\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert head.startswith("HTTP/1.1 400 ") and "use https://" in error["message"], error
+    assert error["code"] == "invalid_http" and "application/json" in head, head
+    assert re.search(r"method=- path=- status=400 .*code=invalid_http", SERVER.text())
+
+
+@check
 def head_and_options():
     head, _ = curl("-I", URL + "/health")
     assert head.startswith("HTTP/1.1 200 OK\r\n") and "Content-Length: " in head, head

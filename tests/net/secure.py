@@ -3,6 +3,7 @@ certificates, reload under load, and handshakes that go wrong."""
 import contextlib
 import http.client
 import os
+import re
 import signal
 import socket
 import ssl
@@ -375,6 +376,65 @@ def broken_handshakes():
                 everything(s)
         assert request(connect(e), get()) == (200, b"ok\n")
         assert counts(e)["open"] == 1
+
+
+@test
+def http_without_tls_is_told_so():
+    """In plain HTTP, once, whatever pieces it comes in; the rest of what it sends is read over."""
+    start = time.monotonic()
+    with serve() as e:
+        for data in (get(), get().replace(b"GET", b"HEAD"), b"GET http://a/ HTTP/1.1\r\n\r\n",
+                     b"OPTIONS * HTTP/1.1\r\n\r\n", b"DELETE",
+                     b"POST /echo HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + b"a" * 300000):
+            for cut in 0, 2:
+                s = e.connect()
+                s.sendall(data[:cut])
+                time.sleep(0.02)
+                s.sendall(data[cut:])
+                answer = everything(s)
+                assert answer.startswith(b"HTTP/1.1 400 "), (data[:20], answer)
+                assert b"\r\nConnection: close\r\n" in answer and answer.count(b"HTTP/1.1") == 1
+                assert answer.endswith(b"\r\n\r\nthis port speaks TLS: use https://"), answer
+        for data in b"GOT / HTTP/1.1\r\n\r\n", b"get / HTTP/1.1\r\n\r\n", b"GET", b"\x16\x03GET ":
+            s = e.connect()
+            s.sendall(data)
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_WR)
+                assert b"HTTP" not in everything(s), data
+        with connect(e) as s:  # nor in the middle of TLS
+            raw = socket.socket(fileno=s.detach())
+            raw.sendall(get())
+            with contextlib.suppress(ConnectionResetError):
+                assert b"HTTP" not in everything(raw)
+        i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            context().wrap_bio(i, o, server_hostname="localhost").do_handshake()
+        s = e.connect()
+        s.sendall(o.read())
+        assert s.recv(1) == b"\x16"
+        s.sendall(get())
+        with contextlib.suppress(ConnectionResetError):
+            assert b"HTTP" not in everything(s)
+        n = counts(e)
+        assert n["tls_failures"] >= 12 and n["open"] == 1
+        said = e.text().count("refused text=\"HTTP without TLS came to a port with TLS")
+        assert 1 <= said <= 1 + time.monotonic() - start, said  # one a second
+
+
+@test
+def tls_where_there_is_none():
+    """The client can not read why: the log says what to do."""
+    with serve(listen="127.0.0.1:0,plain:127.0.0.1:0") as both, Echo() as none:
+        both.port, start = both.ports[1], time.monotonic()
+        for e, words in (none, "set tls.certificate and tls.key"), (both, "without plain: or unix:"):
+            for _ in range(3):
+                refused(lambda: connect(e))
+            assert request(e.connect(), b"\x16\x03\x01\x02\x00\x01") == (
+                400, b"this port speaks HTTP without TLS: use http://")
+            line = f"a TLS handshake came to a port without TLS; call it by http://, or .*{words}"
+            said = len(re.findall(line + '" peer=127.0.0.1\n', e.text()))
+            assert 1 <= said <= 1 + time.monotonic() - start, e.text()  # one a second
+            assert b"TLS" not in request(e.connect(), b"\x16\x02\r\n\r\n")[1]
 
 
 @test

@@ -54,6 +54,7 @@
 #define LIMIT_HTTP_HEADERS 100              /* header lines of one request */
 #define LIMIT_HTTP_CHUNK_LINE_BYTES 256u    /* size and extensions of one chunk */
 #define LIMIT_HTTP_CHUNK_EXTRA_BYTES 16384u /* extensions and trailers of one body */
+#define LIMIT_PARTING 8                     /* peers beyond server.connections that linger */
 #define LIMIT_LINGER_MS 2000                /* a closed connection waits so long for its peer */
 #define LIMIT_WRITE_STEP_BYTES 4096u        /* a reader takes so much in each server.write_time */
 #define LIMIT_TLS_FILE_BYTES ((size_t)64 << 10) /* certificate chain, key, client CAs: each */

@@ -640,7 +640,10 @@ bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *pee
                 LOG_WARN, "refused",
                 "text=\"all server.connections = %u are in use; raise it\" refused_total=%llu",
                 c->g.connections, (unsigned long long)c->counts.refused);
-        c->sockets.close(c->sockets.arg, fd);
+        if (tls) /* a handshake costs more than there is to say */
+            c->sockets.close(c->sockets.arg, fd);
+        else
+            away_send(c, fd);
         return false;
     }
     struct slot *s = &c->slots[c->free[--c->n_free]];
@@ -756,6 +759,7 @@ void conns_turn(struct conns *c)
     c->next_ns = UINT64_MAX;
     for (u32 i = 0; i < c->g.connections; i++)
         check_time(c, &c->slots[i], now);
+    away_turn(c, now);
 }
 
 void conns_flush(struct conns *c)

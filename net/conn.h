@@ -112,9 +112,9 @@ struct conns *conns_open(struct arena *a, const struct conns_config *g,
                          const struct sockets *sockets, const struct clock *clock,
                          const struct conn_events *events, void *app);
 
-/* Takes over a connected descriptor; when there is no slot it is closed and false comes back: then
- * every slot is answering. Idle peers and those that are still sending are dropped to make room.
- * peer: its address, for the log. */
+/* Takes over a connected descriptor; when there is no slot the peer gets a 503 (with TLS nothing)
+ * and false comes back: then every slot is answering. Idle peers and those that are still sending
+ * are dropped to make room. peer: its address, for the log. */
 bool conns_add(struct conns *c, int fd, bool tls, bool loopback, const char *peer);
 
 /* The descriptor that was watched as `id` can be read or written (WIRE_* of net/wire.h). */

@@ -17,7 +17,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* ACCEPTS: from one listener in one turn. PAUSE_NS: after the kernel had no descriptor left. */
+/* SPARE_DESCRIPTORS: ours, the listeners', LIMIT_PARTING and a driver's. ACCEPTS: from one listener
+ * in one turn. PAUSE_NS: after the kernel had no descriptor left. */
 enum { SPARE_DESCRIPTORS = 64, ACCEPTS = 64, PAUSE_NS = 100000000, SECOND_NS = 1000000000 };
 
 struct source {

@@ -1,7 +1,8 @@
-/* Inside of connections, shared by net/conn.c (slots, input, time), net/reply.c (output) and
- * net/talk.c (WebSocket). Nobody else includes this. A slot is one connection; its phase says what
- * is being waited for, and every function that can end a connection leaves it in SLOT_DEAD (the app
- * has yet to be told) or SLOT_FREE, which callers check before they go on.
+/* Inside of connections, shared by net/conn.c (slots, input, time), net/reply.c (output),
+ * net/talk.c (WebSocket) and net/away.c (who gets no slot). Nobody else includes this. A slot is
+ * one connection; its phase says what is being waited for, and every function that can end a
+ * connection leaves it in SLOT_DEAD (the app has yet to be told) or SLOT_FREE, which callers check
+ * before they go on.
  */
 #ifndef ZIGCUDA_SLOT_H
 #define ZIGCUDA_SLOT_H
@@ -56,6 +57,12 @@ struct slot {
  * one fact. */
 enum said { SAID_FULL, SAID_TLS, SAID_PLAIN, SAID_KINDS };
 
+/* A peer without a slot, who was told so and has yet to take it. */
+struct parting {
+    int fd;
+    u64 until_ns;
+};
+
 struct conns {
     struct conns_config g;
     struct sockets sockets;
@@ -68,11 +75,13 @@ struct conns {
     u32 *held, n_held; /* whose output waits for conns_flush */
     u64 serve_ns;      /* when the connection in work began to be served */
     char **bodies;
-    u32 n_bodies;            /* free ones */
-    u32 flights;             /* TLS_FLIGHTS left in this turn */
-    u64 next_ns;             /* no deadline is earlier */
-    u64 said_ns[SAID_KINDS]; /* before this none of that kind is said again */
-    u64 number;              /* the last that a request got */
+    u32 n_bodies;                          /* free ones */
+    u32 flights;                           /* TLS_FLIGHTS left in this turn */
+    u64 next_ns;                           /* no deadline is earlier */
+    u64 said_ns[SAID_KINDS];               /* before this none of that kind is said again */
+    u64 number;                            /* the last that a request got */
+    struct parting parting[LIMIT_PARTING]; /* in the order of their ends */
+    u32 n_parting;
     bool draining;
     i64 date_of_s;
     char date[HTTP_DATE_BYTES];
@@ -89,6 +98,10 @@ bool slot_may_say(struct conns *c, enum said kind);
 
 /* The slot of a live connection, or NULL. */
 struct slot *slot_find(struct conns *c, conn_id id);
+
+/* Takes over the descriptor of a peer for whom there is no slot: one write, a 503, and the end. */
+void away_send(struct conns *c, int fd);
+void away_turn(struct conns *c, u64 now);
 
 /* Ends it now, whatever it was doing. */
 void slot_lose(struct conns *c, struct slot *s);

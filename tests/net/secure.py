@@ -426,7 +426,8 @@ def tls_where_there_is_none():
     """The client can not read why: the log says what to do."""
     with serve(listen="127.0.0.1:0,plain:127.0.0.1:0") as both, Echo() as none:
         both.port, start = both.ports[1], time.monotonic()
-        for e, words in (none, "set tls.certificate and tls.key"), (both, "without plain: or unix:"):
+        for e, words in ((none, "set tls.certificate and tls.key"),
+                         (both, "without plain: or unix:")):
             for _ in range(3):
                 refused(lambda: connect(e))
             assert request(e.connect(), b"\x16\x03\x01\x02\x00\x01") == (
@@ -435,6 +436,18 @@ def tls_where_there_is_none():
             said = len(re.findall(line + '" peer=127.0.0.1\n', e.text()))
             assert 1 <= said <= 1 + time.monotonic() - start, e.text()  # one a second
             assert b"TLS" not in request(e.connect(), b"\x16\x02\r\n\r\n")[1]
+
+
+@test
+def who_is_refused_gets_nothing():
+    """A 503 is for who can read it."""
+    with serve(connections=1) as e, connect(e) as s, s.makefile("rb") as f:
+        s.sendall(get("/after?1500"))
+        time.sleep(0.3)
+        with contextlib.suppress(ConnectionResetError):
+            assert everything(e.connect()) == b""
+        assert "refused text=\"all server.connections = 1" in e.text()
+        assert read_reply(f)[2] == b"late\n"
 
 
 @test

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-enum { LOGGED_PATH_BYTES = 100 }; /* of a path that nothing is at */
+/* Of a path that nothing is at: what the log has of it, and the longest that can mean another. */
+enum { LOGGED_PATH_BYTES = 100, MEANT_BYTES = 300 };
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
@@ -255,15 +256,78 @@ bool gate_key(const struct api *api, const struct caller *c, struct refusal *f)
            refuse(f, 401, "invalid_api_key", NULL, "the API key is not known here any more");
 }
 
+/* --- paths that nothing is at -------------------------------------------------------------------
+ */
+
+/* What others serve, and what does that here. A slash at the end: all below it. */
+static const struct {
+    const char *path, *instead;
+} elsewhere[] = {
+    {"/api/", "Ollama's own API is not served here, OpenAI's is: /v1/chat/completions"},
+    {"/v1/responses", "the Responses API is not served here, /v1/chat/completions is"},
+    {"/v1/messages", "Anthropic's API is not served here, OpenAI's is: /v1/chat/completions"},
+    {"/v1/embeddings", "embeddings are not served here, /v1/chat/completions is"},
+};
+
+static const char *elsewhere_than(struct str path)
+{
+    for (u32 i = 0; i < COUNTOF(elsewhere); i++) {
+        struct str p = str_of(elsewhere[i].path);
+        if (str_eq(path, p) || (p.p[p.n - 1] == '/' && str_starts(path, p)))
+            return elsewhere[i].instead;
+    }
+    return NULL;
+}
+
+/* `before` and what is meant by a path: that behind its last /v1, without slashes around it. */
+static bool meant(const char *before, struct str path, char out[MEANT_BYTES])
+{
+    for (size_t i = path.n; i >= 4; i--)
+        if (memcmp(path.p + i - 4, "/v1/", 4) == 0) {
+            path = (struct str){path.p + i, path.n - i};
+            break;
+        }
+    while (path.n && path.p[0] == '/')
+        path = (struct str){path.p + 1, path.n - 1};
+    while (path.n && path.p[path.n - 1] == '/')
+        path.n--;
+    int n =
+        snprintf(out, MEANT_BYTES, "%s%.*s", before, (int)MIN(path.n, (size_t)MEANT_BYTES), path.p);
+    return path.n && n > 0 && n < MEANT_BYTES;
+}
+
+/* Mostly a base URL that lacks its /v1, or has a slash behind it. No alias is served: clients would
+ * come to count on it. */
+static bool refuse_path(struct str path, struct refusal *f)
+{
+    static const char *const before[] = {"/v1/", "/"};
+    char text[MEANT_BYTES];
+    u32 index;
+    for (u32 i = 0; i < COUNTOF(before); i++) {
+        if (!meant(before[i], path, text))
+            continue;
+        const char *instead = elsewhere_than(str_of(text));
+        if (instead)
+            return refuse(f, 404, "not_found", NULL, "there is nothing at %.*s: %s",
+                          (int)MIN(path.n, (size_t)100), path.p, instead);
+        if (route_of(str_of(text), &index))
+            return refuse(f, 404, "not_found", NULL, "there is nothing at %.*s; did you mean %s?%s",
+                          (int)MIN(path.n, (size_t)100), path.p, text,
+                          i == 0 ? " A client's base URL ends in /v1, once, with no slash behind it"
+                                 : "");
+    }
+    return refuse(f, 404, "not_found", NULL,
+                  "there is nothing at %.*s; /openapi.json lists what there is",
+                  (int)MIN(path.n, (size_t)100), path.p);
+}
+
 static bool check(struct api *api, const struct http_request *r, const struct route *route,
                   const struct caller *c, struct refusal *f)
 {
     if (!check_origin(api, r, f))
         return false;
     if (!route)
-        return refuse(f, 404, "not_found", NULL,
-                      "there is nothing at %.*s; /openapi.json lists what there is",
-                      (int)MIN(r->path.n, (size_t)100), r->path.p);
+        return refuse_path(r->path, f);
     if (!method_fits(route, r))
         return refuse(f, 405, "method_not_allowed", NULL, "%s takes %s", route->path,
                       route->method);

@@ -133,6 +133,42 @@ def exchange(port, data):
 
 
 @check
+def paths_that_miss_say_what_was_meant():
+    """A 404 as ever, and never served, but one that a person can act on."""
+    chat, base = "/v1/chat/completions", "base URL ends in /v1"
+    cases = [("//v1/chat/completions", f"did you mean {chat}?", base),
+             ("/chat/completions", f"did you mean {chat}?", base),
+             ("/completions", "did you mean /v1/completions?", base),
+             ("/models", "did you mean /v1/models?", base),
+             (f"/models/{MODEL}", f"did you mean /v1/models/{MODEL}?", base),
+             ("/v1/v1/chat/completions", f"did you mean {chat}?", base),
+             ("/v1//chat/completions", f"did you mean {chat}?", base),
+             ("/api/v1/chat/completions", f"did you mean {chat}?", base),
+             ("/v1/chat/completions/", f"did you mean {chat}?", base),
+             ("/v1/models/", "did you mean /v1/models?", base),
+             ("/v1/health", "did you mean /health?"), ("//metrics/", "did you mean /metrics?"),
+             ("/v1/tokenize", "did you mean /tokenize?"),
+             ("/api/chat", "Ollama's own API is not served", chat),
+             ("/api/generate", "Ollama's own API is not served", chat),
+             ("/v1/api/tags", "Ollama's own API is not served", chat),
+             ("/v1/embeddings", "embeddings are not served", chat),
+             ("/embeddings", "embeddings are not served", chat),
+             ("/v1/responses", "Responses API is not served", chat),
+             ("/v1/messages", "Anthropic's API is not served", chat)]
+    cases += [(path, "/openapi.json lists") for path in (
+        "/v1", "/v1/", "//", "/nothing", "/v1/nothing", "/apiary", "/v1/embeddings2",
+        "/" + "a" * 5000, "//v1/models/" + "a" * 5000, "/%76%31/models")]
+    with server.Server(MODEL_DIR) as s:
+        for path, *words in cases:
+            for method, body in ("POST", wish()), ("GET", None):
+                status, _, text = ask(method, path, body, port=s.port)
+                error = json.loads(text)["error"]
+                assert status == 404 and error["code"] == "not_found", (path, text)
+                assert all(w in error["message"] for w in words), (path, error["message"])
+                assert len(words) > 1 or "base URL" not in error["message"], error["message"]
+
+
+@check
 def every_refusal_has_a_code():
     """What HTTP itself is refused with, too: in the answer, in the log and in /openapi.json."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"

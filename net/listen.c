@@ -217,8 +217,9 @@ static void stream_options(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
 }
 
+/* absent: NULL, or set where the box has no such address, which is no error then. */
 static enum err open_tcp(struct listeners *l, const struct listen_config *g, struct str s,
-                         bool plain, struct err_text *e)
+                         bool plain, bool *absent, struct err_text *e)
 {
     union address a;
     socklen_t n;
@@ -226,12 +227,17 @@ static enum err open_tcp(struct listeners *l, const struct listen_config *g, str
     if (!parse_tcp(s, &a, &n))
         return err_set(e, ERR_CONFIG,
                        "server.listen: '%.*s' is none of 127.0.0.1:8080, [::1]:8080, "
-                       "unix:/path and systemd (names are not looked up)",
+                       "localhost:8080, :8080 (all addresses), unix:/path and systemd (other names "
+                       "are not looked up)",
                        STR_ARG(s));
     int fd = take_kept(l, &a);
     if (fd >= 0)
         return adopt(l, g, fd, plain, "", e);
     fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 && absent && errno == EAFNOSUPPORT) {
+        *absent = true;
+        return ERR_OK;
+    }
     if (fd < 0)
         return err_set_errno(e, ERR_SYSTEM, "server.listen: no socket for %.*s", STR_ARG(s));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -239,11 +245,43 @@ static enum err open_tcp(struct listeners *l, const struct listen_config *g, str
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     stream_options(fd);
     if (bind(fd, &a.any, n) != 0) {
-        enum err r = err_set_errno(e, ERR_SYSTEM, "server.listen: cannot bind %.*s", STR_ARG(s));
+        enum err r = ERR_OK;
+        if (absent && errno == EADDRNOTAVAIL)
+            *absent = true;
+        else
+            r = err_set_errno(e, ERR_SYSTEM, "server.listen: cannot bind %.*s", STR_ARG(s));
         close(fd);
         return r;
     }
     return adopt(l, g, fd, plain, "", e);
+}
+
+/* What stands for one address of each kind. IPv6 may be missing on a box, as it is in many
+ * containers; the log then says so. */
+static enum err open_host(struct listeners *l, const struct listen_config *g, struct str s,
+                          bool plain, struct err_text *e)
+{
+    static const struct {
+        const char *name, *v4, *v6;
+    } hosts[] = {
+        {":", "0.0.0.0", "[::]"}, {"*:", "0.0.0.0", "[::]"}, {"localhost:", "127.0.0.1", "[::1]"}};
+    for (u32 i = 0; i < COUNTOF(hosts); i++) {
+        struct str name = str_of(hosts[i].name);
+        char v4[32], v6[32];
+        u32 port;
+        bool absent = false;
+        if (!str_starts(s, name) || !number((struct str){s.p + name.n, s.n - name.n}, 65535, &port))
+            continue;
+        snprintf(v4, sizeof v4, "%s:%u", hosts[i].v4, port);
+        snprintf(v6, sizeof v6, "%s:%u", hosts[i].v6, port);
+        TRY(open_tcp(l, g, str_of(v4), plain, NULL, e));
+        TRY(open_tcp(l, g, str_of(v6), plain, &absent, e));
+        if (absent)
+            log_event(LOG_INFO, "not_listening", "address=%s text=\"this box has no IPv6 there\"",
+                      v6);
+        return ERR_OK;
+    }
+    return open_tcp(l, g, s, plain, NULL, e);
 }
 
 /* A socket file nobody listens on any more (its owner was killed) is removed; one in use is not. */
@@ -326,8 +364,8 @@ static enum err open_one(struct listeners *l, const struct listen_config *g, str
     if (str_starts(s, un))
         return open_unix(l, g, (struct str){s.p + un.n, s.n - un.n}, e);
     if (str_starts(s, plain))
-        return open_tcp(l, g, (struct str){s.p + plain.n, s.n - plain.n}, true, e);
-    return open_tcp(l, g, s, false, e);
+        return open_host(l, g, (struct str){s.p + plain.n, s.n - plain.n}, true, e);
+    return open_host(l, g, s, false, e);
 }
 
 static enum err read_uids(struct listeners *l, const struct listen_config *g, struct err_text *e)

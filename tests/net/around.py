@@ -91,9 +91,65 @@ def several_and_ipv6():
         assert request(s, get())[0] == 200
 
 
+def to(kind, address):
+    s = socket.socket(kind)
+    s.settimeout(20)
+    s.connect(address)
+    return s
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@test
+def addresses_of_both_kinds():
+    """localhost is loopback, :PORT is everything, and both are IPv4 and IPv6 at the same port."""
+    v4, v6 = (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")
+    for text, want, more in (("localhost:%d", ["127.0.0.1:%d", "[::1]:%d"], {}),
+                             (":%d", ["0.0.0.0:%d", "[::]:%d"], {"expose": 1}),
+                             ("*:%d", ["0.0.0.0:%d", "[::]:%d"], {"expose": 1}),
+                             ("plain:*:%d", ["0.0.0.0:%d", "[::]:%d"], {"expose": 1})):
+        port = free_port()
+        with Echo(listen=text % port, **more) as e:
+            assert re.findall(r" listening address=(\S+) tls=no", e.text()) == [
+                w % port for w in want], e.text()
+            for kind, address in v4, v6:
+                assert request(to(kind, (address, port)), get()) == (200, b"ok\n")
+    port = free_port()  # whoever has one of them is not overlooked
+    with socket.socket(socket.AF_INET6) as s:
+        s.bind(("::1", port))
+        s.listen()
+        e = Echo(listen=f"localhost:{port}")
+        assert e.process.wait(10) == 5 and f"cannot bind [::1]:{port}" in e.text(), e.text()
+
+
+@test
+def boxes_without_ipv6():
+    """In a network of its own, as containers have it: no ::1, and that is a line of the log."""
+    unshare = ["unshare", "-rn", "sh", "-c",
+               "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && ip link set lo up"
+               ' && exec "$@"', "sh"]
+    if EXEC or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        print("skip boxes_without_ipv6: no network of its own (unshare), or under qemu")
+        return
+    with Echo(prefix=unshare, listen="localhost:0") as e:
+        assert len(e.ports) == 1 and e.process.poll() is None
+        line = r'not_listening address=\[::1\]:0 text="this box has no IPv6 there"'
+        assert re.search(line, e.text()), e.text()
+    e = Echo(prefix=unshare, listen="[::1]:0")  # by its own name it is an error as ever
+    assert e.process.wait(10) == 5 and "cannot bind [::1]:0" in e.text(), e.text()
+
+
 @test
 def addresses_that_are_refused():
-    for address, words in (("0.0.0.0:0", "no TLS"), ("[::]:0", "no TLS"), ("localhost:80", "names"),
+    for address, words in (("0.0.0.0:0", "no TLS"), ("[::]:0", "no TLS"), (":0", "no TLS"),
+                           ("*:0", "no TLS"), ("plain::0", "no TLS"),
+                           ("box.example:80", "names"), ("localhost:", "names"), (":", "names"),
+                           ("localhost:x", "names"), ("::1:80", "names"), ("*", "names"),
+                           (":65536", "names"), ("*:http", "names"), ("LOCALHOST:80", "names"),
                            ("", "is empty"), ("127.0.0.1", "is none of"), ("1.2.3:4", "is none of"),
                            ("127.0.0.1:65536", "is none of"), ("unix:relative", "absolute"),
                            ("unix:/" + "a" * 120, "at most 107"), ("systemd", "LISTEN_FDS"),

@@ -55,7 +55,7 @@ class Echo:
                                         stdout=subprocess.DEVNULL, stderr=self.log,
                                         env=dict(os.environ, **(env or {})), pass_fds=pass_fds)
         until(lambda: "echo: ready" in self.text() or self.process.poll() is not None)
-        self.ports = [int(p) for p in re.findall(r"address=\S+:(\d+) ", self.text())]
+        self.ports = [int(p) for p in re.findall(r" listening address=\S+:(\d+) ", self.text())]
         self.port = self.ports[0] if self.ports else 0
 
     def text(self):

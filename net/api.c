@@ -217,13 +217,37 @@ void api_done(struct api *api, const struct caller *c, int status, u32 tokens_in
         c->key >= 0 ? api->g.keys->at[c->key].name : "-", c->peer, note);
 }
 
+bool api_takes(struct api *api, const struct caller *c, struct str body, struct refusal *f)
+{
+    if (conn_takes(api->conns, c->conn, body))
+        return true;
+    f->retry_s = 1;
+    return refuse(f, 503, "bodies_full", NULL,
+                  "the reply is longer than server.output, and all buffers that could keep its %zu "
+                  "bytes for a slow reader are in use (server.bodies); try again",
+                  body.n);
+}
+
+bool api_too_large(const struct api *api, struct refusal *f)
+{
+    return refuse(f, 500, "reply_too_large", NULL,
+                  "the reply is longer than %zu bytes (server.body_max): stream it, or ask for "
+                  "fewer choices, tokens or logprobs",
+                  api->g.body_bytes);
+}
+
 void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,
                struct str body, const char *more)
 {
+    struct refusal f = {0};
     if (status == 200 && c->ok != 200) {
         status = c->ok;
         content_type = NULL;
         body = (struct str){0};
+    }
+    if (!api_takes(api, c, body, &f)) {
+        api_refuse(api, c, &f);
+        return;
     }
     conn_reply(api->conns, c->conn, status, content_type, body, api_extra(api, c, more));
     api_done(api, c, status, 0, 0, "");
@@ -399,11 +423,15 @@ static void fail(struct api *api, struct job *job, const struct refusal *f)
 static void fail_too_long(struct api *api, struct job *job)
 {
     struct refusal f = {0};
-    refuse(&f, 500, "reply_too_large", NULL,
-           "the reply is longer than %zu bytes (server.body_max): stream it, or ask for fewer "
-           "choices, tokens or logprobs",
-           api->g.body_bytes);
+    api_too_large(api, &f);
     fail(api, job, &f);
+}
+
+static void end_whole(struct api *api, struct job *job)
+{
+    struct refusal f = {0};
+    if (!whole_end(api, job, &f))
+        fail(api, job, &f);
 }
 
 static void fail_by(struct api *api, struct job *job, enum finish finish)
@@ -466,8 +494,8 @@ void api_event(struct api *api, const struct event *event)
     if (!job->failed && job->caller.conn) {
         if (job->stream)
             stream_end(api, job);
-        else if (!whole_end(api, job))
-            fail_too_long(api, job);
+        else
+            end_whole(api, job);
     }
     job->over = true;
     api->n_over++;

@@ -60,10 +60,23 @@ struct conns *conns_open(struct arena *a, const struct conns_config *g,
     return c;
 }
 
+bool slot_may_say(struct conns *c, enum said kind)
+{
+    u64 now = clock_now_ns(&c->clock);
+    if (now < c->said_ns[kind])
+        return false;
+    c->said_ns[kind] = now + 1000000000u;
+    return true;
+}
+
 char *slot_body_take(struct conns *c)
 {
-    if (!c->n_bodies)
+    if (!c->n_bodies) {
+        if (slot_may_say(c, SAID_BODIES))
+            log_event(LOG_WARN, "refused", "text=\"all server.bodies = %u are in use; raise it\"",
+                      c->g.bodies);
         return NULL;
+    }
     c->counts.bodies_used++;
     return c->bodies[--c->n_bodies];
 }
@@ -93,15 +106,6 @@ bool conn_was_slow(const struct conns *c, conn_id id)
 {
     u32 at = (u32)id - 1;
     return at < c->g.connections && c->slots[at].generation == id >> 32 && c->slots[at].slow;
-}
-
-bool slot_may_say(struct conns *c, enum said kind)
-{
-    u64 now = clock_now_ns(&c->clock);
-    if (now < c->said_ns[kind])
-        return false;
-    c->said_ns[kind] = now + 1000000000u;
-    return true;
 }
 
 void slot_later(struct conns *c, struct slot *s)

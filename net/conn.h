@@ -60,6 +60,12 @@ enum { CONN_ANSWERED = -1 };
 bool conn_reply(struct conns *c, conn_id id, int status, const char *content_type, struct str body,
                 const char *extra);
 
+/* Whether a whole reply with this body reaches the peer however slowly he reads; asked before
+ * conn_reply, as what is half sent can not be taken back. False: it is longer than the output
+ * buffer, and all buffers of the pool are in use, which is logged. The body of the request is not
+ * valid behind this, unless the reply's is of it: its buffer may have been taken. */
+bool conn_takes(struct conns *c, conn_id id, struct str body);
+
 /* A reply in pieces: chunked, or ended by closing for HTTP/1.0. What these and conn_ws_send write
  * is put off until conns_flush: the pieces of one turn go out together, and no system call stands
  * between a result and the next step. False: the connection has gone (a slow reader is dropped by

@@ -143,10 +143,10 @@ void stream_heartbeat(struct api *api, struct job *job);
 void stream_failed(struct api *api, struct job *job, const struct refusal *f);
 
 /* A whole reply is server.body_max at most. These say false where it is longer: as soon as that is
- * certain, with nothing sent. */
+ * certain, with nothing sent; whole_end where it can not be kept for a slow reader, too. */
 bool whole_fits(const struct api *api, const struct job *job);
 MUST bool whole_event(struct api *api, struct choice *c, const struct event *event);
-MUST bool whole_end(struct api *api, struct job *job);
+MUST bool whole_end(struct api *api, struct job *job, struct refusal *f);
 void whole_prompt_token(struct api *api, struct choice *c, const struct step_result *r);
 /* The least that a choice takes with an echo of so many bytes and tokens. */
 size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens);
@@ -184,6 +184,9 @@ struct json_out api_out(struct api *api);
 void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,
                struct str body, const char *more);
 void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o);
+/* Before a whole reply is sent: false where a slow reader could not get all of it. */
+MUST bool api_takes(struct api *api, const struct caller *c, struct str body, struct refusal *f);
+bool api_too_large(const struct api *api, struct refusal *f); /* always false, as refuse */
 void api_refuse(struct api *api, const struct caller *c, const struct refusal *f);
 void api_id(const struct api *api, u64 number, const char *prefix, char out[API_ID_BYTES]);
 /* What the log line of a refused request says more than that of another: " code=... param=...". */

@@ -124,24 +124,34 @@ static bool finish(struct conns *c, struct slot *s)
     return true;
 }
 
-/* A reply that neither socket nor output buffer may take borrows a buffer of the pool; its output
- * buffer's bytes come first in it. */
-static void widen(struct conns *c, struct slot *s, size_t bytes)
+/* A reply that neither socket nor output buffer may take gets the buffer of its request's body, or
+ * borrows one of the pool; its output buffer's bytes come first in it. False: there is none. */
+static bool widen(struct conns *c, struct slot *s, size_t bytes, struct str body)
 {
     if (bytes <= wire_room(&s->w) || s->w.out != s->out || s->w.n + bytes > c->g.body_bytes)
-        return;
-    u8 *wide = (u8 *)slot_body_take(c);
+        return true;
+    bool own = s->body && (body.p < s->body || body.p >= s->body + c->g.body_bytes);
+    char *wide = own ? s->body : slot_body_take(c);
     if (!wide)
-        return;
+        return false;
+    if (own)
+        s->body = NULL;
     memcpy(wide, s->w.out + s->w.at, s->w.n);
-    s->w.out = wide;
+    s->w.out = (u8 *)wide;
     s->w.at = 0;
     s->w.cap = c->g.body_bytes;
+    return true;
 }
 
 static bool bodyless(const struct slot *s, int status)
 {
     return s->bodyless || status < 200 || status == 204 || status == 304;
+}
+
+bool conn_takes(struct conns *c, conn_id id, struct str body)
+{
+    struct slot *s = answering(c, id, false);
+    return !s || s->bodyless || widen(c, s, 2 * (size_t)HEAD_MAX + body.n, body);
 }
 
 bool conn_reply(struct conns *c, conn_id id, int status, const char *content_type, struct str body,
@@ -159,7 +169,7 @@ bool conn_reply(struct conns *c, conn_id id, int status, const char *content_typ
                          {(char *)"\r\n", 2},
                          {(void *)body.p, bodyless(s, status) ? 0 : body.n}};
     s->answered = true;
-    widen(c, s, h.n + more.n + 2 + v[3].iov_len);
+    widen(c, s, h.n + more.n + 2 + v[3].iov_len, body); /* where not: perhaps the socket takes it */
     return slot_write(c, s, v, 4) && finish(c, s);
 }
 

@@ -55,7 +55,7 @@ struct slot {
 
 /* What the log says at most once a second each, whatever log.rate lets through: a flood of peers is
  * one fact. */
-enum said { SAID_FULL, SAID_TLS, SAID_PLAIN, SAID_KINDS };
+enum said { SAID_FULL, SAID_BODIES, SAID_TLS, SAID_PLAIN, SAID_KINDS };
 
 /* A peer without a slot, who was told so and has yet to take it. */
 struct parting {
@@ -115,7 +115,7 @@ void slot_limit(struct conns *c, struct slot *s, u64 ms);
 /* Output and what is watched after something happened: every path ends here. */
 void slot_settle(struct conns *c, struct slot *s);
 
-/* From the pool; NULL when all are in use. */
+/* From the pool; NULL when all are in use, which is logged. */
 char *slot_body_take(struct conns *c);
 void slot_body_give(struct conns *c, char **body);
 

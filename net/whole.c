@@ -371,17 +371,20 @@ static void choices(struct json_out *o, const struct api *api, struct job *job)
     json_close(o, ']');
 }
 
-bool whole_end(struct api *api, struct job *job)
+bool whole_end(struct api *api, struct job *job, struct refusal *f)
 {
     struct json_out o = api_out(api);
     shape_head(&o, api, job);
     choices(&o, api, job);
     shape_usage(&o, job);
     json_close(&o, '}');
+    struct str body = {o.p, o.n};
     if (o.full)
+        return api_too_large(api, f);
+    if (!api_takes(api, &job->caller, body, f))
         return false;
-    conn_reply(api->conns, job->caller.conn, job->status, "application/json",
-               (struct str){o.p, o.n}, api_extra(api, &job->caller, NULL));
+    conn_reply(api->conns, job->caller.conn, job->status, "application/json", body,
+               api_extra(api, &job->caller, NULL));
     job->caller.conn = 0;
     return true;
 }

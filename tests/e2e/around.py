@@ -169,6 +169,54 @@ def paths_that_miss_say_what_was_meant():
 
 
 @check
+def replies_that_nothing_can_keep():
+    """Longer than server.output while others have all of server.bodies: a 503 that says so, never
+    half a reply, though the socket would take a part."""
+    flags = "--server.bodies=1", "--server.output=16KiB"
+    body = wish(n=16, max_tokens=200, ignore_eos=True, logprobs=5)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sock")
+        with server.Server(MODEL_DIR, *flags, listen=f"127.0.0.1:0,unix:{path}") as s:
+            def whole(request):
+                with socket.socket(socket.AF_UNIX) as c:
+                    c.settimeout(30)
+                    c.connect(path)
+                    c.sendall(request)
+                    r = http.client.HTTPResponse(c)
+                    r.begin()
+                    return r.status, r.headers, json.loads(r.read())
+
+            upload = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n"
+                      b"Content-Type: application/json\r\n\r\n{")
+            document = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", s.port)) as c:
+                c.sendall(upload)
+                time.sleep(0.2)
+                for request, where in (post("/v1/completions", body), "/v1/completions"), (
+                        document, "/openapi.json"):
+                    status, headers, reply = whole(request)
+                    assert status == 503 and headers["Retry-After"] == "1", (status, headers)
+                    error = reply["error"]
+                    assert error["code"] == "bodies_full", error
+                    assert "(server.bodies)" in error["message"], error
+                    line = rf"path={where} status=503 .* code=bodies_full\n"
+                    until(lambda: re.search(line, s.text()), "no line of the log")
+                assert 'text="all server.bodies = 1 are in use; raise it"' in s.text()
+                assert whole(post("/v1/completions", wish()))[0] == 200  # what is short is sent
+            until(lambda: whole(document)[0] == 200, "the buffer is not given back")
+            status, headers, reply = whole(post("/v1/completions", body))
+            assert status == 200 and len(reply["choices"]) == 16
+            assert int(headers["Content-Length"]) > 280000, headers["Content-Length"]
+            # the one buffer has the request's body, and then the reply to that
+            long = post("/tokenize", {"prompt": "a b " * 1000, "return_token_strs": True})
+            head, _, text = long.partition(b"\r\n\r\n")
+            text = text + b" " * 60000
+            head = re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(text), head)
+            status, headers, reply = whole(head + b"\r\n\r\n" + text)
+            assert status == 200 and int(headers["Content-Length"]) > 16384, (status, reply)
+
+
+@check
 def every_refusal_has_a_code():
     """What HTTP itself is refused with, too: in the answer, in the log and in /openapi.json."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"

@@ -137,6 +137,9 @@ static void answer(struct world *w, conn_id id)
         q->app_open = false;
 }
 
+static const char wide_bytes[20000];
+static const struct str wide_reply = {wide_bytes, sizeof wide_bytes};
+
 static void app_request(void *arg, conn_id id, const struct http_request *r)
 {
     struct world *w = arg;
@@ -154,6 +157,10 @@ static void app_request(void *arg, conn_id id, const struct http_request *r)
             q->app_open = false;
     } else if (str_is(r->path, "/ws")) {
         q->app_open = conn_ws_accept(w->conns, id, r) || w->fail_at;
+    } else if (str_is(r->path, "/wide")) {
+        w->wrong |= !conn_takes(w->conns, id, wide_reply);
+        if (conn_reply(w->conns, id, 200, "text/plain", wide_reply, NULL))
+            q->app_open = false;
     } else if (str_is(r->path, "/echo")) {
         if (conn_reply(w->conns, id, 200, "text/plain", r->body, NULL))
             q->app_open = false;
@@ -484,4 +491,39 @@ void conn_pieces_go_together(void)
         turn(w, 0); /* and the request behind it has its turn */
         CHECK(w->requests == 2 && occurrences(q, "piece of a stream") == 5);
     }
+}
+
+/* A reply that a slow reader could not get all of: known before any of it is sent. The buffer of
+ * the body that it answers is one for it. */
+void conn_says_what_it_can_not_keep(void)
+{
+    static char in[30100] = "POST /wide HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n";
+    struct world *w = world_new(1, PEERS);
+    struct peer *q = w->peers;
+    size_t head = strlen(in);
+    w->whole = true;
+    connect_peer(w, 0, (struct str){in, head + 30000});
+    connect_peer(w, 1, (struct str){in, head + 100});
+    connect_peer(w, 2, STR("GET /later HTTP/1.1\r\nHost: a\r\n\r\n"));
+    connect_peer(w, 3, STR("HEAD /later HTTP/1.1\r\nHost: a\r\n\r\n"));
+    for (u32 i = 0; i < 4; i++) {
+        q[i].deaf = true;
+        for (u32 k = 0; k < 4; k++)
+            conns_ready(w->conns, q[i].id, WIRE_IN);
+    }
+    CHECK(w->requests == 3 && !w->wrong && conns_counts(w->conns)->bodies_used == 2);
+    w->n_waiting = 0; /* they are answered here */
+    CHECK(!conn_takes(w->conns, q[2].id, wide_reply) && conn_takes(w->conns, q[2].id, STR("no")));
+    CHECK(conn_takes(w->conns, q[3].id, wide_reply)); /* of which nothing is sent */
+    q[0].deaf = false;
+    for (u32 k = 0; k < 4; k++)
+        turn(w, 0);
+    CHECK(q[0].n_out > sizeof wide_bytes && conns_counts(w->conns)->bodies_used == 1);
+    CHECK(conn_takes(w->conns, q[2].id, wide_reply) && conns_counts(w->conns)->bodies_used == 2);
+    q[2].app_open = q[3].app_open = false;
+    CHECK(conn_reply(w->conns, q[2].id, 200, NULL, wide_reply, NULL) && q[2].n_out == 0);
+    CHECK(conn_reply(w->conns, q[3].id, 200, NULL, wide_reply, NULL));
+    q[2].deaf = false;
+    turn(w, 0);
+    CHECK(q[2].n_out > sizeof wide_bytes && at_rest(w));
 }

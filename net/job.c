@@ -74,6 +74,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     struct chat chat = {.messages = p->messages,
                         .tools = p->tools,
                         .variables = p->variables,
+                        .effort = p->effort,
                         .add_generation_prompt = p->add_generation_prompt,
                         .continue_final = p->continue_final,
                         .now_s = api->g.clock.wall_s(api->g.clock.arg)};
@@ -87,6 +88,12 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     if (p->tools && !template_calls(api->g.template))
         return refuse(f, 400, "unsupported_value", "tools",
                       "this model's chat template teaches no way to call tools that is known here");
+    if (p->effort.p && !template_reads(api->g.template, "reasoning_effort"))
+        return refuse(f, 400, "unsupported_parameter", "reasoning_effort",
+                      "this model's chat template does not read reasoning_effort: leave it out%s",
+                      template_reads(api->g.template, "enable_thinking")
+                          ? "; it reads {\"enable_thinking\": false} of chat_template_kwargs"
+                          : "");
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
                     &text, &e) == ERR_TOO_LONG)
         return refuse(f, 400, "context_length_exceeded", "messages",

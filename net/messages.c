@@ -29,6 +29,15 @@ static bool full(struct reading *r)
 /* --- content -----------------------------------------------------------------------------------
  */
 
+/* Answers that a client sends back have "refusal": null, "annotations": [], and from other servers
+ * "reasoning_content": "" or "provider_specific_fields": {}: nothing that could be left out. */
+static bool is_empty(const struct json *v)
+{
+    bool list = v->type == JSON_ARRAY || v->type == JSON_OBJECT;
+    return v->type == JSON_NULL || (v->type == JSON_STRING && v->text.n == 0) ||
+           (list && v->n == 0);
+}
+
 static bool part_text(struct reading *r, const struct json *part, struct str *out)
 {
     const struct json *type = json_get(part, "type"), *text = json_get(part, "text");
@@ -36,8 +45,11 @@ static bool part_text(struct reading *r, const struct json *part, struct str *ou
         return bad(r, ".content", "every part needs a type");
     if (!str_is(type->text, "text"))
         return bad(r, ".content", "this model reads text only: parts of type \"text\"");
-    if (!text || text->type != JSON_STRING || part->n != 2)
+    if (!text || text->type != JSON_STRING)
         return bad(r, ".content", "a text part is {\"type\": \"text\", \"text\": \"...\"}");
+    for (const struct json *v = part->child; v; v = v->next)
+        if (v != type && v != text && !is_empty(v))
+            return bad(r, ".content", "a text part has a type and a text, and nothing else");
     *out = text->text;
     return true;
 }
@@ -155,9 +167,7 @@ static bool member(struct reading *r, const struct json *v, bool assistant, bool
 {
     if (str_is(v->key, "role") || str_is(v->key, "content"))
         return true; /* done */
-    /* Answers of OpenAI's that a client sends back have "refusal": null, "annotations": []. */
-    if (v->type == JSON_NULL ||
-        (str_is(v->key, "annotations") && v->type == JSON_ARRAY && v->n == 0))
+    if (v->type == JSON_NULL)
         return true;
     if (str_is(v->key, "tool_calls") && assistant)
         return tool_calls(r, v, to);
@@ -167,6 +177,8 @@ static bool member(struct reading *r, const struct json *v, bool assistant, bool
         json_append(to, v->key, make(r, JSON_STRING, v->text));
         return true;
     }
+    if (is_empty(v))
+        return true;
     char what[128];
     snprintf(what, sizeof what, "the field '%.*s' is not supported", (int)MIN(v->key.n, (size_t)60),
              v->key.p);
@@ -184,6 +196,7 @@ static bool message(struct reading *r, const struct json *m, struct json_tree *l
         return false;
     bool assistant = str_is(who, "assistant");
     bool may_be_empty = assistant && calls && calls->type == JSON_ARRAY && calls->n;
+    may_be_empty |= assistant && said; /* null: an answer without text that comes back */
     if ((!said || said->type == JSON_NULL) && !may_be_empty)
         return bad(r, ".content", "a message needs a content");
     json_append(&to, STR("role"), make(r, JSON_STRING, who));

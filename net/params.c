@@ -89,11 +89,15 @@ static bool read_u32(struct reading *r, const struct field *field, const struct 
     return true;
 }
 
-/* Of a completion 0, too: one token is made, and nobody hears of it. */
+/* Of a completion 0, too: one token is made, and nobody hears of it. -1 is how clients of llama.cpp
+ * and LM Studio say that they name no number. */
 static bool read_max_tokens(struct reading *r, const struct field *field, const struct json *v)
 {
+    i64 x;
     struct field most = *field;
     most.min = r->kind == PARAMS_COMPLETION ? 0 : 1;
+    if (json_i64(v, &x) && x == -1)
+        return true;
     if (!read_u32(r, &most, v))
         return false;
     r->p->no_answer = r->p->max_tokens == 0;
@@ -175,14 +179,12 @@ static bool one_stop(struct reading *r, const struct json *v)
     struct params *p = r->p;
     if (v->type != JSON_STRING)
         return wrong_type(r, "stop", "a string or a list of strings", v);
-    if (p->n_stop == LIMIT_STOP_STRINGS)
-        return refuse(r->f, 400, "invalid_value", "stop", "stop has more than %u strings",
-                      LIMIT_STOP_STRINGS);
-    if (v->text.n == 0 || v->text.n > LIMIT_STOP_STRING_BYTES)
+    if (v->text.n > LIMIT_STOP_STRING_BYTES)
         return refuse(r->f, 400, "invalid_value", "stop",
-                      "a stop string has %zu bytes; allowed are 1 to %u", v->text.n,
+                      "a stop string has %zu bytes; the limit is %u", v->text.n,
                       LIMIT_STOP_STRING_BYTES);
-    p->stop[p->n_stop++] = v->text;
+    if (v->text.n) /* an input field that was left empty asks for no stop */
+        p->stop[p->n_stop++] = v->text;
     return true;
 }
 
@@ -191,6 +193,9 @@ static bool read_stop(struct reading *r, const struct field *field, const struct
     (void)field;
     if (v->type != JSON_ARRAY)
         return one_stop(r, v);
+    if (v->n > LIMIT_STOP_STRINGS)
+        return refuse(r->f, 400, "invalid_value", "stop", "stop has %u strings; the limit is %u",
+                      v->n, LIMIT_STOP_STRINGS);
     for (const struct json *s = v->child; s; s = s->next)
         if (!one_stop(r, s))
             return false;
@@ -253,13 +258,15 @@ static bool read_bias(struct reading *r, const struct field *field, const struct
     return true;
 }
 
-/* Chat: true or false. Completions: how many alternatives, 0 to 5. */
+/* Chat: true or false. Completions: how many alternatives, 0 to 5; false is none at all. */
 static bool read_logprobs(struct reading *r, const struct field *field, const struct json *v)
 {
     struct params *p = r->p;
     if (r->kind == PARAMS_CHAT)
         return read_bool(r, field, v);
     struct field count = *field;
+    if (v->type == JSON_FALSE)
+        return true;
     count.at = offsetof(struct params, sampling.top_logprobs);
     p->logprobs = true;
     return read_u32(r, &count, v);
@@ -437,8 +444,24 @@ static bool read_add_special(struct reading *r, const struct field *field, const
 static bool unsupported(struct reading *r, const struct field *field, const struct json *v)
 {
     (void)v;
-    return refuse(r->f, 400, "unsupported_parameter", field->name, "%s is not supported",
-                  field->name);
+    return refuse(r->f, 400, "unsupported_parameter", field->name,
+                  "%s is not supported: leave it out", field->name);
+}
+
+/* Without text there is nothing to end before. */
+static bool read_suffix(struct reading *r, const struct field *field, const struct json *v)
+{
+    return (v->type == JSON_STRING && v->text.n == 0) || unsupported(r, field, v);
+}
+
+/* The Python client puts the members of its argument beside the other fields; some who write
+ * bodies by hand send the argument itself. */
+static bool read_extra_body(struct reading *r, const struct field *field, const struct json *v)
+{
+    return (v->type == JSON_OBJECT && v->n == 0) ||
+           refuse(r->f, 400, "unsupported_parameter", field->name,
+                  "extra_body is an argument of the Python client; in a body its members stand "
+                  "beside the other fields");
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -465,7 +488,7 @@ static const struct field fields[] = {
     {"stream", BOTH, read_bool, AT(stream), 0, 0},
     {"stream_options", BOTH, read_stream_options, 0, 0, 0},
     {"max_tokens", BOTH, read_max_tokens, AT(max_tokens), 1, LIMIT_CONTEXT},
-    {"max_completion_tokens", CHAT, read_u32, AT(max_tokens), 1, LIMIT_CONTEXT},
+    {"max_completion_tokens", CHAT, read_max_tokens, AT(max_tokens), 1, LIMIT_CONTEXT},
     {"presence_penalty", BOTH, read_float, AT(sampling.presence_penalty), -2, 2},
     {"frequency_penalty", BOTH, read_float, AT(sampling.frequency_penalty), -2, 2},
     {"logit_bias", BOTH, read_bias, 0, 0, 0},
@@ -477,6 +500,7 @@ static const struct field fields[] = {
     {"modalities", CHAT, read_modalities, 0, 0, 0},
     {"tools", CHAT | TOKENS, read_tools, 0, 0, 0},
     {"functions", CHAT, read_functions, 0, 0, 0},
+    {"reasoning_effort", CHAT, read_str, AT(effort), 0, 0},
     {"tool_choice", CHAT, read_tool_choice, 0, 0, 0},
     {"parallel_tool_calls", CHAT, read_parallel, AT(one_call), 0, 0},
     {"function_call", CHAT, read_functions, 0, 0, 0},
@@ -508,10 +532,10 @@ static const struct field fields[] = {
     /* of the reference, not honoured */
     {"audio", CHAT, unsupported, 0, 0, 0},
     {"prediction", CHAT, unsupported, 0, 0, 0},
-    {"reasoning_effort", CHAT, unsupported, 0, 0, 0},
     {"verbosity", CHAT, unsupported, 0, 0, 0},
     {"web_search_options", CHAT, unsupported, 0, 0, 0},
-    {"suffix", TEXT, unsupported, 0, 0, 0},
+    {"suffix", TEXT, read_suffix, 0, 0, 0},
+    {"extra_body", BOTH, read_extra_body, 0, 0, 0},
 };
 
 const char *params_field(u32 i, u32 *kinds)
@@ -545,13 +569,36 @@ static const char *nearest(struct str name, u32 kind)
     return best;
 }
 
+/* What other servers call it, too far from our names to be found by letters. */
+static const char *elsewhere(struct str name)
+{
+    static const struct {
+        const char *name, *hint;
+    } known[] = {
+        {"repeat_penalty", "; repetition_penalty counts over prompt and answer"},
+        {"n_predict", "; max_tokens is the longest answer"},
+        {"num_predict", "; max_tokens is the longest answer"},
+        {"num_ctx", "; the server's option model.context has the context"},
+        {"enable_thinking", "; chat_template_kwargs takes {\"enable_thinking\": ...}"},
+        {"think", "; chat_template_kwargs takes {\"enable_thinking\": ...}"},
+    };
+    for (u32 i = 0; i < COUNTOF(known); i++)
+        if (str_is(name, known[i].name))
+            return known[i].hint;
+    return NULL;
+}
+
 static bool unknown(struct reading *r, struct str name)
 {
     char text[64];
+    const char *hint = elsewhere(name);
     snprintf(text, sizeof text, "%.*s", (int)MIN(name.n, (size_t)60), name.p);
-    const char *meant = nearest(name, r->kind);
+    const char *meant = hint ? NULL : nearest(name, r->kind);
     return refuse(r->f, 400, "unknown_parameter", text, "there is no field '%s' here%s%s%s", text,
-                  meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
+                  hint    ? hint
+                  : meant ? "; did you mean '"
+                          : "",
+                  meant ? meant : "", meant ? "'?" : "");
 }
 
 static bool read_all(struct reading *r, const struct json *body)
@@ -561,10 +608,10 @@ static bool read_all(struct reading *r, const struct json *body)
         r->p->max_field = "max_completion_tokens";
     for (const struct json *v = body->child; v; v = v->next) {
         const struct field *field = field_of(v->key);
+        if (v->type == JSON_NULL) /* as if it were not there: it asks for nothing */
+            continue;
         if (!field || !(field->kinds & r->kind))
             return unknown(r, v->key);
-        if (v->type == JSON_NULL) /* as if it were not there */
-            continue;
         if (newer && newer->type != JSON_NULL && str_is(v->key, "max_tokens"))
             continue; /* superseded */
         if (!field->read(r, field, v))
@@ -585,6 +632,9 @@ static bool check_together(struct reading *r)
     if (r->kind == PARAMS_CHAT && p->sampling.top_logprobs && !p->logprobs)
         return refuse(r->f, 400, "invalid_value", "top_logprobs",
                       "top_logprobs needs \"logprobs\": true");
+    if (p->effort.p && json_get(p->variables, "reasoning_effort"))
+        return refuse(r->f, 400, "invalid_value", "reasoning_effort",
+                      "reasoning_effort stands in chat_template_kwargs, too; give one of them");
     if (p->no_answer && p->sampling.min_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is 0",
                       p->sampling.min_tokens, p->max_field);

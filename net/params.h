@@ -35,6 +35,7 @@ struct params {
     bool one_call;                /* at most */
     bool json;                    /* the answer is an object, or fits: */
     const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
+    struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
     const struct json *tokens;    /* of /detokenize */
 };

@@ -71,6 +71,8 @@ static const struct json *variables(const struct tokenizer *t, const struct chat
         if (specials[i].token.n && !json_get(chat->variables, specials[i].name))
             json_append(&vars, str_of(specials[i].name),
                         json_make(a, JSON_STRING, specials[i].token));
+    if (chat->effort.p)
+        json_append(&vars, STR("reasoning_effort"), json_make(a, JSON_STRING, chat->effort));
     if (chat->variables)
         for (const struct json *v = chat->variables->child; v; v = v->next)
             json_append(&vars, v->key, copy(a, v));

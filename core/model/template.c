@@ -74,6 +74,17 @@ enum err template_load(struct arena *keep, struct arena *scratch, const char *di
     return ERR_OK;
 }
 
+bool template_reads(const struct template *t, const char *name)
+{
+    u32 id = 0;
+    while (id < t->name_count && !str_is(t->names[id], name))
+        id++;
+    bool reads = id < t->name_count;
+    for (const struct mention *m = t->frame->mentions; m; m = m->next)
+        reads &= m->id != id || !m->set_first;
+    return reads && (!t->for_tools || template_reads(t->for_tools, name));
+}
+
 /* Variables by name: the request's, then the functions of the environment. */
 static void fill_globals(struct rt *r, const struct json *vars)
 {

@@ -34,6 +34,10 @@ MUST enum err template_load(struct arena *keep, struct arena *scratch, const cha
 /* How a model that was taught by it calls tools; NULL: in no way that is known. */
 const struct tool_format *template_calls(const struct template *t);
 
+/* Can the variable `name` of a request change what is rendered? True as well where the template
+ * reads it in a branch only. */
+bool template_reads(const struct template *t, const char *name);
+
 /* Renders with the members of the object `vars` as variables (messages, tools, documents,
  * add_generation_prompt, bos_token, eos_token, ... keyword arguments; tools and documents are none
  * when absent). now_s: seconds since the epoch; strftime_now is in UTC, as a box may have no time

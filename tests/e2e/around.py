@@ -106,7 +106,7 @@ def the_log_says_why_and_who():
                         n=8, max_tokens=200, ignore_eos=True, logprobs=5, stream=True)))
                     read(c)
             ask("GET", "/nothing", port=s.port)
-            ask("POST", "/v1/completions", wish(max_tokens=-1), port=s.port)
+            ask("POST", "/v1/completions", wish(max_tokens=-2), port=s.port)
             ask("POST", "/v1/completions", wish(**{'x" status=200 \n': 1}), port=s.port)
             with socket.create_connection(("::1", int(s.addresses[1].rpartition(":")[2]))) as c:
                 c.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -249,6 +249,84 @@ def every_refusal_has_a_code():
             want = sum(c[::2] == (status, code) for c in cases[:n + 1])
             until(lambda: len(re.findall(lines, s.text())) == want, f"no line of {code}")
             assert code in document, code
+
+
+@check
+def what_asks_for_nothing_is_taken():
+    """Fields that clients send though they want nothing of them: the same answer as without."""
+    talk = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "seed": 1}
+    with server.Server(MODEL_DIR, "--engine.max_tokens", "12") as s:
+        def post(path, body):
+            status, _, text = ask("POST", path, body, port=s.port)
+            return status, json.loads(text)
+        both = [{"stop": ""}, {"stop": []}, {"stop": [""]}, {"stop": None}, {"max_tokens": -1},
+                {"logit_bias": {}}, {"n": 1}, {"extra_body": {}}, {"extra_body": None},
+                {"stream_options": None}, {"stream_options": {}}, {"guided_json": None},
+                {"best_of": None}, {"store": None}, {"min_p": 0}, {"user": None}]
+        chats = [{"max_completion_tokens": None}, {"max_completion_tokens": -1},
+                 {"max_completion_tokens": -1, "max_tokens": 3}, {"modalities": ["text"]},
+                 {"response_format": {"type": "text"}}, {"functions": []}, {"functions": None},
+                 {"function_call": "none"}, {"store": False}, {"reasoning_effort": None},
+                 {"verbosity": None}, {"web_search_options": None}, {"audio": None},
+                 {"prediction": None}, {"top_logprobs": 0}, {"top_logprobs": None}]
+        texts = [{"suffix": ""}, {"suffix": None}, {"best_of": 1}, {"logprobs": False},
+                 {"logprobs": None}, {"max_completion_tokens": None}, {"tools": None}]
+        plain = {**wish(), "max_tokens": None}
+        for path, body, lists, key in (("/v1/chat/completions", talk, both + chats, "message"),
+                                       ("/v1/completions", plain, both + texts, "text")):
+            _, want = post(path, body)
+            assert want["usage"]["completion_tokens"] == 12, want
+            for more in lists:
+                status, got = post(path, {**body, **more})
+                assert status == 200 and got["choices"][0][key] == want["choices"][0][key] \
+                    and got["usage"]["completion_tokens"] == 12, (path, more, got)
+        for field, value, word in (
+                ("verbosity", "medium", "leave it out"), ("web_search_options", {}, "leave it out"),
+                ("max_tokens", -2, "-2"), ("stream_options", {"include_usage": True}, "stream"),
+                ("extra_body", {"top_k": 3}, "beside"), ("num_ctx", 2048, "model.context"),
+                ("repeat_penalty", 1.1, "repetition_penalty"), ("num_predict", 5, "max_tokens"),
+                ("n_predict", -1, "max_tokens"), ("think", False, "chat_template_kwargs"),
+                ("enable_thinking", False, "chat_template_kwargs"),
+                ("reasoning_effort", "low", "does not read")):
+            status, got = post("/v1/chat/completions", {**talk, field: value})
+            assert status == 400 and got["error"]["param"] == field, (field, got)
+            assert word in got["error"]["message"], got
+
+
+@check
+def an_effort_is_of_the_template():
+    """reasoning_effort is the template's variable, or a 400."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in os.listdir(MODEL_DIR):
+            os.symlink(os.path.abspath(os.path.join(MODEL_DIR, name)), os.path.join(folder, name))
+        path = os.path.join(folder, "chat_template.jinja")
+        if os.path.lexists(path):
+            os.remove(path)
+
+        def served(template, *asked):
+            with open(path, "w") as f:
+                f.write(template)
+            with server.Server(folder, "--model.name", MODEL) as s:
+                for more in asked:
+                    status, _, text = ask("POST", "/v1/chat/completions", {
+                        "model": MODEL, "messages": [{"role": "user", "content": "Hi"}],
+                        "max_tokens": 1, **more}, port=s.port)
+                    yield status, json.loads(text)
+        effort = {"reasoning_effort": "high"}
+        kwargs = {"chat_template_kwargs": effort}
+        got = list(served("a{% if reasoning_effort %} {{ reasoning_effort * 9 }}{% endif %}",
+                          {}, effort, kwargs, {**effort, **kwargs}, {"reasoning_effort": 3}))
+        assert [status for status, _ in got] == [200, 200, 200, 400, 400], got
+        none, field, variable = (r["usage"]["prompt_tokens"] for _, r in got[:3])
+        assert none < field == variable
+        assert {r["error"]["param"] for _, r in got[3:]} == {"reasoning_effort"}
+        for template, word in (
+                ("{% set reasoning_effort = 1 %}{{ reasoning_effort }}", "leave it out"),
+                ("{{ messages[0].reasoning_effort }}a", "leave it out"),
+                ("a{{ enable_thinking }}", '{"enable_thinking": false}')):
+            [(status, r)] = served(template, effort)
+            assert status == 400 and r["error"]["param"] == "reasoning_effort", r
+            assert word in r["error"]["message"], r
 
 
 sys.exit(server.run(checks) != 0)

@@ -333,7 +333,11 @@ def stop_strings():
                        complete(seed=9, max_tokens=40, ignore_eos=True, stop=inside, stream=True))
     assert streamed == r.choices[0].text
     refused(lambda: complete(stop=["a", "b", "c", "d", "e"]), openai.BadRequestError, "stop")
-    refused(lambda: complete(stop=""), openai.BadRequestError, "stop")
+    for nothing in "", [], [""], None:
+        r = complete(seed=9, max_tokens=40, ignore_eos=True, stop=nothing)
+        assert r.choices[0].text == text, nothing
+    assert complete(seed=9, max_tokens=40, ignore_eos=True, stop=["", inside]).choices[0].text == \
+        streamed
 
 
 @check
@@ -356,6 +360,29 @@ def messages_of_every_kind():
         refused(lambda: chat(messages=bad), openai.BadRequestError, param)
 
 
+@check
+def an_answer_comes_back_as_it_is():
+    """The next turn with what the client made of the last answer, whole and dumped."""
+    answer = chat(seed=1).choices[0].message
+    plain = [*HELLO, {"role": "assistant", "content": answer.content}, *HELLO]
+    want = chat(messages=plain, seed=2).choices[0].message.content
+    for again in answer, answer.model_dump(), answer.model_dump(exclude_none=True), {
+            **answer.model_dump(), "annotations": [], "audio": None, "function_call": None,
+            "reasoning_content": "", "provider_specific_fields": {}, "images": []}:
+        got = chat(messages=[*HELLO, again, *HELLO], seed=2)
+        assert got.choices[0].message.content == want, again
+    for again in {"content": None}, {"content": [], "name": None}, {"content": ""}:
+        got = chat(messages=[*HELLO, {"role": "assistant", **again}, *HELLO], seed=2)
+        assert got.usage.prompt_tokens == chat(messages=[
+            *HELLO, {"role": "assistant", "content": ""}, *HELLO]).usage.prompt_tokens, again
+    chat(messages=[*HELLO, {**answer.model_dump(), "name": "bob"}, *HELLO])
+    for role in "system", "developer", "user", "assistant":
+        part = {"type": "text", "text": "Hi", "annotations": [], "cache_control": None}
+        chat(messages=[{"role": role, "content": [part]}, *HELLO])
+    for bad in {"role": "user", "content": None}, {"role": "assistant"}:
+        refused(lambda: chat(messages=[bad]), openai.BadRequestError, "messages[0].content")
+
+
 def refused(call, kind, param, *words):
     try:
         call()
@@ -375,8 +402,9 @@ def every_wrong_field_is_named():
     bad = openai.BadRequestError
     for field, value in (("temperature", 2.5), ("temperature", -1), ("temperature", "1"),
                          ("top_p", 0), ("top_p", 1.1), ("n", 0), ("n", 129), ("n", 1.5),
-                         ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 10 ** 30),
-                         ("max_completion_tokens", 0), ("presence_penalty", 3),
+                         ("max_tokens", 0), ("max_tokens", -2), ("max_tokens", 10 ** 30),
+                         ("max_completion_tokens", 0), ("verbosity", "medium"),
+                         ("presence_penalty", 3),
                          ("frequency_penalty", -2.1), ("logit_bias", {"x": 1}),
                          ("logit_bias", {"0": 101}), ("logit_bias", {"99999999": 1}),
                          ("top_logprobs", 2), ("seed", 1.5), ("seed", 2 ** 64),
@@ -455,7 +483,10 @@ def document_is_openapi_and_replies_fit():
     assert fits(asked, "ChatRequest") and fits(reply, "ChatReply") and not fits(asked, "ChatReply")
     assert not fits({**asked, "n": "two"}, "ChatRequest")
     for field, value, may in (("seed", 2 ** 63, False), ("seed", -2 ** 63, True),
-                              ("stop", "", False), ("logit_bias", {"x": 1}, False),
+                              ("stop", "", True), ("stop", ["", "x"], True),
+                              ("stop", 3 * ["", "x"], False), ("max_tokens", -1, True),
+                              ("max_tokens", 0, False), ("max_completion_tokens", -2, False),
+                              ("extra_body", {}, True), ("extra_body", {"n": 1}, False), ("logit_bias", {"x": 1}, False),
                               ("modalities", ["text"], True), ("modalities", ["audio"], False),
                               ("stream_options", {"include_usage": None}, True),
                               ("stream_options", {"more": True}, False),
@@ -464,13 +495,27 @@ def document_is_openapi_and_replies_fit():
                               ("messages", [{**HELLO[0], "annotations": []}], True),
                               ("messages", [{**HELLO[0], "annotations": [{}]}], False),
                               ("messages", [{**HELLO[0], "refusal": "no"}], False),
+                              ("messages", [{**HELLO[0], "reasoning_content": "",
+                                             "images": [], "fields": {}}], True),
+                              ("messages", [{"role": "user", "content": [
+                                  {"type": "text", "text": "a", "cache_control": None}]}], True),
+                              ("messages", [{"role": "user", "content": [
+                                  {"type": "text", "text": "a", "more": 1}]}], False),
                               ("prediction", None, True), ("prediction", {}, False),
-                              ("suffix", None, False), ("unknown", None, False)):
+                              ("suffix", None, True), ("unknown", None, True),
+                              ("unknown", "", False), ("store", True, False)):
         assert fits({**asked, field: value}, "ChatRequest") == may, (field, value)
         assert ("error" not in post("/v1/chat/completions", {**asked, field: value})) == may, field
     asked = {"model": MODEL, "prompt": ["Hello", "you"], "max_tokens": 4, "logprobs": 2,
              "echo": True, "suffix": None}
     reply = post("/v1/completions", asked)
+    for field, value, may in (("suffix", "", True), ("suffix", "x", False), ("logprobs", False, True),
+                              ("logprobs", True, False), ("max_tokens", -1, True),
+                              ("max_tokens", -2, False), ("extra_body", {}, True),
+                              ("messages", None, True), ("messages", HELLO, False)):
+        wish = {**asked, "prompt": "Hello", "ignore_eos": False, field: value}
+        assert fits(wish, "CompletionRequest") == may, (field, value)
+        assert ("error" not in post("/v1/completions", wish)) == may, (field, value)
     assert fits(asked, "CompletionRequest") and fits(reply, "CompletionReply")
     for kind, chunks in (("ChatChunk", chat(stream=True, logprobs=True, stream_options=USAGE)),
                          ("CompletionChunk", complete(stream=True, echo=True, logprobs=1))):

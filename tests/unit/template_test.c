@@ -57,6 +57,27 @@ void template_renders(void)
                   "{\"a\": [1.0, 1e+22, 18446744073709551616]}"));
 }
 
+static bool reads(const char *source)
+{
+    struct template *t;
+    struct err_text e;
+    size_t mark = unit_arena.used_bytes;
+    ASSERT(template_compile(&unit_arena, str_of(source), "test", &t, &e) == ERR_OK);
+    bool yes = template_reads(t, "x");
+    arena_reset(&unit_arena, mark);
+    return yes;
+}
+
+void template_tells_what_it_reads(void)
+{
+    CHECK(reads("{{ x }}") && reads("{% if x is defined %}a{% endif %}"));
+    CHECK(reads("{% for m in l %}{{ x }}{% endfor %}") && reads("{% set x = x or 1 %}{{ x }}"));
+    CHECK(reads("{% if not x %}{% set x = 1 %}{% endif %}{{ x }}"));
+    CHECK(reads("{% macro f() %}{{ x }}{% endmacro %}{{ f() }}"));
+    CHECK(!reads("") && !reads("x{{ y }}{{ y.x }}{{ y['x'] }}"));
+    CHECK(!reads("{% set x = 1 %}{{ x }}"));
+}
+
 /* Nested to the ceiling of the source, by a string that repeats. */
 static bool fails_repeated(const char *head, const char *part, u32 times, const char *tail,
                            enum err want, const char *text)

@@ -64,8 +64,15 @@ static enum err unicode_escape(struct parser *s, u32 *cp)
         return ERR_OK;
     u32 low;
     if (*cp > 0xdbff || s->end - s->p < 6 || s->p[0] != '\\' || s->p[1] != 'u' ||
-        !hex4(s->p + 2, &low) || low < 0xdc00 || low > 0xdfff)
-        return bad(s, "\\u escape is half of a surrogate pair");
+        !hex4(s->p + 2, &low) || low < 0xdc00 || low > 0xdfff) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "\\u%04x is half of a surrogate pair: the text was cut inside a character (an "
+                 "emoji?); send both halves or none",
+                 *cp);
+        s->p -= 6; /* where the escape stands */
+        return bad(s, text);
+    }
     s->p += 6;
     *cp = 0x10000 + ((*cp - 0xd800) << 10) + (low - 0xdc00);
     return ERR_OK;
@@ -299,6 +306,8 @@ enum err json_parse(struct arena *a, struct str text, const char *source, enum e
                        .source = source,
                        .code = code,
                        .e = e};
+    if (str_starts(text, STR("\xef\xbb\xbf"))) /* a BOM, which RFC 8259 lets readers overlook */
+        s.start = s.p += 3;
     struct json *root = ARENA_NEW(a, struct json, 1);
     if (!root)
         return arena_full(a, source, e);

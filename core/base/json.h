@@ -1,7 +1,8 @@
 /* JSON (RFC 8259) into a tree in an arena, and back out into a bounded buffer.
  *
  * The parser is strict: UTF-8 checked, lone surrogates refused, duplicate keys refused, one value
- * and white space only, depth and node ceilings from config/limits.h. Numbers keep their text, so
+ * and white space only, depth and node ceilings from config/limits.h. One byte order mark may stand
+ * before it. Numbers keep their text, so
  * that integers stay exact. The tree lives in the arena that was handed in and may point into it
  * only (strings are copied), so the text can go away.
  */

@@ -329,4 +329,28 @@ def an_effort_is_of_the_template():
             assert word in r["error"]["message"], r
 
 
+@check
+def bodies_as_clients_write_them():
+    """A byte order mark is no part of a body; half an emoji is refused, and where it stands."""
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "Hi"}],
+                       "max_tokens": 1}).encode()
+    with server.Server(MODEL_DIR) as s:
+        def post(text):
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=30)
+            c.request("POST", "/v1/chat/completions", text, {"content-type": "application/json"})
+            r = c.getresponse()
+            return r.status, json.loads(r.read())
+        bom = b"\xef\xbb\xbf"
+        assert post(bom + body)[0] == 200
+        for bad in bom, bom + bom + body, body + bom, b" " + bom + body:
+            assert post(bad)[0] == 400, bad
+        for half in rb"\ud83d", rb"\ud83d\ud83d", rb"\ude00x", rb"\ud83d\u0041", rb"\ud83d\n":
+            cut = body.replace(b"Hi", b"Hi " + half)
+            for text in cut, bom + cut:
+                status, r = post(text)
+                assert status == 400 and f"column {cut.index(half) + 1}:" in r["error"]["message"] \
+                    and f"{half[:6].decode()} is half" in r["error"]["message"], r
+        assert post(body.replace(b"Hi", rb"\ud83d\ude00"))[0] == 200
+
+
 sys.exit(server.run(checks) != 0)

@@ -38,9 +38,14 @@ void json_accepts_and_rejects(void)
         "false",
         "null",
         "\"\\\"\\\\\\/\"",
+        "\xef\xbb\xbf{}",
     };
     static const char *const bad[] = {
         "",
+        "\xef\xbb\xbf",
+        "\xef\xbb{}",
+        "\xef\xbb\xbf\xef\xbb\xbf{}",
+        "{}\xef\xbb\xbf",
         " ",
         "{",
         "}",

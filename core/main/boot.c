@@ -41,7 +41,7 @@ enum err boot_begin(struct box *b, struct err_text *e)
     return ERR_OK;
 }
 
-/* The two first mistakes: a name at a hub, and one of the files. */
+/* The first mistakes: a name at a hub, one of the files, and the cache's folder around it. */
 static enum err check_folder(const char *dir, struct err_text *e)
 {
     struct stat st;
@@ -53,6 +53,13 @@ static enum err check_folder(const char *dir, struct err_text *e)
                        "%s is no folder: model.dir is one with config.json, model.safetensors and "
                        "tokenizer.json, as Hugging Face tools write it",
                        dir);
+    char revisions[LIMIT_PATH_BYTES];
+    int n = snprintf(revisions, sizeof revisions, "%s/snapshots", dir);
+    if (n > 0 && (size_t)n < sizeof revisions && stat(revisions, &st) == 0)
+        return err_set(e, ERR_MODEL,
+                       "%s is a folder of Hugging Face's cache: the model lies one deeper, in a "
+                       "folder of %s (model.dir)",
+                       dir, revisions);
     return ERR_OK;
 }
 

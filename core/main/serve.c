@@ -92,7 +92,8 @@ static void configure_net(struct serve *s, const struct options *o)
 static void name_fingerprint(struct serve *s, const struct box *b)
 {
     u64 h = 0xcbf29ce484222325u;
-    const struct str words[] = {b->model->name, b->model->model_type, b->model->quant};
+    const struct str words[] = {b->model->name, b->model->revision, b->model->model_type,
+                                b->model->quant};
     for (u32 i = 0; i < COUNTOF(words); i++)
         for (size_t k = 0; k < words[i].n; k++)
             h = (h ^ (u8)words[i].p[k]) * 0x100000001b3u;

@@ -440,10 +440,42 @@ static enum err bind_model(struct opening *o)
 
 /* --- the folder ------------------------------------------------------------------------------- */
 
+static struct str take_last(struct str *path)
+{
+    const char *slash = memrchr(path->p, '/', path->n);
+    size_t before = slash ? (size_t)(slash - path->p) : 0;
+    struct str last = {path->p + before + (slash != NULL), path->n - before - (slash != NULL)};
+    path->n = before;
+    return last;
+}
+
+/* The cache of Hugging Face's tools has Qwen/Qwen3-4B-AWQ as models--Qwen--Qwen3-4B-AWQ/snapshots/
+ * and 40 hexadecimal digits, the revision: nobody would know that name. Changes `path` where it is
+ * such a one. */
+static bool hub_name(char *path, struct str *name, struct str *revision)
+{
+    struct str rest = str_of(path), last = take_last(&rest), middle = take_last(&rest);
+    struct str repo = take_last(&rest), dashes = STR("--"), prefix = STR("models--");
+    if (last.n != 40 || strspn(last.p, "0123456789abcdef") != 40 || !str_is(middle, "snapshots") ||
+        !str_starts(repo, prefix) || repo.n == prefix.n)
+        return false;
+    char *at = path + (repo.p - path) + prefix.n, *end = path + (repo.p - path) + repo.n;
+    char *between = memmem(at, (size_t)(end - at), dashes.p, dashes.n);
+    if (between) { /* names themselves have no two dashes */
+        *between = '/';
+        memmove(between + 1, between + 2, (size_t)(end - between) - 2);
+        end--;
+    }
+    *name = (struct str){at, (size_t)(end - at)};
+    *revision = last;
+    return true;
+}
+
 /* The folder's own name, also when it was given as "." or through a link. */
-static struct str folder_name(const char *dir, char *real, size_t cap)
+static struct str folder_name(const char *dir, char *real, size_t cap, struct str *revision)
 {
     char link[64];
+    struct str name;
     int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = fd < 0 ? -1 : readlink(link, real, cap - 1);
@@ -452,6 +484,8 @@ static struct str folder_name(const char *dir, char *real, size_t cap)
     if (n > 0) {
         real[n] = 0;
         dir = real;
+        if (hub_name(real, &name, revision))
+            return name;
     }
     const char *slash = strrchr(dir, '/');
     return str_of(slash && slash[1] ? slash + 1 : dir);
@@ -460,11 +494,13 @@ static struct str folder_name(const char *dir, char *real, size_t cap)
 static enum err name_model(struct opening *o)
 {
     char real[LIMIT_PATH_BYTES], quant[64];
+    struct str revision = {0};
     o->m->dir = str_of(o->dir);
-    o->m->name = arena_str(o->keep, folder_name(o->dir, real, sizeof real));
+    o->m->name = arena_str(o->keep, folder_name(o->dir, real, sizeof real, &revision));
+    o->m->revision = arena_str(o->keep, revision);
     quant_describe(&o->config.quant, o->m->layers[0].o.type, quant, sizeof quant);
     o->m->quant = arena_str(o->keep, str_of(quant));
-    if (!o->m->name.p || !o->m->quant.p)
+    if (!o->m->name.p || !o->m->revision.p || !o->m->quant.p)
         return arena_full(o->keep, o->dir, o->e);
     return ERR_OK;
 }

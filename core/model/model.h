@@ -36,7 +36,8 @@ struct layer {
 };
 
 struct model {
-    struct str dir, name;  /* folder; its last path component */
+    struct str dir, name;  /* folder; its last path component, or what the hub calls it */
+    struct str revision;   /* of the hub, where the folder is in its cache; else empty */
     struct str model_type; /* "llama" */
     u32 layers_n, hidden, intermediate, heads, kv_heads, head_dim, vocab;
     u32 context;          /* max_position_embeddings */

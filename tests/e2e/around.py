@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -251,6 +252,56 @@ def every_refusal_has_a_code():
             assert code in document, code
 
 
+def linked(folder):
+    """The model, as Hugging Face's cache has it: links to files elsewhere."""
+    os.makedirs(folder)
+    for name in os.listdir(MODEL_DIR):
+        os.symlink(os.path.abspath(os.path.join(MODEL_DIR, name)), os.path.join(folder, name))
+    return folder
+
+
+@check
+def a_model_of_the_hubs_cache_has_its_name_there():
+    revision = "0123456789abcdef0123456789abcdef01234567"
+    names = {f"models--Some-Org--Model-4B/snapshots/{revision}": "Some-Org/Model-4B",
+             f"models--gpt2/snapshots/{revision}": "gpt2",
+             f"models--/snapshots/{revision}": revision,
+             f"models--a--b/snapshots/{revision[1:]}": revision[1:],
+             f"models--a--b/snapshots/{revision[1:]}G": revision[1:] + "G",
+             f"models--a--b/other/{revision}": revision, f"a--b/snapshots/{revision}": revision}
+    prints = set()
+    with tempfile.TemporaryDirectory() as cache:
+        for path, name in names.items():
+            folder = linked(os.path.join(cache, path))
+            quoted = name.replace("/", "%2F")
+            with server.Server(folder) as s:
+                for at in "", "/" + name, "/" + quoted:
+                    status, _, text = ask("GET", "/v1/models" + at, port=s.port)
+                    text = json.loads(text)
+                    assert status == 200 and text.get("data", [text])[0]["id"] == name, text
+                assert ask("GET", "/v1/models/" + revision[:9], port=s.port)[0] == 404
+                assert json.loads(ask("GET", "/status", port=s.port)[2])["model"] == name
+                page = ask("GET", "/metrics", port=s.port)[2].decode()
+                assert f'model="{name}"' in page and f'{{model_name="{name}"}}' in page
+                status, _, text = ask("POST", "/v1/completions", wish(model=name), port=s.port)
+                assert status == 200 and json.loads(text)["model"] == name
+                prints.add(json.loads(text)["system_fingerprint"])
+                if name != revision:
+                    assert ask("POST", "/v1/completions", wish(model=revision),
+                               port=s.port)[0] == 404
+        one = linked(os.path.join(cache, "models--gpt2/snapshots", revision[::-1]))
+        link = os.path.join(cache, "link")
+        os.symlink(one, link)
+        with server.Server(link) as s:
+            text = json.loads(ask("POST", "/v1/completions", wish(model="gpt2"), port=s.port)[2])
+            assert text["system_fingerprint"] not in prints, "another revision, the same print"
+        with server.Server(link, "--model.name", "mine/own") as s:
+            assert ask("GET", "/v1/models/mine%2fown", port=s.port)[0] == 200
+        p = subprocess.run([*server.BINARY, "plan", "--model", os.path.join(cache, "models--gpt2")],
+                           capture_output=True, text=True)
+        assert p.returncode == 4 and "models--gpt2/snapshots (model.dir)" in p.stderr, p
+
+
 @check
 def what_asks_for_nothing_is_taken():
     """Fields that clients send though they want nothing of them: the same answer as without."""
@@ -297,11 +348,9 @@ def what_asks_for_nothing_is_taken():
 def an_effort_is_of_the_template():
     """reasoning_effort is the template's variable, or a 400."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in os.listdir(MODEL_DIR):
-            os.symlink(os.path.abspath(os.path.join(MODEL_DIR, name)), os.path.join(folder, name))
+        folder = linked(os.path.join(folder, "model"))
         path = os.path.join(folder, "chat_template.jinja")
-        if os.path.lexists(path):
-            os.remove(path)
+        os.remove(path)
 
         def served(template, *asked):
             with open(path, "w") as f:

@@ -61,14 +61,14 @@ def write(empty):
 def sources(dir, empty):
     ini = os.path.join(dir, "some.ini")
     with open(ini, "w") as f:
-        f.write("[engine]\nslots = 3\nkv = 2 GiB\n[cpu]\npin = no\n")
+        f.write("[engine]\nslots = 3\nkv = 2 GiB\n[engine]\nprefix_cache = no\n")
     status, out, err = run("--config", ini, "--engine.kv=512MiB", "--threads", "2")
     got = rows(out)
     check("default_file_flag", status == 0 and not err
           and got["engine.queue"] == ("64", "default")
           and got["engine.slots"] == ("3", f"{ini}:2")
           and got["engine.kv"] == ("512 MiB", "flag")
-          and got["cpu.pin"] == ("off", f"{ini}:5")
+          and got["engine.prefix_cache"] == ("off", f"{ini}:5")
           and got["cpu.threads"] == ("2", "flag"), out + err)
     status, out, err = run("--ini", f"--config={ini}", "--engine.kv=512MiB", "--model", "/a ;b")
     again = os.path.join(dir, "again.ini")
@@ -77,7 +77,7 @@ def sources(dir, empty):
     status, table, err = run("--config", again)
     got = rows(table)
     check("ini_says_the_same", status == 0 and got["engine.slots"][0] == "3"
-          and got["engine.kv"][0] == "512 MiB" and got["cpu.pin"][0] == "off"
+          and got["engine.kv"][0] == "512 MiB" and got["engine.prefix_cache"][0] == "off"
           and got["model.dir"][0] == "/a ;b" and got["engine.queue"][1] == "default"
           and sum(source != "default" for _, source in got.values()) == 4, table + err)
     # Each commented default, uncommented, is a value the option takes, and the default.

@@ -176,7 +176,8 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
     struct cpu_options cpu = {.set = b->kernels,
                               .threads = (u32)o->cpu_threads,
-                              .pin = o->cpu_pin,
+                              .pin = o->cpu_pin != CPU_PIN_OFF,
+                              .pin_few = o->cpu_pin == CPU_PIN_ON,
                               .spin = b->spin,
                               .kv_type = kv_type(b)};
     return cpu_open(&b->boot, b->model, limits, &cpu, &b->device, e);

@@ -380,7 +380,9 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                                 .depth = 1,
                                 .kernels = options->set->name};
     c->set = options->set;
-    c->pin = options->pin && own; /* of a quota's CPUs the kernel knows which are idle */
+    /* Of more CPUs, and of a quota's, the kernel knows which are idle: the first are what every
+     * other process that pins takes, too. */
+    c->pin = options->pin && (options->pin_few || (own && threads >= cpus));
     c->spin = options->spin;
     c->matrices = matrices;
     c->forward = (struct forward){

@@ -15,7 +15,8 @@
 struct cpu_options {
     const struct kernel_set *set; /* from kernels_choose */
     u32 threads;                  /* 0: as many as the CPUs this process may run on */
-    bool pin;                     /* each worker to one CPU */
+    bool pin;                     /* each worker to one CPU, if there is one for each CPU */
+    bool pin_few;                 /* ... or if not */
     bool spin;                    /* workers never sleep: the least time from submit to work */
     enum dtype kv_type;           /* DTYPE_F16 or DTYPE_F32 */
 };

@@ -302,6 +302,39 @@ def a_model_of_the_hubs_cache_has_its_name_there():
         assert p.returncode == 4 and "models--gpt2/snapshots (model.dir)" in p.stderr, p
 
 
+def places(server):
+    """The CPUs that each thread but the first may run on, and those of the first."""
+    pid, others = server.process.pid, []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        if int(thread) != pid:
+            others.append(os.sched_getaffinity(int(thread)))
+    return others, os.sched_getaffinity(pid)
+
+
+@check
+def workers_are_pinned_where_they_fill_the_cores():
+    """Two instances with fewer would share the first cores while others are idle."""
+    cores = sorted(os.sched_getaffinity(0))
+    with server.Server(MODEL_DIR) as s:
+        workers, mask = places(s)
+    if len(workers) < len(cores):
+        raise server.Skip("a quota of CPU time")
+    assert mask == set(cores) and sorted(map(min, workers)) == cores, workers
+    assert all(len(w) == 1 for w in workers), workers
+    last = {cores[-1]}
+    with server.Server(MODEL_DIR, prefix=("taskset", "-c", str(cores[-1]))) as s:
+        assert places(s) == ([last], last), "the mask that was inherited"
+    if len(cores) == 1:
+        raise server.Skip("one core")
+    few = "--cpu.threads", str(len(cores) - 1)
+    with server.Server(MODEL_DIR, *few) as s:
+        assert places(s)[0] == (len(cores) - 1) * [set(cores)], "fewer go where it is idle"
+    with server.Server(MODEL_DIR, *few, "--cpu.pin", "on") as s:
+        assert sorted(places(s)[0], key=min) == [{c} for c in cores[:-1]], "as it was asked"
+    with server.Server(MODEL_DIR, "--cpu.pin", "off") as s:
+        assert places(s)[0] == len(cores) * [set(cores)]
+
+
 @check
 def what_asks_for_nothing_is_taken():
     """Fields that clients send though they want nothing of them: the same answer as without."""

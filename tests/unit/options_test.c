@@ -127,7 +127,7 @@ void options_defaults(void)
     CHECK(o.engine_prefill_beside == 64 && o.engine_max_tokens == 0 && o.engine_kv == 0);
     CHECK(o.engine_kv_type == ENGINE_KV_TYPE_AUTO && o.engine_prefix_cache);
     CHECK(o.device_kind == DEVICE_KIND_AUTO && o.cpu_activations == CPU_ACTIVATIONS_AUTO);
-    CHECK(strcmp(o.cpu_kernels, "auto") == 0 && o.cpu_threads == 0 && o.cpu_pin);
+    CHECK(strcmp(o.cpu_kernels, "auto") == 0 && o.cpu_threads == 0 && o.engine_prefix_cache);
     CHECK(o.memory_host_max == 0 && o.file[0] == 0);
     for (u32 i = 0; i < OPTION_COUNT; i++)
         CHECK(o.from[i] == OPTION_FROM_DEFAULT);
@@ -159,7 +159,7 @@ void options_bounds(void)
     CHECK(bad("[engine]\nkv = 4 GB\n", "t.ini:2: engine.kv is '4 GB'"));
     CHECK(bad("[engine]\nkv_type = f64\n", "it has to be auto or f16 or f32"));
     CHECK(bad("[engine]\nkv_type = F16\n", "auto or f16 or f32"));
-    CHECK(bad("[cpu]\npin = maybe\n", "it has to be on or off"));
+    CHECK(bad("[cpu]\npin = maybe\n", "it has to be auto or on or off"));
     CHECK(good("[cpu]\nkernels = 1234567890123456789012345678901\n"));
     CHECK(bad("[cpu]\nkernels = 12345678901234567890123456789012\n", "at most 31 bytes"));
     CHECK(strcmp(o.cpu_kernels, "auto") == 0);
@@ -229,7 +229,7 @@ void options_long_lines(void)
 void options_prefixes_and_noise_never_crash(void)
 {
     static const char text[] = "\xef\xbb\xbf; c\r\n[model]\ndir = /a ;b\n[engine]\nslots = 12\n"
-                               "kv = 3 GiB\nkv_type = f16\nprefix_cache = no\n[cpu] # x\npin=1\n";
+                               "kv = 3 GiB\nkv_type = f16\nprefix_cache = no\n[server] # x\npin=1\n";
     char copy[sizeof text];
     static const char noise[] = "\0\n\r[]=:;# \t\x7f\xff\x30";
     CHECK(good(text));

@@ -62,6 +62,27 @@ static const struct {
     const char *flag, *option;
 } aliases[] = {{"--model", "--model.dir"}, {"--threads", "--cpu.threads"}};
 
+/* What other servers call it, too far from our names to be found by letters. */
+static const struct {
+    const char *name, *option;
+} elsewhere[] = {{"api-key", "--keys.file"},
+                 {"api_key", "--keys.file"},
+                 {"c", "--model.context"},
+                 {"ctx-size", "--model.context"},
+                 {"gpu-memory-utilization", "--cuda.memory_share"},
+                 {"host", "--server.listen"},
+                 {"m", "--model.dir"},
+                 {"max-model-len", "--model.context"},
+                 {"max-num-seqs", "--engine.slots"},
+                 {"model", "--model.dir"},
+                 {"parallel", "--engine.slots"},
+                 {"path", "--model.dir"},
+                 {"port", "--server.listen"},
+                 {"served-model-name", "--model.name"},
+                 {"ssl-certfile", "--tls.certificate"},
+                 {"ssl-keyfile", "--tls.key"},
+                 {"t", "--cpu.threads"}};
+
 /* --- finding ------------------------------------------------------------------------------------
  */
 
@@ -103,6 +124,13 @@ static const struct option *nearest(struct str name, u32 *best)
     struct str key = name;
     if (dot)
         key = (struct str){dot + 1, name.n - (size_t)(dot + 1 - name.p)};
+    for (size_t i = 0; i < COUNTOF(elsewhere); i++)
+        if (str_is(key, elsewhere[i].name)) {
+            const struct option *option = find(str_of(elsewhere[i].option));
+            ASSERT(option);
+            *best = 0;
+            return option;
+        }
     for (u32 i = 0; i < OPTION_COUNT; i++) {
         u32 whole = str_distance(name, str_of(table[i].flag + 2));
         u32 part = str_distance(key, str_of(table[i].key)) + 1;
@@ -115,8 +143,8 @@ static const struct option *nearest(struct str name, u32 *best)
 const char *options_nearest(struct str name)
 {
     u32 best = 4;
-    if (str_starts(name, STR("--")))
-        name = (struct str){name.p + 2, name.n - 2};
+    while (str_starts(name, STR("-")))
+        name = (struct str){name.p + 1, name.n - 1};
     const struct option *option = nearest(name, &best);
     const char *found = option ? option->flag : NULL;
     for (size_t i = 0; i < COUNTOF(aliases); i++)
@@ -191,10 +219,26 @@ static bool is_control(char c)
     return (u8)c < 0x20 || c == 0x7f;
 }
 
+static bool quoted(struct str s)
+{
+    return s.n >= 2 && (s.p[0] == '"' || s.p[0] == '\'') && s.p[s.n - 1] == s.p[0];
+}
+
+/* What is wrong with a value that was not taken, where that is one of the usual mistakes. */
+static const char *advice(const struct option *p, struct str s)
+{
+    bool unit = p->type == OPTION_TYPE_size || p->type == OPTION_TYPE_time;
+    if (quoted(s))
+        return "; leave out the quotes";
+    if (memmem(s.p, s.n, " #", 2) || memmem(s.p, s.n, " ;", 2))
+        return "; a comment has a line of its own";
+    return unit && memchr(s.p, '.', s.n) ? "; take a smaller unit instead of a fraction" : "";
+}
+
 static bool store_string(struct options *o, const struct option *p, struct str s)
 {
     char *text = (char *)o + p->text_at;
-    if ((double)s.n > p->max)
+    if ((double)s.n > p->max || quoted(s))
         return false;
     for (size_t i = 0; i < s.n; i++)
         if (is_control(s.p[i]))
@@ -380,16 +424,34 @@ static char *next_line(char *to, int cap, void *arg)
     return to;
 }
 
+/* A key above all sections, such as model = ..., or what is no ini file. */
+static enum err unknown_place(const struct reader *r, const char *key)
+{
+    u32 best = 4;
+    const struct option *near = nearest(str_of(key), &best);
+    for (u32 i = 0; i < OPTION_COUNT; i++)
+        if (strcmp(key, table[i].section) == 0 && best > 0)
+            return err_set(r->e, ERR_CONFIG, "%s:%d: a section is written [%s]", r->path, r->line,
+                           key);
+    if (!near)
+        return err_set(r->e, ERR_CONFIG,
+                       "%s:%d: '%.100s' stands before the first [section]; zigcuda config --ini "
+                       "prints a file",
+                       r->path, r->line, key);
+    return err_set(r->e, ERR_CONFIG,
+                   "%s:%d: '%.100s' stands before the first [section]; did you mean %s below [%s]?",
+                   r->path, r->line, key, near->key, near->section);
+}
+
 static enum err unknown_key(const struct reader *r, const char *section, const char *key)
 {
+    if (!section[0])
+        return unknown_place(r, key);
     char name[160];
     u32 best = 4;
-    snprintf(name, sizeof name, "%s%s%.100s", section, section[0] ? "." : "", key);
+    snprintf(name, sizeof name, "%s.%.100s", section, key);
     const struct option *near = nearest(str_of(name), &best);
     const char *hint = near ? "; did you mean " : "; zigcuda config lists the options";
-    if (!section[0])
-        return err_set(r->e, ERR_CONFIG, "%s:%d: '%s' stands before the first [section]%s%s%s",
-                       r->path, r->line, name, hint, near ? near->flag + 2 : "", near ? "?" : "");
     return err_set(r->e, ERR_CONFIG, "%s:%d: there is no option '%s'%s%s%s", r->path, r->line, name,
                    hint, near ? near->flag + 2 : "", near ? "?" : "");
 }
@@ -406,8 +468,9 @@ static enum err take_pair(const struct reader *r, const char *section, const cha
         return err_set(r->e, ERR_CONFIG, "%s:%d: %s stands on line %d already", r->path, r->line,
                        p->flag + 2, *from);
     if (!store(r->o, p, str_of(value)))
-        return err_set(r->e, ERR_CONFIG, "%s:%d: %s is '%.200s'; it has to be %s", r->path, r->line,
-                       p->flag + 2, value, takes(p, want, sizeof want));
+        return err_set(r->e, ERR_CONFIG, "%s:%d: %s is '%.200s'; it has to be %s%s", r->path,
+                       r->line, p->flag + 2, value, takes(p, want, sizeof want),
+                       advice(p, str_of(value)));
     *from = r->line;
     return ERR_OK;
 }
@@ -468,8 +531,8 @@ enum err options_flag(struct options *o, struct str name, const char *value, str
         return ERR_OK;
     ASSERT(p);
     if (!store(o, p, str_of(value)))
-        return err_set(e, ERR_USAGE, "%.*s is '%.200s'; it has to be %s", STR_ARG(name), value,
-                       takes(p, want, sizeof want));
+        return err_set(e, ERR_USAGE, "%.*s is '%.200s'; it has to be %s%s", STR_ARG(name), value,
+                       takes(p, want, sizeof want), advice(p, str_of(value)));
     o->from[p - table] = OPTION_FROM_FLAG;
     return ERR_OK;
 }
@@ -535,7 +598,7 @@ static void print_ini(const struct options *o)
         "# what --config FILE names; a flag --section.key=value wins over the file. A line such "
         "as\n"
         "# `#slots = 8` shows a default. Sizes are in bytes or take KiB, MiB, GiB or TiB; times\n"
-        "# take ms or s. A comment has a line of its own.\n");
+        "# take ms or s. Values have no quotes, a comment has a line of its own.\n");
     for (u32 i = 0; i < OPTION_COUNT; i++) {
         const struct option *p = &table[i];
         if (strcmp(p->section, section) != 0)

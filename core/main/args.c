@@ -109,7 +109,9 @@ static enum err parse(struct options *options, int argc, char **argv, const stru
         } else if (!flags || word[0] != '-' || word[1] == 0) {
             if (*n == cap)
                 return err_set(e, ERR_USAGE, "'%s' is one argument too many%s", word,
-                               cap == 1 ? " (quote a prompt)" : "; --help lists the flags");
+                               cap == 1 ? " (quote a prompt)"
+                                        : " (a model's folder goes behind --model); --help lists "
+                                          "the flags");
             positional[(*n)++] = word;
         } else {
             const char *equals = strchr(word, '=');

@@ -1,11 +1,13 @@
 #include "core/main/boot.h"
 
 #include "core/base/box.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/main/gpu.h"
 #include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -41,26 +43,50 @@ enum err boot_begin(struct box *b, struct err_text *e)
     return ERR_OK;
 }
 
-/* The first mistakes: a name at a hub, one of the files, and the cache's folder around it. */
+/* Why a folder is not there, where that shows in its name; `cwd` is for the text. */
+static const char *no_folder(const char *dir, char *cwd, size_t cap)
+{
+    char at[LIMIT_PATH_BYTES];
+    if (dir[0] == '~' || dir[0] == '$')
+        return "; ~ and $ mean nothing here: write the whole path";
+    if (strstr(dir, " #") || strstr(dir, " ;"))
+        return "; a comment has a line of its own";
+    if (dir[0] == '/' || !getcwd(at, sizeof at))
+        return "";
+    snprintf(cwd, cap, "; looked for in %s", at);
+    return cwd;
+}
+
+/* The first mistakes: a name at a hub, one of the files, and a folder of something else. */
 static enum err check_folder(const char *dir, struct err_text *e)
 {
     struct stat st;
-    if (stat(dir, &st) != 0)
-        return err_set_errno(e, ERR_MODEL, "no model folder %s (model.dir; nothing is downloaded)",
-                             dir);
+    char path[LIMIT_PATH_BYTES], cwd[LIMIT_PATH_BYTES + 32];
+    if (stat(dir, &st) != 0) {
+        int error = errno;
+        const char *why = error == ENOENT ? no_folder(dir, cwd, sizeof cwd) : "";
+        errno = error;
+        return err_set_errno(e, ERR_MODEL,
+                             "no model folder %s (model.dir; nothing is downloaded%s)", dir, why);
+    }
     if (!S_ISDIR(st.st_mode))
         return err_set(e, ERR_MODEL,
                        "%s is no folder: model.dir is one with config.json, model.safetensors and "
                        "tokenizer.json, as Hugging Face tools write it",
                        dir);
-    char revisions[LIMIT_PATH_BYTES];
-    int n = snprintf(revisions, sizeof revisions, "%s/snapshots", dir);
-    if (n > 0 && (size_t)n < sizeof revisions && stat(revisions, &st) == 0)
+    TRY(file_path(path, dir, STR("config.json"), e));
+    if (stat(path, &st) == 0 || errno != ENOENT)
+        return ERR_OK;
+    TRY(file_path(path, dir, STR("snapshots"), e));
+    if (stat(path, &st) == 0)
         return err_set(e, ERR_MODEL,
-                       "%s is a folder of Hugging Face's cache: the model lies one deeper, in a "
-                       "folder of %s (model.dir)",
-                       dir, revisions);
-    return ERR_OK;
+                       "%s is a folder of Hugging Face's cache: the model lies deeper, in a folder "
+                       "of %s (model.dir)",
+                       dir, path);
+    return err_set(e, ERR_MODEL,
+                   "%s has no config.json: model.dir is a folder with config.json, "
+                   "model.safetensors and tokenizer.json, as Hugging Face tools write it",
+                   dir);
 }
 
 /* A model whose template is not supported continues plain text all the same. */

@@ -38,18 +38,49 @@ static void hold_standard_files(void)
             (void)!open("/", O_PATH | O_DIRECTORY); /* gets the lowest number: fd */
 }
 
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < COUNTOF(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int no_command(const char *name)
+{
+    const char *near = NULL;
+    u32 least = 3;
+    if (name[0] == '-') {
+        fprintf(stderr,
+                "zigcuda: a command comes before the flags, as in zigcuda serve --model DIR; "
+                "zigcuda --help lists them\n");
+        return EXIT_USAGE;
+    }
+    for (size_t i = 0; i < COUNTOF(commands); i++) {
+        u32 d = str_distance(str_of(name), str_of(commands[i].name));
+        if (d < least && 2 * (size_t)d <= strlen(name)) {
+            least = d;
+            near = commands[i].name;
+        }
+    }
+    fprintf(stderr, "zigcuda: there is no command '%s'%s%s%s; zigcuda --help lists them\n", name,
+            near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    return EXIT_USAGE;
+}
+
 static int command(int argc, char **argv)
 {
+    const struct command *asked = find(argv[1]);
+    if (asked)
+        return asked->run(argc - 1, argv + 1);
+    if (strcmp(argv[1], "help") == 0 && argc == 3 && find(argv[2]))
+        return find(argv[2])->run(2, (char *[]){argv[2], (char[]){"--help"}, NULL});
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0)
         return usage(stdout, EXIT_OK);
     if (strcmp(argv[1], "--version") == 0)
         return cmd_version(argc - 1, argv + 1);
-    for (size_t i = 0; i < COUNTOF(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "zigcuda: there is no command '%s'; zigcuda --help lists them\n", argv[1]);
-    return EXIT_USAGE;
+    return no_command(argv[1]);
 }
 
 int main_end(const char *command, enum err r, const struct err_text *e)

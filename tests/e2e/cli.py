@@ -116,6 +116,39 @@ def wrong_use_says_what_to_do():
 
 
 @check
+def first_mistakes_are_told():
+    for args, words in (
+        (["srve"], "no command 'srve' (did you mean serve?)"),
+        (["server"], "(did you mean serve?)"),
+        (["Run"], "(did you mean run?)"),
+        (["xy"], "no command 'xy'; zigcuda --help"),
+        (["--model", MODEL, "serve"], "a command comes before the flags"),
+        (["serve", MODEL], "one argument too many (a model's folder goes behind --model)"),
+        (["serve", "--port", "80"], "unknown flag --port (did you mean --server.listen?)"),
+        (["serve", "--host=0.0.0.0"], "unknown flag --host (did you mean --server.listen?)"),
+        (["serve", "-m", MODEL], "unknown flag -m (did you mean --model.dir?)"),
+        (["plan", f"--model='{MODEL}'"], "leave out the quotes"),
+        (["help", "nonsense"], None),
+    ):
+        out, err = zigcuda(*args, want=2 if words else 0)
+        assert words is None or words in err and not out, (args, err)
+    assert zigcuda("help", "serve") == zigcuda("serve", "--help") != zigcuda("help")
+    with tempfile.TemporaryDirectory() as folder:
+        hub = os.path.join(folder, "models--a--b")
+        os.makedirs(os.path.join(hub, "snapshots"))
+        for dir, words in (("~/x", "~ and $ mean nothing here"), ("$HOME/x", "~ and $ mean nothing"),
+                           ("/x # my model", "a comment has a line of its own"),
+                           ("some/x", f"nothing is downloaded; looked for in {os.getcwd()})"),
+                           (folder, f"{folder} has no config.json: model.dir is a folder with"),
+                           (hub, f"in a folder of {hub}/snapshots (model.dir)")):
+            ini = os.path.join(folder, "some.ini")
+            with open(ini, "w") as f:
+                f.write(f"[model]\ndir = {dir}\n")
+            _, err = zigcuda("plan", "--config", ini, want=4)
+            assert words in err, (dir, err)
+
+
+@check
 def a_name_is_text():
     for name in (b"caf\xe9", b"\xc0\x80"):
         _, err = zigcuda("serve", "--model", MODEL, b"--model.name=" + name, want=3)

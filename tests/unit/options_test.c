@@ -153,6 +153,16 @@ void options_bounds(void)
                                        "from 1 to 256"));
     CHECK(bad("[engine]\n\n\nslots = 257", "t.ini:4: engine.slots is '257'"));
     CHECK(bad("[engine]\nslots = 8 # comment", "'8 # comment'"));
+    CHECK(bad("[engine]\nslots = 8 # comment", "256; a comment has a line of its own"));
+    CHECK(bad("[engine]\nslots = 8 ; comment", "256; a comment has a line of its own"));
+    CHECK(bad("[engine]\nslots = \"8\"",
+              "engine.slots is '\"8\"'; it has to be a whole number from "
+              "1 to 256; leave out the quotes"));
+    CHECK(bad("[model]\ndir = \"/x\"\n", "model.dir is '\"/x\"'; it has to be text"));
+    CHECK(bad("[server]\nlisten = '[::1]:80'\n", "control characters; leave out the quotes"));
+    CHECK(good("[model]\ndir = /x\"y\"\n") && good("[model]\ndir = \"\n"));
+    CHECK(bad("[engine]\nkv = 1.5 GiB\n", "or TiB; take a smaller unit instead of a fraction"));
+    CHECK(bad("[engine]\nslots = 1.5\n", "") && !strstr(e.text, "unit"));
     CHECK(bad("[engine]\nslots =\n", "engine.slots is ''"));
     CHECK(good("[engine]\nkv = 16 TiB\n"));
     CHECK(bad("[engine]\nkv = 17 TiB\n", "a size from 0 to 16 TiB"));
@@ -175,7 +185,15 @@ void options_unknown_names(void)
                                       "[engine]?"));
     CHECK(bad("[nothing_like_it]\n", "t.ini:1: there is no section [nothing_like_it]; zigcuda"));
     CHECK(bad("slots = 4\n", "t.ini:1: 'slots' stands before the first [section]; did you mean "
-                             "engine.slots?"));
+                             "slots below [engine]?"));
+    CHECK(bad("model = /x\n", "'model' stands before the first [section]; did you mean dir below "
+                              "[model]?"));
+    CHECK(bad("model.dir = /x\n", "did you mean dir below [model]?"));
+    CHECK(bad("{\"a\": 1}\n", "before the first [section]; zigcuda config --ini prints a file"));
+    CHECK(bad("engine:\n  slots: 4\n", "t.ini:1: a section is written [engine]"));
+    CHECK(bad("[server]\nport = 80\n", "'server.port'; did you mean server.listen?"));
+    CHECK(bad("[server]\napi_key = x\n", "did you mean keys.file?"));
+    CHECK(bad("[model]\npath = /x\n", "did you mean model.dir?"));
     CHECK(bad("[]\nslots = 4\n", "there is no section []"));
     char text[600];
     snprintf(text, sizeof text, "[engine%0300d]\n", 0);
@@ -228,8 +246,9 @@ void options_long_lines(void)
 
 void options_prefixes_and_noise_never_crash(void)
 {
-    static const char text[] = "\xef\xbb\xbf; c\r\n[model]\ndir = /a ;b\n[engine]\nslots = 12\n"
-                               "kv = 3 GiB\nkv_type = f16\nprefix_cache = no\n[server] # x\npin=1\n";
+    static const char text[] =
+        "\xef\xbb\xbf; c\r\n[model]\ndir = /a ;b\n[engine]\nslots = 12\n"
+        "kv = 3 GiB\nkv_type = f16\nprefix_cache = no\n[server] # x\npin=1\n";
     char copy[sizeof text];
     static const char noise[] = "\0\n\r[]=:;# \t\x7f\xff\x30";
     CHECK(good(text));
@@ -257,6 +276,7 @@ void options_flags(void)
     value[0] = 'X'; /* options hold their own text */
     CHECK(strcmp(o.model_dir, "/models/x") == 0);
     CHECK(flag("--model", "a\nb", "--model is 'a?b'"));
+    CHECK(flag("--model", "'/x'", "leave out the quotes"));
     CHECK(flag("--threads", "2", NULL) && o.cpu_threads == 2);
     CHECK(flag("--config", "anything", NULL));
     CHECK(options_is_flag(STR("--engine.slots")) && options_is_flag(STR("--model")));
@@ -277,6 +297,12 @@ void options_nearest_names(void)
     CHECK(near("--cpu.slots", "--engine.slots") && near("--modle", "--model"));
     CHECK(near("--thread", "--threads") && near("--confg", "--config"));
     CHECK(near("--log.levle", "--log.level") && near("engine.kv-type", "--engine.kv_type"));
+    CHECK(near("--port", "--server.listen") && near("--host", "--server.listen"));
+    CHECK(near("-m", "--model.dir") && near("-model", "--model.dir"));
+    CHECK(near("--max-model-len", "--model.context") && near("--api-key", "--keys.file"));
+    CHECK(near("--ssl-keyfile", "--tls.key") && near("--ssl-certfile", "--tls.certificate"));
+    CHECK(near("--gpu-memory-utilization", "--cuda.memory_share") && near("-t", "--cpu.threads"));
+    CHECK(near("--served-model-name", "--model.name") && near("--parallel", "--engine.slots"));
     CHECK(near("--x", NULL) && near("--", NULL) && near("", NULL));
     CHECK(near("--something.else.entirely", NULL));
 }

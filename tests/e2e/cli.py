@@ -136,7 +136,8 @@ def first_mistakes_are_told():
     with tempfile.TemporaryDirectory() as folder:
         hub = os.path.join(folder, "models--a--b")
         os.makedirs(os.path.join(hub, "snapshots"))
-        for dir, words in (("~/x", "~ and $ mean nothing here"), ("$HOME/x", "~ and $ mean nothing"),
+        for dir, words in (("~/x", "~ and $ mean nothing here"),
+                           ("$HOME/x", "~ and $ mean nothing"),
                            ("/x # my model", "a comment has a line of its own"),
                            ("some/x", f"nothing is downloaded; looked for in {os.getcwd()})"),
                            (folder, f"{folder} has no config.json: model.dir is a folder with"),

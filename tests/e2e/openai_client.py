@@ -486,7 +486,8 @@ def document_is_openapi_and_replies_fit():
                               ("stop", "", True), ("stop", ["", "x"], True),
                               ("stop", 3 * ["", "x"], False), ("max_tokens", -1, True),
                               ("max_tokens", 0, False), ("max_completion_tokens", -2, False),
-                              ("extra_body", {}, True), ("extra_body", {"n": 1}, False), ("logit_bias", {"x": 1}, False),
+                              ("extra_body", {}, True), ("extra_body", {"n": 1}, False),
+                              ("logit_bias", {"x": 1}, False),
                               ("modalities", ["text"], True), ("modalities", ["audio"], False),
                               ("stream_options", {"include_usage": None}, True),
                               ("stream_options", {"more": True}, False),
@@ -509,15 +510,17 @@ def document_is_openapi_and_replies_fit():
     asked = {"model": MODEL, "prompt": ["Hello", "you"], "max_tokens": 4, "logprobs": 2,
              "echo": True, "suffix": None}
     reply = post("/v1/completions", asked)
-    for field, value, may in (("suffix", "", True), ("suffix", "x", False), ("logprobs", False, True),
-                              ("logprobs", True, False), ("max_tokens", -1, True),
-                              ("max_tokens", -2, False), ("extra_body", {}, True),
-                              ("messages", None, True), ("messages", HELLO, False)):
+    for field, value, may in (("suffix", "", True), ("suffix", "x", False),
+                              ("logprobs", False, True), ("logprobs", True, False),
+                              ("max_tokens", -1, True), ("max_tokens", -2, False),
+                              ("extra_body", {}, True), ("messages", None, True),
+                              ("messages", HELLO, False)):
         wish = {**asked, "prompt": "Hello", "ignore_eos": False, field: value}
         assert fits(wish, "CompletionRequest") == may, (field, value)
         assert ("error" not in post("/v1/completions", wish)) == may, (field, value)
     assert fits(asked, "CompletionRequest") and fits(reply, "CompletionReply")
-    for kind, chunks in (("ChatChunk", chat(stream=True, logprobs=True, stream_options=USAGE)),
+    for kind, chunks in (("ChatChunk", chat(stream=True, logprobs=True, stream_options=USAGE,
+                                            ignore_eos=True)),
                          ("CompletionChunk", complete(stream=True, echo=True, logprobs=1))):
         chunks = [c.to_dict() for c in chunks]
         assert len(chunks) > 3 and all(fits(c, kind) for c in chunks), (kind, chunks)

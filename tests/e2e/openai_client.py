@@ -408,7 +408,7 @@ def every_wrong_field_is_named():
                          ("frequency_penalty", -2.1), ("logit_bias", {"x": 1}),
                          ("logit_bias", {"0": 101}), ("logit_bias", {"99999999": 1}),
                          ("top_logprobs", 2), ("seed", 1.5), ("seed", 2 ** 64),
-                         ("response_format", {"type": "json_object"}),
+                         ("response_format", {"type": "xml"}),
                          ("tools", [{"type": "function", "function": {"name": "f"}}]),
                          ("tool_choice", "required"), ("store", True), ("modalities", ["audio"]),
                          ("reasoning_effort", "low"), ("stop", [1]),

@@ -440,6 +440,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->echo = p->echo;
     job->tools = p->tools ? template_calls(api->g.template) : NULL;
     job->one_call = p->one_call;
+    job->named_call = p->call.p != NULL;
     job->logprobs = p->logprobs;
     job->top_logprobs = p->sampling.top_logprobs;
     job->prompt_logprobs = p->echo && p->logprobs;
@@ -485,17 +486,55 @@ static bool fits_reply(const struct api *api, struct job *job, const struct prom
                   job->least_bytes, api->g.body_bytes, job->echo ? " or without echo" : "");
 }
 
+/* The calls that may be made. Arguments follow their schema where that is demanded: by `strict`, or
+ * with the call itself, unless `strict` is false. */
+static bool take_calls(struct job *job, const struct params *p, struct refusal *f)
+{
+    static struct grammar_call calls[LIMIT_SCHEMA_VALUES];
+    const struct tool_format *format = job->tools;
+    struct err_text e = {0};
+    u32 n = 0, number = 0;
+    if (!p->must_call && !tool_call_mark(format).n)
+        return refuse(f, 400, "unsupported_value", "tools",
+                      "this model writes calls without a mark before them: strict functions need "
+                      "tool_choice \"required\", or a function's name");
+    for (const struct json *v = p->tools->child; v && n < COUNTOF(calls); v = v->next, number++) {
+        const struct json *own = json_get(v, "function"), *strict = json_get(own, "strict"),
+                          *schema = json_get(own, "parameters");
+        struct str name = json_get(own, "name")->text;
+        bool keep = strict && strict->type != JSON_NULL ? strict->type == JSON_TRUE : p->must_call;
+        if (p->call.p && !str_eq(p->call, name))
+            continue;
+        calls[n++] = (struct grammar_call){
+            .open = tool_call_open(format),
+            .name = name,
+            .middle = tool_call_middle(format),
+            .parameters = keep && schema && schema->type == JSON_OBJECT ? schema : NULL,
+            .number = number};
+    }
+    if (n == 0)
+        return refuse(f, 400, "invalid_value", "tool_choice",
+                      "there is no function '%.*s' in tools",
+                      (int)MIN(p->call.n, (size_t)TOOL_NAME_BYTES), p->call.p);
+    struct str mark = p->must_call ? (struct str){0} : tool_call_mark(format);
+    return grammar_compile_calls(job->grammar, calls, n, tool_call_close(format), mark, &e) ==
+               ERR_OK ||
+           refuse(f, 400, "invalid_value", "tools", "%s", e.text);
+}
+
 /* What the answer has to be. */
 static bool take_grammar(struct api *api, struct job *job, const struct params *p,
                          struct refusal *f)
 {
     struct err_text e = {0};
-    if (!p->json)
+    if (!p->json && !p->must_call && !p->strict)
         return true;
     if (!api->grammars)
-        return refuse(f, 400, "unsupported_value", "response_format",
-                      "answers that have to be JSON are off here (engine.grammar_rows)");
+        return refuse(f, 400, "unsupported_value", p->json ? "response_format" : "tools",
+                      "answers of a given form are off here (engine.grammar_rows)");
     job->grammar = &api->grammars[job - api->jobs];
+    if (!p->json)
+        return take_calls(job, p, f);
     return grammar_compile(job->grammar, p->schema, &e) == ERR_OK ||
            refuse(f, 400, "invalid_value", "response_format", "response_format.json_schema.%s",
                   e.text);

@@ -357,9 +357,9 @@ static bool check_tool(struct reading *r, u32 i, const struct json *tool)
         return bad_tool(r, i, ".function.description", "must be a string");
     if (schema && schema->type != JSON_OBJECT && schema->type != JSON_NULL)
         return bad_tool(r, i, ".function.parameters", "must be an object: a JSON Schema");
-    return !strict || strict->type == JSON_NULL || strict->type == JSON_FALSE ||
-           bad_tool(r, i, ".function.strict",
-                    "must be false: that arguments follow their schema is not enforced here");
+    r->p->strict = r->p->strict || (strict && strict->type == JSON_TRUE);
+    return !strict || strict->type == JSON_NULL || strict->type == JSON_FALSE || r->p->strict ||
+           bad_tool(r, i, ".function.strict", "must be true or false");
 }
 
 static bool read_tools(struct reading *r, const struct field *field, const struct json *v)
@@ -376,11 +376,21 @@ static bool read_tools(struct reading *r, const struct field *field, const struc
 
 static bool read_tool_choice(struct reading *r, const struct field *field, const struct json *v)
 {
-    r->no_tools = v->type == JSON_STRING && str_is(v->text, "none");
-    return r->no_tools || (v->type == JSON_STRING && str_is(v->text, "auto")) ||
-           refuse(r->f, 400, "unsupported_value", field->name,
-                  "tool_choice must be \"auto\" or \"none\": that a model calls a tool is not "
-                  "enforced here");
+    const struct json *type = json_get(v, "type"),
+                      *name = json_get(json_get(v, "function"), "name");
+    bool word = v->type == JSON_STRING;
+    r->no_tools = word && str_is(v->text, "none");
+    r->p->must_call = word && str_is(v->text, "required");
+    if (r->no_tools || r->p->must_call || (word && str_is(v->text, "auto")))
+        return true;
+    if (!type || type->type != JSON_STRING || !str_is(type->text, "function") || !name ||
+        name->type != JSON_STRING)
+        return refuse(r->f, 400, "unsupported_value", field->name,
+                      "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": "
+                      "\"function\", \"function\": {\"name\": ...}}");
+    r->p->must_call = true;
+    r->p->call = name->text;
+    return true;
 }
 
 static bool read_parallel(struct reading *r, const struct field *field, const struct json *v)
@@ -638,10 +648,22 @@ static bool check_together(struct reading *r)
     if (p->no_answer && p->sampling.min_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is 0",
                       p->sampling.min_tokens, p->max_field);
-    if (p->json && (p->sampling.min_tokens || (p->tools && !r->no_tools)))
+    if (r->no_tools) /* the model does not hear of them */
+        p->tools = NULL;
+    p->strict = p->strict && p->tools;
+    if (p->must_call && !p->tools)
+        return refuse(r->f, 400, "invalid_value", "tool_choice",
+                      "tool_choice demands a call, and there are no tools");
+    if (p->json && p->tools)
         return refuse(r->f, 400, "invalid_value", "response_format",
-                      "response_format excludes %s: such an answer ends where its JSON does",
-                      p->tools ? "tools" : "min_tokens");
+                      "response_format and tools exclude each other: an answer is JSON, or calls");
+    if (p->sampling.min_tokens && (p->json || p->must_call || p->strict))
+        return refuse(
+            r->f, 400, "invalid_value", "min_tokens",
+            "min_tokens is not for answers of a given form (%s): they end where that does",
+            p->json        ? "response_format"
+            : p->must_call ? "tool_choice"
+                           : "strict");
     if (p->max_tokens && p->sampling.min_tokens > p->max_tokens)
         return refuse(r->f, 400, "invalid_value", "min_tokens", "min_tokens is %u and %s is %u",
                       p->sampling.min_tokens, p->max_field, p->max_tokens);
@@ -690,8 +712,6 @@ bool params_read(struct params *p, u32 kind, const struct json *body, const stru
         return false;
     if (p->continue_final)
         p->add_generation_prompt = false;
-    if (r.no_tools) /* the model does not hear of them */
-        p->tools = NULL;
     p->sampling.logprobs = p->logprobs || p->best_of > p->n;
     return true;
 }

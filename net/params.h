@@ -33,6 +33,9 @@ struct params {
     const struct json *variables; /* chat_template_kwargs, or NULL */
     const struct json *tools;     /* that may be called, checked, or NULL */
     bool one_call;                /* at most */
+    bool strict;                  /* arguments of some have to follow their schema */
+    bool must_call;               /* one of them, or the one of this name: */
+    struct str call;              /* p NULL: any */
     bool json;                    /* the answer is an object, or fits: */
     const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
     struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */

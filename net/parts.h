@@ -63,6 +63,7 @@ struct job {
     u32 n, best_of, n_prompts;
     bool chat, stream, ws, include_usage, echo, logprobs;
     bool one_call;                   /* further ones are left out */
+    bool named_call;                 /* the caller knows that it comes */
     struct grammar *grammar;         /* of its own memory; text and tools have none */
     const struct tool_format *tools; /* how calls look; NULL: text is text */
     bool failed;                     /* an error was sent; the rest is silence */
@@ -153,8 +154,8 @@ size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens);
 
 /* --- net/shape ------------------------------------------------------------------------------- */
 
-/* calls: that were made; whoever stops behind one waits for its result. */
-const char *shape_finish(enum finish finish, u32 calls);
+/* Who stops behind a call waits for its result; not, as OpenAI has it, if its name was demanded. */
+const char *shape_finish(const struct choice *c, enum finish finish);
 /* An id for call `i` of a choice: 9 letters and digits, as Mistral's templates demand them. */
 void shape_call_id(const struct api *api, const struct choice *c, u32 i, char id[SHAPE_CALL_ID]);
 /* id, object, created, model, system_fingerprint of a reply or chunk: the object stays open. */

@@ -4,9 +4,10 @@
 
 #include <math.h>
 
-const char *shape_finish(enum finish finish, u32 calls)
+const char *shape_finish(const struct choice *c, enum finish finish)
 {
     static const char *const names[] = {NULL, "stop", "length", "cancelled", "deadline", "error"};
+    bool calls = c->calls.calls && !c->job->named_call;
     return finish == FINISH_STOP && calls ? "tool_calls" : names[finish];
 }
 

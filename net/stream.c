@@ -53,7 +53,7 @@ static void choice_end(struct api *api, struct choice *c, enum finish finish, st
     if (finish == FINISH_NONE)
         json_put_null(o);
     else
-        json_put_str(o, str_of(shape_finish(finish, c->calls.calls)));
+        json_put_str(o, str_of(shape_finish(c, finish)));
     json_close(o, '}');
     json_close(o, ']');
     if (c->job->include_usage) {

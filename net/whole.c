@@ -365,7 +365,7 @@ static void choices(struct json_out *o, const struct api *api, struct job *job)
         else
             text_choice(o, api, c);
         json_key(o, "finish_reason");
-        json_put_str(o, str_of(shape_finish(c->finish, c->calls.calls)));
+        json_put_str(o, str_of(shape_finish(c, c->finish)));
         json_close(o, '}');
     }
     json_close(o, ']');

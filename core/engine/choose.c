@@ -7,7 +7,8 @@
 
 /* What a token's text is made of. */
 enum {
-    WORD_NONE, /* there is none, or it is a special token's */
+    WORD_NONE,
+    WORD_SPECIAL, /* no text, but where a mark is */
     WORD_ANY,
     WORD_PLAIN, /* and further: so many characters, which may stand in a JSON string as they are */
     WORD_MOST = 255 /* longer ones are any */
@@ -74,9 +75,10 @@ static void read_words(struct chooser *c)
     char bytes[LIMIT_TOKEN_BYTES];
     for (u32 id = 0; id < c->vocab; id++) {
         u32 n = tokenizer_bytes(c->tokenizer, id, bytes);
-        bool text = n && !tokenizer_is_special(c->tokenizer, id);
-        c->first[id] = text ? (u8)bytes[0] : 0;
-        c->kind[id] = text ? kind_of((struct str){bytes, n}) : WORD_NONE;
+        c->first[id] = n ? (u8)bytes[0] : 0;
+        c->kind[id] = !n                                       ? WORD_NONE
+                      : tokenizer_is_special(c->tokenizer, id) ? WORD_SPECIAL
+                                                               : kind_of((struct str){bytes, n});
     }
     c->ready = true;
 }
@@ -99,7 +101,7 @@ static void fill(struct chooser *c, const struct grammar *g, const struct gramma
                  struct mask *m)
 {
     bool first[256];
-    u32 room = grammar_text_room(g, s);
+    u32 room = grammar_text_room(g, s), least = grammar_in_mark(s) ? WORD_SPECIAL : WORD_ANY;
     struct grammar_state at;
     for (u32 byte = 0; byte < 256; byte++) {
         grammar_copy(&at, s);
@@ -109,7 +111,7 @@ static void fill(struct chooser *c, const struct grammar *g, const struct gramma
     m->n = 0;
     for (u32 id = 0; id < c->vocab; id++) {
         u32 kind = c->kind[id];
-        if (kind == WORD_NONE || !first[c->first[id]])
+        if (kind < least || !first[c->first[id]])
             continue;
         if (!(kind > WORD_PLAIN && kind - WORD_PLAIN <= room) && !fits(c, g, s, id))
             continue;

@@ -12,6 +12,7 @@ enum object_phase { /* a: the first member that may come; b, c: in a key: a memb
                     OBJECT_NEXT,
                     OBJECT_COMMA
 };
+enum call_phase { CALL_OPEN, CALL_CLOSE };   /* b, c: as in a key; c: bytes of what closes */
 enum array_phase { ARRAY_OPEN, ARRAY_NEXT }; /* a: items so far, as far as they count */
 enum string_phase {                          /* a: characters so far, as far as they count */
                     IN_STRING,
@@ -30,7 +31,7 @@ enum string_phase {                          /* a: characters so far, as far as 
                     TAIL_F4  /* 80 to 8F */
 };
 enum number_phase { SIGN, ZERO, DIGITS, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS };
-enum { DIGITS_MAX = 15, EXPONENT_MAX = 2 };
+enum { DIGITS_MAX = 15, EXPONENT_MAX = 2, CALL_BLANKS = 2 };
 
 /* What a frame makes of a byte. */
 enum act {
@@ -136,7 +137,8 @@ static enum act in_key(const struct grammar *g, const struct grammar_node *n,
                        struct grammar_frame *f, u8 c)
 {
     struct str so_far = {key_of(g, n, f->b).p, f->c};
-    for (u32 i = f->a, end = members_end(g, n, f->a); i < end; i++) {
+    u32 end = n->kind == GRAMMAR_CALL ? n->n : members_end(g, n, f->a);
+    for (u32 i = f->a; i < end; i++) {
         struct str key = key_of(g, n, i);
         if (key.n <= f->c || (u8)key.p[f->c] != c || !str_starts(key, so_far))
             continue;
@@ -149,6 +151,55 @@ static enum act in_key(const struct grammar *g, const struct grammar_node *n,
         return TAKEN;
     }
     return REFUSED;
+}
+
+/* Between brackets and marks models put blanks, or not. at: of the text that is being read; what
+ * comes before it is a bracket. */
+static bool skips_before(struct grammar_thread *t, const char *text, u32 at, u8 c)
+{
+    bool between = memchr("{[}]<", text[at], 5) && (at == 0 || memchr("[}]>", text[at - 1], 4));
+    return is_blank(c) && between && ++t->blanks <= CALL_BLANKS;
+}
+
+/* Behind what opens it and the name comes the value, and then what closes it. */
+static enum act call(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                     u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    struct grammar_text close = g->texts[n->items];
+    if (f->phase == CALL_OPEN) {
+        if (f->c && skips_before(t, key_of(g, n, f->b).p, f->c, c))
+            return TAKEN;
+        enum act act = in_key(g, n, f, c);
+        if (f->phase != OBJECT_COLON)
+            return act;
+        f->phase = CALL_CLOSE;
+        f->c = 0;
+        return push(t, VALUE, f->b) ? TAKEN : REFUSED;
+    }
+    if (f->c == close.n)
+        return PASSED;
+    if (skips_before(t, g->bytes + close.at, f->c, c))
+        return TAKEN;
+    if ((u8)g->bytes[close.at + f->c] != c)
+        return REFUSED;
+    return ++f->c == close.n ? ENDED : TAKEN;
+}
+
+/* c: bytes of the mark, whose first one does not come again in it. */
+static enum act prose(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                      u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    const char *mark = g->bytes + g->texts[n->first].at;
+    f->c = c == (u8)mark[f->c] ? f->c + 1 : c == (u8)mark[0];
+    if (f->c < g->texts[n->first].n)
+        return TAKEN;
+    f->c = 0;
+    if (!push(t, GRAMMAR_CALL, n->items))
+        return REFUSED;
+    t->frames[t->depth - 1].c = g->texts[n->first].n;
+    return TAKEN;
 }
 
 static enum act object(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
@@ -387,6 +438,8 @@ static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u1
     case GRAMMAR_LITERAL:
         return literal(g, f, c);
     case GRAMMAR_UNION:
+    case GRAMMAR_PROSE:
+    case GRAMMAR_CALL:
         break;
     }
     return REFUSED;
@@ -400,7 +453,8 @@ static enum act offer(const struct grammar *g, struct grammar_thread *t, struct 
         return t->blanks <= (t->depth == 1 && f->kind == VALUE ? 1 : GRAMMAR_BLANKS) ? TAKEN
                                                                                      : REFUSED;
     }
-    t->blanks = 0;
+    if (!is_blank(c))
+        t->blanks = 0;
     switch (f->kind) {
     case GRAMMAR_OBJECT:
         return object(g, t, f, c);
@@ -410,6 +464,10 @@ static enum act offer(const struct grammar *g, struct grammar_thread *t, struct 
         return string(g, f, c);
     case GRAMMAR_NUMBER:
         return number(g, f, c);
+    case GRAMMAR_CALL:
+        return call(g, t, f, c);
+    case GRAMMAR_PROSE:
+        return prose(g, t, f, c);
     default:
         return literal(g, f, c);
     }
@@ -460,7 +518,9 @@ void grammar_begin(const struct grammar *g, struct grammar_state *s)
 {
     s->n = 1;
     s->threads[0].depth = s->threads[0].blanks = 0;
-    bool room = push(&s->threads[0], VALUE, g->root);
+    u8 kind = g->nodes[g->root].kind;
+    bool begun = kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE;
+    bool room = push(&s->threads[0], begun ? kind : VALUE, g->root);
     ASSERT(room);
 }
 
@@ -474,14 +534,24 @@ bool grammar_step(const struct grammar *g, struct grammar_state *s, u8 byte)
     return s->n > 0;
 }
 
+/* Where nothing closes it, the value does. */
+static bool call_complete(const struct grammar *g, const struct grammar_frame *f)
+{
+    return f->kind == GRAMMAR_CALL && f->phase == CALL_CLOSE &&
+           f->c == g->texts[g->nodes[f->node].items].n;
+}
+
 static bool thread_complete(const struct grammar *g, const struct grammar_thread *t)
 {
     const struct grammar_frame *f = t->frames;
-    if (t->depth != 1)
-        return t->depth == 0;
+    if (t->depth == 0 || f->kind == GRAMMAR_PROSE)
+        return t->depth <= 1 || (t->depth == 2 && call_complete(g, &f[1]));
+    if (t->depth > 1)
+        return false;
     if (f->kind == GRAMMAR_LITERAL)
         return f->c == text_of(g, g->nodes[f->node].first + f->b).n;
-    return f->kind == GRAMMAR_NUMBER && number_complete(f);
+    return f->kind == GRAMMAR_CALL ? call_complete(g, f)
+                                   : f->kind == GRAMMAR_NUMBER && number_complete(f);
 }
 
 bool grammar_complete(const struct grammar *g, const struct grammar_state *s)
@@ -490,6 +560,13 @@ bool grammar_complete(const struct grammar *g, const struct grammar_state *s)
     for (u32 i = 0; i < s->n; i++)
         complete = complete || thread_complete(g, &s->threads[i]);
     return complete;
+}
+
+bool grammar_in_mark(const struct grammar_state *s)
+{
+    const struct grammar_thread *t = s->threads;
+    u8 kind = s->n && t->depth ? t->frames[t->depth - 1].kind : (u8)VALUE;
+    return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE;
 }
 
 bool grammar_closed(const struct grammar_state *s)

@@ -23,7 +23,10 @@ enum grammar_kind {
     GRAMMAR_STRING,  /* min, max characters */
     GRAMMAR_NUMBER,  /* whole or not */
     GRAMMAR_LITERAL, /* one of texts[first, first + n) */
-    GRAMMAR_UNION    /* one of links[first, first + n) */
+    GRAMMAR_UNION,   /* one of links[first, first + n) */
+    GRAMMAR_PROSE,   /* any text, and behind each texts[first] the rest of the call `items` */
+    GRAMMAR_CALL     /* the key of one of members[first, first + n) as it is, its value, and behind
+                        that texts[items] as it is */
 };
 
 enum { GRAMMAR_NONE = 0xffff }; /* no limit; no node */
@@ -58,6 +61,18 @@ struct grammar {
 /* schema NULL: any object. Errors are ERR_REQUEST and begin with the path of what is refused. */
 MUST enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e);
 
+/* A call of a function, as a model writes it: open, the name, middle, the arguments. */
+struct grammar_call {
+    struct str open, name, middle;
+    const struct json *parameters; /* the schema of the arguments; NULL: any object */
+    u32 number;                    /* for messages: tools[number] */
+};
+
+/* One of these calls, and `close`. With a mark, which all of them begin with: any text, and where
+ * the mark stands a call. */
+MUST enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *calls, u32 n,
+                                    struct str close, struct str mark, struct err_text *e);
+
 /* --- the machine ----------------------------------------------------------------------------- */
 
 enum { GRAMMAR_THREADS = 8, GRAMMAR_BLANKS = 40 }; /* alternatives at once; blanks in a row */
@@ -85,6 +100,8 @@ bool grammar_closed(const struct grammar_state *s); /* it has to: nothing may fo
 /* In a string: so many characters may follow, whichever they are, but quotes, backslashes and
  * control characters. */
 u32 grammar_text_room(const struct grammar *g, const struct grammar_state *s);
+/* In a call, around its value, or in prose: there marks are, which may be special tokens. */
+bool grammar_in_mark(const struct grammar_state *s);
 bool grammar_same(const struct grammar_state *a, const struct grammar_state *b);
 void grammar_copy(struct grammar_state *to, const struct grammar_state *from);
 

@@ -460,20 +460,86 @@ static enum err compile(struct compiler *c, const struct json *v, u16 node)
     return ERR_OK;
 }
 
-enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e)
+static struct compiler *begin(struct grammar *g, const struct json *schema, struct err_text *e)
 {
     static u64 serial;
     static struct compiler c; /* one at a time */
     c = (struct compiler){.g = g, .document = schema, .e = e};
-    snprintf(c.path, sizeof c.path, "schema");
     g->serial = ++serial;
     g->n_nodes = g->n_members = g->n_texts = g->n_links = g->n_bytes = 0;
-    TRY(put_any(&c));
+    return &c;
+}
+
+enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e)
+{
+    struct compiler *c = begin(g, schema, e);
+    snprintf(c->path, sizeof c->path, "schema");
+    TRY(put_any(c));
     g->root = ANY_OBJECT;
-    if (!schema)
+    return schema ? ref_node(c, schema, &g->root) : ERR_OK;
+}
+
+/* --- calls -------------------------------------------------------------------------------------
+ */
+
+static enum err put_bytes(struct compiler *c, struct str s, struct grammar_text *text)
+{
+    struct grammar *g = c->g;
+    if (s.n > (size_t)LIMIT_SCHEMA_BYTES - g->n_bytes)
+        return too_large(c, "bytes of keys and texts", LIMIT_SCHEMA_BYTES);
+    memcpy(g->bytes + g->n_bytes, s.p, s.n);
+    g->n_bytes += (u16)s.n;
+    text->n += (u16)s.n;
+    return ERR_OK;
+}
+
+static enum err compile_call(struct compiler *c, const struct grammar_call *call,
+                             struct grammar_member *m)
+{
+    snprintf(c->path, sizeof c->path, "tools[%u].function.parameters", call->number);
+    m->required = true;
+    m->key = (struct grammar_text){c->g->n_bytes, 0};
+    TRY(put_bytes(c, call->open, &m->key));
+    TRY(put_bytes(c, call->name, &m->key));
+    TRY(put_bytes(c, call->middle, &m->key));
+    m->node = ANY_OBJECT;
+    if (!call->parameters || call->parameters->n == 0)
         return ERR_OK;
-    TRY(new_node(&c, &g->root));
-    c.refs[c.n_refs].to = schema;
-    c.refs[c.n_refs++].node = g->root;
-    return compile(&c, schema, g->root);
+    c->document = call->parameters;
+    TRY(ref_node(c, call->parameters, &m->node));
+    return c->g->nodes[m->node].kind == GRAMMAR_OBJECT ? ERR_OK
+                                                       : refuse(c, "must be of type object");
+}
+
+static enum err add_bytes(struct compiler *c, struct str s, u16 *text)
+{
+    if (c->g->n_texts == LIMIT_SCHEMA_VALUES)
+        return too_large(c, "values of enum and const", LIMIT_SCHEMA_VALUES);
+    *text = c->g->n_texts++;
+    c->g->texts[*text] = (struct grammar_text){c->g->n_bytes, 0};
+    return put_bytes(c, s, &c->g->texts[*text]);
+}
+
+enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *calls, u32 n,
+                               struct str close, struct str mark, struct err_text *e)
+{
+    struct compiler *c = begin(g, NULL, e);
+    u16 node;
+    snprintf(c->path, sizeof c->path, "tools");
+    TRY(put_any(c));
+    TRY(new_node(c, &node));
+    if (n > LIMIT_SCHEMA_VALUES)
+        return too_large(c, "functions", LIMIT_SCHEMA_VALUES);
+    g->root = node;
+    g->nodes[node].kind = GRAMMAR_CALL;
+    g->nodes[node].n = g->n_members = (u16)n;
+    TRY(add_bytes(c, close, &g->nodes[node].items));
+    for (u32 i = 0; i < n; i++)
+        TRY(compile_call(c, &calls[i], &g->members[i]));
+    if (mark.n == 0)
+        return ERR_OK;
+    TRY(new_node(c, &g->root));
+    g->nodes[g->root].kind = GRAMMAR_PROSE;
+    g->nodes[g->root].items = node;
+    return add_bytes(c, mark, &g->nodes[g->root].first);
 }

@@ -9,16 +9,21 @@ struct tool_format {
     bool whole;   /* a text that begins with a call needs no mark */
     bool named;   /* the name stands before "[ARGS]" and the arguments, in no object */
     bool special; /* begin is a special token */
+    const char *open, *middle, *close; /* around name and arguments */
 };
 
 static const char args_mark[] = "[ARGS]";
 
 static const struct tool_format formats[] = {
-    {"<tool_call>", "<function=", "<tool_call>", "</tool_call>", false, false, false},
-    {"[TOOL_CALLS]", args_mark, "[TOOL_CALLS]", "", false, false, true},
-    {"[TOOL_CALLS]", "", "[TOOL_CALLS]", "", false, true, true},
-    {"<|tool_call|>", "", "<|tool_call|>", "<|/tool_call|>", false, false, true},
-    {"\"parameters\": dictionary", "", "<|python_tag|>", "", true, false, false},
+    {"<tool_call>", "<function=", "<tool_call>", "</tool_call>", false, false, false,
+     "<tool_call>{\"name\": \"", "\", \"arguments\": ", "}</tool_call>"},
+    {"[TOOL_CALLS]", args_mark, "[TOOL_CALLS]", "", false, false, true,
+     "[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]"},
+    {"[TOOL_CALLS]", "", "[TOOL_CALLS]", "", false, true, true, "[TOOL_CALLS]", args_mark, ""},
+    {"<|tool_call|>", "", "<|tool_call|>", "<|/tool_call|>", false, false, true,
+     "<|tool_call|>[{\"name\": \"", "\", \"arguments\": ", "}]<|/tool_call|>"},
+    {"\"parameters\": dictionary", "", "<|python_tag|>", "", true, false, false, "{\"name\": \"",
+     "\", \"parameters\": ", "}"},
 };
 
 enum state {
@@ -53,6 +58,26 @@ const struct tool_format *tool_format_of(struct str source)
         if (has(source, formats[i].taught) && !has(source, formats[i].not ))
             return &formats[i];
     return NULL;
+}
+
+struct str tool_call_mark(const struct tool_format *f)
+{
+    return str_of(f->whole ? "" : f->begin);
+}
+
+struct str tool_call_open(const struct tool_format *f)
+{
+    return str_of(f->open);
+}
+
+struct str tool_call_middle(const struct tool_format *f)
+{
+    return str_of(f->middle);
+}
+
+struct str tool_call_close(const struct tool_format *f)
+{
+    return str_of(f->close);
 }
 
 bool tool_format_is_special(const struct tool_format *f)

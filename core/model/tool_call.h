@@ -28,6 +28,13 @@ struct tool_format;
 /* The format that a chat template teaches, by its source; NULL: none that is known. */
 const struct tool_format *tool_format_of(struct str template_source);
 
+/* The texts around a call's name and arguments, and the mark that `open` begins with; no mark: a
+ * text is a call as a whole. */
+struct str tool_call_mark(const struct tool_format *f);
+struct str tool_call_open(const struct tool_format *f);
+struct str tool_call_middle(const struct tool_format *f);
+struct str tool_call_close(const struct tool_format *f);
+
 /* Its mark is a special token, so that the text has to be made with these. */
 bool tool_format_is_special(const struct tool_format *f);
 

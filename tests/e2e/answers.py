@@ -175,7 +175,7 @@ def what_can_not_be_kept_is_refused():
                        {"type": "json_schema", "json_schema": {"name": "x"}},
                        {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}}):
             assert refused(m, response_format=format)[0].startswith("response_format"), format
-        assert refused(m, extra_body={"min_tokens": 3})[0] == "response_format"
+        assert refused(m, extra_body={"min_tokens": 3})[0] == "min_tokens"
         assert m.ask({"type": "null"}).choices[0].message.content.strip() == "null"
     with Model(MODELS[0], "--engine.grammar_rows", "0") as m:
         assert "engine.grammar_rows" in refused(m)[1]

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 
+import jsonschema
 import openai
 
 import scripted
@@ -29,6 +30,8 @@ MARKS = {"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "mistral11": "[TOOL
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "The weather in a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+TIME = {"type": "function", "function": {"name": "get_time", "parameters": {
+    "type": "object", "properties": {"zone": {"enum": ["UTC", "CET"]}}, "required": ["zone"]}}}
 LONG = json.dumps({"text": "".join(f"line {i}: \"{i * 7919}\" é\n" for i in range(60))})
 SCRIPTS = {
     "hermes": {
@@ -39,6 +42,7 @@ SCRIPTS = {
                "</tool_call>",
         "none": "No tool for <tool> that, nor <tool_call> this; a < b.",
         "broken": 'First <tool_call>{"name": 7, "arguments": {}}</tool_call> then.',
+        "wrong": 'So: <tool_call>\n{"name": "get_time", "arguments": {"zone": 7}}\n</tool_call>',
         "long": f'<tool_call>{{"name": "write", "arguments": {LONG}}}</tool_call>',
     },
     "mistral": {"one": '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Oslo"}}]'},
@@ -204,8 +208,54 @@ def choices_of_tools():
         assert m.both("one", tool_choice="auto")[2] == "tool_calls"
         assert m.both("one", tools=[])[2] == "stop"
         named = {"type": "function", "function": {"name": "get_weather"}}
-        for choice in ("required", named):
-            assert "enforced" in m.refused("tool_choice", tool_choice=choice)
+        assert "get_weather" in m.refused("tool_choice", tool_choice=named, tools=[TIME])
+        for choice in ("any", {"type": "allowed_tools"}, {"type": "function"}):
+            m.refused("tool_choice", tool_choice=choice)
+        m.refused("tool_choice", tool_choice="required", tools=[])
+
+
+@check
+def calls_that_are_demanded_come():
+    """Whatever the model would say; with arguments that follow their schema."""
+    zone = {"enum": ["UTC", "CET"]}
+    for family in MARKS:
+        with Model(family) as m:
+            for script in SCRIPTS[family]:
+                text, calls, finish = m.both(script, tools=[TIME], tool_choice="required")
+                assert not text and finish == "tool_calls" and len(calls) == 1, (text, calls)
+                name, arguments = calls[0]
+                assert name == "get_time" and jsonschema.validate(json.loads(arguments), {
+                    "type": "object", "required": ["zone"], "properties": {"zone": zone},
+                    "additionalProperties": False}) is None
+            named = {"type": "function", "function": {"name": "get_time"}}
+            text, calls, finish = m.both("one", tools=[WEATHER, TIME], tool_choice=named)
+            assert not text and finish == "stop" and [c[0] for c in calls] == ["get_time"]
+
+
+@check
+def strict_functions_are_kept_to():
+    """A call of a strict one follows its schema; what is said besides is free."""
+    strict = {**TIME, "function": {**TIME["function"], "strict": True}}
+    for family in MARKS:
+        with Model(family) as m:
+            if family == "llama":
+                assert "required" in m.refused("tools", tools=[strict])
+                continue
+            text, calls, finish = m.both("one", tools=[WEATHER, strict])
+            assert finish == "tool_calls" and calls[0][0] == "get_weather", (text, calls)
+            assert json.loads(calls[0][1])["city"] in ("Zürich", "Oslo")
+            if family != "hermes":
+                continue
+            # Where the script says 7 it is left, and the model has nothing more to say.
+            text, calls, finish = m.both("wrong", tools=[WEATHER, strict], max_tokens=200)
+            assert text.startswith("So:") and calls[0][0] == "get_time", (text, calls)
+            assert json.loads(calls[0][1])["zone"] in ("UTC", "CET")
+            odd = tool(parameters={"type": "object", "properties": {"n": {"minimum": 1}}})
+            why = m.refused("tools", tools=[odd], tool_choice="required")
+            assert "tools[0].function.parameters.properties.n.minimum" in why, why
+            odd["function"]["strict"] = False
+            text, calls, finish = m.both("one", tools=[odd], tool_choice="required")
+            assert calls[0][0] == "get_weather" and finish in ("tool_calls", "length")
 
 
 def tool(**more):
@@ -222,7 +272,7 @@ def wrong_tools_are_refused():
                              (".function.name", [tool(name='"')]),
                              (".function.parameters", [tool(parameters=[])]),
                              (".function.description", [tool(description=1)]),
-                             (".function.strict", [tool(strict=True)])):
+                             (".function.strict", [tool(strict="yes")])):
             m.refused("tools[0]" + where, tools=tools)
         m.refused("tools[1].type", tools=[WEATHER, {}])
         assert m.both("one", tools=[tool(strict=False, description=None)])[2] == "tool_calls"

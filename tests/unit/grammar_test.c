@@ -207,3 +207,58 @@ void grammar_has_ceilings(void)
     put(&text, " ");
     CHECK(reads(text.p) == -1);
 }
+
+static bool compiles_calls(const char *mark, const char *close, struct err_text *e)
+{
+    const struct json *v = NULL;
+    static const char schema[] = "{\"properties\": {\"x\": {\"type\": \"integer\"}}}";
+    struct grammar_call calls[] = {
+        {STR("<c>{\"name\": \""), STR("get"), STR("\", \"arguments\": "), NULL, 0},
+        {STR("<c>{\"name\": \""), STR("get_x"), STR("\", \"arguments\": "), NULL, 1}};
+    if (json_parse(&unit_arena, STR(schema), "schema", ERR_REQUEST, &v, e) != ERR_OK)
+        return false;
+    calls[1].parameters = v;
+    return grammar_compile_calls(&g, calls, 2, str_of(close), str_of(mark), e) == ERR_OK;
+}
+
+void grammar_reads_calls(void)
+{
+    static const char *const whole[] = {
+        "<c>{\"name\": \"get\", \"arguments\": {\"y\": [1]}}</c>",
+        "<c>\n{\"name\": \"get_x\", \"arguments\": {\"x\": 1}}\n</c>",
+        "<c>{\"name\": \"get_x\", \"arguments\": { } } </c>"};
+    static const char *const none[] = {"{",
+                                       " <c>",
+                                       "<c>{\"name\": \"got",
+                                       "<c>{\"name\": \"get_x\", \"arguments\": {\"y",
+                                       "<c>{\"name\": \"get\", \"arguments\": [",
+                                       "<c>   {",
+                                       "<c >",
+                                       "<c>{\"name\": \"get\", \"arguments\": {}}</c> "};
+    struct err_text e = {0};
+    CHECK(compiles_calls("", "}</c>", &e));
+    for (u32 i = 0; i < COUNTOF(whole); i++)
+        CHECK(reads(whole[i]) == 1);
+    for (u32 i = 0; i < COUNTOF(none); i++)
+        CHECK(reads(none[i]) == -1);
+    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}}<") == 0);
+
+    CHECK(compiles_calls("", "", &e)); /* closed by the value */
+    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}") == 1);
+    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}}") == -1);
+
+    /* With a mark: prose, and calls in it. */
+    char text[256];
+    CHECK(compiles_calls("<c>", "}</c>", &e));
+    CHECK(reads("") == 1 && reads("a < b <c") == 1 && reads("<<c") == 1 && reads("<<c>x") == -1);
+    for (u32 i = 0; i < COUNTOF(whole); i++) {
+        snprintf(text, sizeof text, "Well: %s %s.", whole[i], whole[0]);
+        CHECK(reads(text) == 1);
+        text[strlen("Well: ") + strlen(whole[i]) - 1] = 0;
+        CHECK(reads(text) == 0);
+    }
+    CHECK(reads("x<c>{\"name\": \"get_x\", \"arguments\": {\"x\": \"") == -1);
+    CHECK(compiles_calls("<c>", "", &e));
+    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}") == 1);
+    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {} and so on") == 1);
+}

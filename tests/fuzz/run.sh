@@ -12,6 +12,7 @@ json) sources=$base ;;
 safetensors) sources="$base core/base/weight.c core/model/safetensors.c" ;;
 template) sources="$base core/base/clock.c core/base/date.c core/model/template*.c"
     sources="$sources core/model/unicode_table.c" more=tests/template/styles
+    sources="$sources core/model/tool_call.c"
     dictionary=-dict=tests/fuzz/template.dict ;;
 tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split.c core/model/vocab.c core/model/unicode_table.c" ;;
@@ -19,6 +20,7 @@ files) sources="$base core/base/weight.c core/base/log.c core/base/clock.c core/
     sources="$sources core/model/config.c core/model/fields.c core/model/quant.c core/model/rope.c"
     sources="$sources core/model/safetensors.c config/options.c config/value.c" ;;
 bodies) sources="$base net/params.c net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
+answers) sources="$base core/engine/grammar.c core/engine/schema.c core/model/tool_call.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;
 esac
 mkdir -p build/fuzz/$name-corpus

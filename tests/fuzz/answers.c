@@ -1,0 +1,99 @@
+/* libFuzzer: a JSON Schema, a NUL, and a text. Whatever the schema: it is a grammar or refused with
+ * a message. Whatever the text: what a grammar lets through as a whole is JSON. And read for calls,
+ * in one piece or in two, it gives the same; without calls it is what it was.
+ */
+#include "core/engine/grammar.h"
+#include "core/model/tool_call.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t n);
+
+static struct arena a;
+
+static void check_grammar(struct str schema, struct str text)
+{
+    static struct grammar g;
+    static struct grammar_state s;
+    struct err_text e = {0};
+    const struct json *v;
+    if (json_parse(&a, schema, "schema", ERR_REQUEST, &v, &e) != ERR_OK)
+        return;
+    if (grammar_compile(&g, v, &e) != ERR_OK) {
+        ASSERT(e.code == ERR_REQUEST && e.text[0]);
+        return;
+    }
+    grammar_begin(&g, &s);
+    for (size_t i = 0; i < text.n; i++)
+        if (!grammar_step(&g, &s, (u8)text.p[i]))
+            return;
+    if (!grammar_complete(&g, &s))
+        return;
+    enum err code = json_parse(&a, text, "the answer", ERR_REQUEST, &v, &e);
+    ASSERT(code == ERR_OK || strstr(e.text, "twice")); /* keys of any name */
+}
+
+struct told {
+    char p[1 << 16];
+    size_t n;
+    u32 calls;
+};
+
+static void tell(struct told *t, const struct tool_piece *piece)
+{
+    if (piece->part == TOOL_NAME)
+        t->p[t->n++] = 0;
+    ASSERT(piece->text.n && piece->text.n < sizeof t->p - t->n - 1);
+    memcpy(t->p + t->n, piece->text.p, piece->text.n);
+    t->n += piece->text.n;
+}
+
+static void take(const struct tool_format *f, struct str text, size_t cut, struct told *t)
+{
+    struct tool_reader r = tool_reader_of(f);
+    struct tool_piece piece;
+    struct str parts[] = {{text.p, cut}, {text.p + cut, text.n - cut}};
+    t->n = 0;
+    for (u32 i = 0; i < 2; i++)
+        while (tool_next(&r, &parts[i], &piece))
+            tell(t, &piece);
+    if (tool_end(&r, &piece))
+        tell(t, &piece);
+    t->calls = r.calls;
+}
+
+static void check_calls(struct str text, size_t cut)
+{
+    static const char *const taught[] = {"tools <tool_call>", "tools [TOOL_CALLS]",
+                                         "tools [TOOL_CALLS] [ARGS]", "tools <|tool_call|>",
+                                         "tools \"parameters\": dictionary"};
+    static struct told whole, parts;
+    for (u32 i = 0; i < COUNTOF(taught); i++) {
+        const struct tool_format *f = tool_format_of(str_of(taught[i]));
+        take(f, text, 0, &whole);
+        take(f, text, cut, &parts);
+        ASSERT(whole.calls == parts.calls && whole.n == parts.n);
+        ASSERT(memcmp(whole.p, parts.p, whole.n) == 0);
+        ASSERT(whole.calls || (whole.n == text.n && memcmp(whole.p, text.p, text.n) == 0));
+    }
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
+{
+    struct err_text e = {0};
+    if (!a.base && arena_open(&a, "fuzz", (size_t)256 << 20, false, &e) != ERR_OK)
+        abort();
+    const u8 *end = n ? memchr(data, 0, n) : NULL;
+    if (!end || n > 4096)
+        return 0;
+    size_t schema_n = (size_t)(end - data), text_n = n - schema_n - 1;
+    char *schema = malloc(schema_n + 1), *text = malloc(text_n + 1);
+    memcpy(schema, data, schema_n);
+    memcpy(text, end + 1, text_n);
+    check_grammar((struct str){schema, schema_n}, (struct str){text, text_n});
+    check_calls((struct str){text, text_n}, schema_n % (text_n + 1));
+    arena_reset(&a, 0);
+    free(schema);
+    free(text);
+    return 0;
+}

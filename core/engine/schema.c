@@ -203,16 +203,16 @@ static enum err check_required(struct compiler *c, const struct json *v,
                                const struct json *properties)
 {
     const struct json *list = json_get(v, "required");
-    if (list && list->type != JSON_ARRAY)
-        return refuse(c, "required must be a list of names");
+    if (list && (list->type != JSON_ARRAY || list->n > (properties ? properties->n : 0)))
+        return refuse(c, "required must be a list of names, each one of properties");
     for (const struct json *r = list ? list->child : NULL; r; r = r->next) {
         bool known = false;
         if (r->type != JSON_STRING)
-            return refuse(c, "required must be a list of names");
+            return refuse(c, "required must be a list of names, each one of properties");
         for (const struct json *p = properties ? properties->child : NULL; p; p = p->next)
             known = known || str_eq(p->key, r->text);
         if (!known)
-            return refuse(c, "required has a name that is not in properties");
+            return refuse(c, "required has a name that is not one of properties");
     }
     return ERR_OK;
 }
@@ -227,6 +227,8 @@ static enum err compile_object(struct compiler *c, const struct json *v, u16 nod
         return refuse(c, "properties must be an object");
     if (more && more->type == JSON_OBJECT && n)
         return refuse(c, "additionalProperties beside properties must be false");
+    if (n > (u32)LIMIT_SCHEMA_VALUES - g->n_members)
+        return too_large(c, "properties", LIMIT_SCHEMA_VALUES);
     TRY(check_required(c, v, properties));
     g->nodes[node].kind = GRAMMAR_OBJECT;
     if (!n && !(more && more->type == JSON_FALSE)) {
@@ -235,8 +237,6 @@ static enum err compile_object(struct compiler *c, const struct json *v, u16 nod
             TRY(compile_member(c, ".", STR("additionalProperties"), more, &g->nodes[node].items));
         return ERR_OK;
     }
-    if (n > (u32)LIMIT_SCHEMA_VALUES - g->n_members)
-        return too_large(c, "properties", LIMIT_SCHEMA_VALUES);
     struct grammar_member *to = &g->members[g->n_members];
     g->nodes[node].first = g->n_members;
     g->nodes[node].n = (u16)n;

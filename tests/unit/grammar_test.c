@@ -118,7 +118,7 @@ void grammar_says_what_it_does_not_keep(void)
          "schema.properties.a.items.pattern"},
         {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"additionalProperties\": {}}",
          "additionalProperties"},
-        {"{\"type\": \"object\", \"required\": [\"a\"]}", "not in properties"},
+        {"{\"type\": \"object\", \"required\": [\"a\"]}", "one of properties"},
         {"{\"type\": \"float\"}", "type must be"},
         {"{\"type\": []}", "type must be"},
         {"{\"anyOf\": [{}, {\"oneOf\": []}]}", "schema.anyOf[1].oneOf"},

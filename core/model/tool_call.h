@@ -5,7 +5,7 @@
  *   <tool_call>{"name": "f", "arguments": {...}}</tool_call>        Qwen 2.5 and 3, Hermes
  *   [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...]            Mistral up to its version 7
  *   [TOOL_CALLS]f[ARGS]{...}                                        Mistral since
- *   <|tool_call|>[{"name": "f", "arguments": {...}}]<|/tool_call|>  Phi 4 mini
+ *   <|tool_call|>[{"name": "f", "arguments": {...}}]<|/tool_call|>  templates for Phi 4
  *   {"name": "f", "parameters": {...}}                              Llama 3, as the whole text
  *
  * The reader takes the text as it comes and gives out what stands outside of calls, names, and the

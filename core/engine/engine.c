@@ -27,6 +27,7 @@ struct seq {
     u32 in_flight; /* steps that have a row of it */
     bool prompt_logprobs;
     const struct grammar *grammar;
+    u64 chosen_step;                    /* the last one that has brought logits */
     struct grammar_state grammar_state; /* behind the newest token */
     struct sampling sampling;
     u32 n_stop;
@@ -571,6 +572,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
     f->step.n_tokens += n;
     f->logits = f->logits || logits;
     f->chosen += choose;
+    s->chosen_step = choose ? g->stats.steps : s->chosen_step;
     s->planned += n;
     s->pending += last;
     s->in_flight++;
@@ -583,10 +585,31 @@ static bool shares_unread(struct engine *g, const struct seq *s)
     return first && first->outputs == 0;
 }
 
+/* No further step gets a row of it. */
+static bool is_over(const struct seq *s)
+{
+    return s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens;
+}
+
 /* True when its next token, the last that it has, has to bring logits. */
 static bool chooses(const struct seq *s)
 {
-    return s->grammar && s->planned + 1 == s->n_tokens;
+    return s->grammar && s->state == SEQ_RUNNING && !s->pending && !is_over(s) &&
+           s->planned + 1 == s->n_tokens;
+}
+
+/* Of those who choose there may be more than rows: first come those who have waited for longest. */
+static bool is_turn(const struct engine *g, const struct seq *s)
+{
+    u32 before = 0;
+    bool passed = false;
+    for (u32 i = 0; i < g->ordered; i++) {
+        const struct seq *o = g->order[i];
+        passed = passed || o == s;
+        before += chooses(o) && (o->chosen_step < s->chosen_step ||
+                                 (o->chosen_step == s->chosen_step && !passed));
+    }
+    return before < g->config.grammar_rows;
 }
 
 /* Of the next step the logits that can be asked for. */
@@ -600,13 +623,13 @@ struct logits_left {
 static u32 tokens_left(const struct engine *g, const struct seq *s, const struct logits_left *l)
 {
     u32 left = s->n_tokens + s->pending - s->planned;
-    if (s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens)
+    if (is_over(s))
         return 0;
     if (reports(s))
         return l->prompt ? MIN(left, g->config.prompt_logits) : 0;
-    if (s->grammar && s->pending)
-        return 0;
-    return chooses(s) ? MIN(left, l->choosing) : left - (s->grammar != NULL);
+    if (chooses(s))
+        return l->choosing > 0 && is_turn(g, s);
+    return s->grammar ? left - 1 : left;
 }
 
 static struct logits_left logits_left(const struct engine *g)

@@ -1,29 +1,49 @@
-/* Split patterns of byte-level tokenizers. A tokenizer.json carries a regular expression; the ones
- * in use are a handful, so each is recognised by its text and run by one scanner with the meaning
- * Oniguruma gives it (ordered alternatives with backtracking). Nothing is compiled from a file,
- * every scan is linear.
+/* Split patterns of tokenizer.json: regular expressions as Oniguruma reads them (Ruby's syntax,
+ * Unicode classes), compiled when a tokenizer is loaded and matched by backtracking, so that the
+ * first alternative that fits wins. Understood are characters, escapes, classes with everything in
+ * them (ranges, \p{..}, nesting, &&, negation), alternatives, groups (?:..) (..) (?>..) (?i:..),
+ * ? * + {m,n} with a lazy ? or a possessive +, look-ahead, ^ and $. The rest is refused with its
+ * place. A pattern lives in the `keep` arena; a match takes no memory but the stack.
  */
 #ifndef ZIGCUDA_SPLIT_H
 #define ZIGCUDA_SPLIT_H
 
-#include "core/base/base.h"
+#include "core/base/arena.h"
+#include "core/base/err.h"
 
-struct split_rule;
+struct split;
 
-/* The rule of a known pattern, or NULL. */
-const struct split_rule *split_find(struct str regex);
+/* Refusals are ERR_MODEL and begin with path. */
+MUST enum err split_compile(struct arena *keep, struct str regex, const char *path,
+                            struct split **out, struct err_text *e);
 
-/* GPT-2's pattern, which ByteLevel applies when use_regex is set. */
-const struct split_rule *split_gpt2(void);
+/* What ByteLevel applies when use_regex is set. */
+#define SPLIT_GPT2 "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+/* One character that Digits or Punctuation cuts at: no category, and no property of Oniguruma. */
+#define SPLIT_DIGIT "\\p{=digit}"
+#define SPLIT_PUNCTUATION "\\p{=punctuation}"
 
-/* What the Punctuation pre-tokenizer cuts at. */
-const struct split_rule *split_punctuation(void);
+/* What is left of the work that one text may take, over all its pieces and patterns. */
+struct split_budget {
+    i64 steps;        /* characters walked over or taken back */
+    const char *over; /* the limit that ended a search, or NULL */
+};
+i64 split_steps(size_t text_bytes);
 
-/* Does the pattern match every text without a gap? */
-bool split_covers(const struct split_rule *r);
+/* What the search in one piece of text has found out. */
+struct split_scan {
+    struct split_budget *budget;
+    u32 known; /* runs that came to nothing */
+    struct split_known {
+        u32 step;
+        size_t from, to; /* a run that starts in between would too */
+    } known_at[4];
+};
 
-/* End of the match that starts at `at` (< text.n), or of the text up to the next one where none
- * starts there; text is valid UTF-8, at a character. */
-size_t split_next(const struct split_rule *r, struct str text, size_t at);
+/* The first match that begins at `from` or behind it, an empty one only behind it. Text is valid
+ * UTF-8 and `from` at a character. Another piece has another scan. False, too, when the budget
+ * is over. */
+bool split_next(const struct split *r, struct str text, size_t from, struct split_scan *scan,
+                size_t *start, size_t *end);
 
 #endif

@@ -16,6 +16,7 @@ struct encoder {
     u32 *ids;
     u32 ids_cap;
     size_t n; /* may pass ids_cap: then nothing more is written */
+    struct split_budget budget;
 };
 
 static void *take(struct encoder *x, size_t bytes)
@@ -164,6 +165,85 @@ static void bytes_piece(struct encoder *x, struct str s, u32 step, bool first)
     x->used = mark;
 }
 
+/* --- splits --------------------------------------------------------------------------------- */
+
+typedef void piece_fn(struct encoder *x, struct str s, u32 step, bool first);
+
+/* A text that a split cuts: matches and what lies between them, each joined to those before it or
+ * handed on. */
+struct cutting {
+    struct encoder *x;
+    struct str s;
+    u32 step;
+    bool first, match; /* is what waits one? */
+    size_t from, to;   /* what waits */
+    piece_fn *piece;
+};
+
+static bool joins(enum behavior behavior, bool before, bool match)
+{
+    switch (behavior) {
+    case ISOLATED:
+    case REMOVED:
+        return false;
+    case CONTIGUOUS:
+        return before == match;
+    case MERGED_WITH_PREVIOUS:
+        return match && !before;
+    case MERGED_WITH_NEXT:
+        return before && !match;
+    }
+    return false;
+}
+
+static void hand_on(struct cutting *c)
+{
+    bool gone = c->match && c->x->t->pre[c->step].behavior == REMOVED;
+    if (c->from < c->to && !gone)
+        c->piece(c->x, (struct str){c->s.p + c->from, c->to - c->from}, c->step,
+                 c->first && c->from == 0);
+}
+
+static void next_span(struct cutting *c, size_t from, size_t to, bool match)
+{
+    const struct pre_step *p = &c->x->t->pre[c->step];
+    match ^= p->invert;
+    if (from == 0 || !joins(p->behavior, c->match, match)) {
+        hand_on(c);
+        c->from = from;
+    }
+    c->to = to;
+    c->match = match;
+}
+
+static void cut_by_split(struct encoder *x, struct str s, u32 step, bool first, piece_fn *piece)
+{
+    struct cutting c = {.x = x, .s = s, .step = step, .first = first, .piece = piece};
+    struct split_scan scan = {.budget = &x->budget};
+    size_t at = 0, start, end;
+    while (at < s.n && split_next(x->t->pre[step].split, s, at, &scan, &start, &end)) {
+        if (at < start)
+            next_span(&c, at, start, false);
+        next_span(&c, start, end, true);
+        at = end;
+    }
+    if (x->budget.over)
+        return;
+    if (at < s.n)
+        next_span(&c, at, s.n, false);
+    hand_on(&c);
+}
+
+static void next_step(struct encoder *x, struct str s, u32 step, bool first)
+{
+    pre_tokenize(x, s, step + 1, first);
+}
+
+static void pre_split(struct encoder *x, struct str s, u32 step, bool first)
+{
+    cut_by_split(x, s, step, first, next_step);
+}
+
 static void pre_bytes(struct encoder *x, struct str s, u32 step, bool first)
 {
     const struct pre_step *p = &x->t->pre[step];
@@ -174,51 +254,11 @@ static void pre_bytes(struct encoder *x, struct str s, u32 step, bool first)
         memcpy(copy + 1, s.p, s.n);
         s = (struct str){copy, s.n + 1};
     }
-    for (size_t at = 0, end; at < s.n; at = end) {
-        end = p->rule ? split_next(p->rule, s, at) : s.n;
-        bytes_piece(x, (struct str){s.p + at, end - at}, step, first && at == 0);
-    }
+    if (p->split)
+        cut_by_split(x, s, step, first, bytes_piece);
+    else
+        bytes_piece(x, s, step, first);
     x->used = mark;
-}
-
-static void pre_split(struct encoder *x, struct str s, u32 step, bool first)
-{
-    const struct split_rule *rule = x->t->pre[step].rule;
-    for (size_t at = 0, end; at < s.n; at = end) {
-        end = split_next(rule, s, at);
-        ASSERT(end > at);
-        pre_tokenize(x, (struct str){s.p + at, end - at}, step + 1, first && at == 0);
-    }
-}
-
-/* Gemma's Split on " ", MergedWithPrevious: a cut behind every space. */
-static void pre_after_space(struct encoder *x, struct str s, u32 step, bool first)
-{
-    for (size_t at = 0, end; at < s.n; at = end) {
-        const char *space = memchr(s.p + at, ' ', s.n - at);
-        end = space ? (size_t)(space - s.p) + 1 : s.n;
-        pre_tokenize(x, (struct str){s.p + at, end - at}, step + 1, first && at == 0);
-    }
-}
-
-static bool is_digit(struct str s, size_t at, u32 *len)
-{
-    u32 cp;
-    *len = unicode_next(s.p + at, &cp);
-    return unicode_of(cp).bits & UNICODE_DIGIT;
-}
-
-static void pre_digits(struct encoder *x, struct str s, u32 step, bool first)
-{
-    bool each = x->t->pre[step].each;
-    u32 len;
-    for (size_t at = 0, end; at < s.n; at = end) {
-        bool digit = is_digit(s, at, &len);
-        end = at + len;
-        while (!(digit && each) && end < s.n && is_digit(s, end, &len) == digit)
-            end += len;
-        pre_tokenize(x, (struct str){s.p + at, end - at}, step + 1, first && at == 0);
-    }
 }
 
 static void pre_metaspace(struct encoder *x, struct str s, u32 step, bool first)
@@ -250,9 +290,9 @@ static void pre_tokenize(struct encoder *x, struct str s, u32 step, bool first)
         encode_word(x, s, s.n);
         return;
     }
-    static void (*const steps[])(struct encoder *, struct str, u32, bool) = {
-        [PRE_SPLIT] = pre_split,   [PRE_AFTER_SPACE] = pre_after_space,
-        [PRE_DIGITS] = pre_digits, [PRE_METASPACE] = pre_metaspace,
+    static piece_fn *const steps[] = {
+        [PRE_SPLIT] = pre_split,
+        [PRE_METASPACE] = pre_metaspace,
         [PRE_BYTES] = pre_bytes,
     };
     steps[x->t->pre[step].kind](x, s, step, first);
@@ -413,12 +453,18 @@ enum err tokenizer_encode(const struct tokenizer *t, struct str text, u32 flags,
         .cap = work_bytes,
         .ids = ids,
         .ids_cap = cap,
+        .budget = {.steps = split_steps(text.n)},
     };
     for (u32 i = 0; (flags & ENCODE_ADD_SPECIAL) && i < t->before_n; i++)
         emit(&x, t->before[i]);
     cut(&x, &t->raw, text, true, raw_piece);
     for (u32 i = 0; (flags & ENCODE_ADD_SPECIAL) && i < t->behind_n; i++)
         emit(&x, t->behind[i]);
+    if (x.budget.over)
+        return err_set(e, ERR_REQUEST,
+                       "the tokenizer's split patterns take more than %s of config/limits.h on "
+                       "this text",
+                       x.budget.over);
     if (x.n > cap)
         return err_set(e, ERR_LIMIT, "the text has %zu tokens; there is room for %u", x.n, cap);
     *n = (u32)x.n;

@@ -39,7 +39,7 @@ enum err load_list(struct loader *l, const struct json *object, const char *wher
     return ERR_OK;
 }
 
-static enum err full(struct loader *l, const struct arena *a)
+enum err load_full(struct loader *l, const struct arena *a)
 {
     return arena_full(a, l->path, l->e);
 }
@@ -47,7 +47,7 @@ static enum err full(struct loader *l, const struct arena *a)
 enum err load_keep(struct loader *l, struct str s, struct str *out)
 {
     *out = arena_str(l->keep, s);
-    return out->p ? ERR_OK : full(l, l->keep);
+    return out->p ? ERR_OK : load_full(l, l->keep);
 }
 
 /* --- model ---------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
                       n, LIMIT_VOCAB);
     struct str *strings = ARENA_NEW(l->scratch, struct str, n);
     if (!strings)
-        return full(l, l->scratch);
+        return load_full(l, l->scratch);
     TRY(vocab_order(l, vocab, strings, &text_bytes));
     for (const struct json *a = added->child; a; a = a->next) {
         const struct json *content = json_get(a, "content");
@@ -137,7 +137,7 @@ static enum err model_vocab(struct loader *l, const struct json *model, const st
     for (u32 i = 0; i < l->named_n; i++)
         text_bytes += l->named[i].content.n;
     if (!vocab_open(&b->vocab, l->keep, n + added->n + l->named_n, text_bytes))
-        return full(l, l->keep);
+        return load_full(l, l->keep);
     for (u32 i = 0; i < n; i++) { /* keys differ: the JSON parser saw to it */
         if (strings[i].p)
             ASSERT(vocab_add(&b->vocab, strings[i]) == i);
@@ -224,7 +224,7 @@ static enum err model_merges(struct loader *l, const struct json *model)
                       "config/limits.h)",
                       merges->n, LIMIT_MERGES);
     if (!bpe_merges_open(&l->t->bpe, l->keep, merges->n))
-        return full(l, l->keep);
+        return load_full(l, l->keep);
     u32 rank = 0, last = 0;
     for (const struct json *m = merges->child; m; m = m->next)
         if (m->type != JSON_STRING || !str_starts(m->text, STR("#version")))
@@ -263,7 +263,7 @@ static enum err added_pattern(struct loader *l, struct added *a)
     size_t bytes = tokenizer_normal_bytes(l->t, a->content.n, &result);
     u8 *work = arena_alloc(l->scratch, bytes, 16);
     if (!work)
-        return full(l, l->scratch);
+        return load_full(l, l->scratch);
     struct str s = tokenizer_normalize(l->t, a->content, work, &used);
     if (s.n == 0 || s.n > LIMIT_TOKEN_BYTES)
         return REFUSE(l,
@@ -330,7 +330,7 @@ static enum err added_set(struct loader *l, bool normalized, struct added_set *s
     struct tokenizer *t = l->t;
     set->at = ARENA_NEW(l->keep, const struct added *, t->added_n);
     if (!set->at)
-        return full(l, l->keep);
+        return load_full(l, l->keep);
     for (u32 i = 0; i < t->added_n; i++)
         if (t->added[i].normalized == normalized)
             set->at[set->n++] = &t->added[i];
@@ -413,7 +413,7 @@ static enum err added_tokens(struct loader *l, const struct json *list)
     t->added = ARENA_NEW(l->keep, struct added, list->n + l->named_n);
     t->is_added = ARENA_NEW(l->keep, u8, t->bpe.vocab.n_max);
     if (!t->added || !t->is_added)
-        return full(l, l->keep);
+        return load_full(l, l->keep);
     u32 index = 0;
     for (const struct json *v = list->child; v; v = v->next) {
         TRY(added_token(l, v, index++, &t->added[t->added_n]));
@@ -493,7 +493,7 @@ static enum err config_names(struct loader *l)
         n += more[i] ? more[i]->n : 0;
     l->named = ARENA_NEW(l->scratch, struct named, n);
     if (!l->named)
-        return full(l, l->scratch);
+        return load_full(l, l->scratch);
     for (const struct json *v = decoder ? decoder->child : NULL; v; v = v->next) {
         struct json key = {.type = JSON_NUMBER, .text = v->key};
         u64 id;
@@ -609,7 +609,7 @@ enum err tokenizer_parse(struct arena *keep, struct arena *scratch,
     TRY(read_object(&l, TOKENIZER_JSON, &root));
     l.t = ARENA_NEW(keep, struct tokenizer, 1);
     if (!l.t)
-        return full(&l, keep);
+        return load_full(&l, keep);
     l.t->bos = l.t->eos = l.t->unk = l.t->pad = (struct str){"", 0};
     TRY(config_read(&l));
     l.path = from[TOKENIZER_JSON].name;

@@ -48,6 +48,9 @@ MUST enum err load_list(struct loader *l, const struct json *object, const char 
 /* A copy in the keep arena. */
 MUST enum err load_keep(struct loader *l, struct str s, struct str *out);
 
+/* The refusal of an arena that is full. */
+enum err load_full(struct loader *l, const struct arena *a);
+
 /* v is the value of the key of that name, NULL or null where there is none. `depth` counts nested
  * Sequences. */
 MUST enum err load_normalizer(struct loader *l, const struct json *v, u32 depth);

@@ -32,14 +32,20 @@ struct normal_step {
     struct str pattern, content; /* prepend: content */
 };
 
-enum pre_kind { PRE_SPLIT, PRE_AFTER_SPACE, PRE_DIGITS, PRE_METASPACE, PRE_BYTES };
+/* Digits and Punctuation are splits too. */
+enum pre_kind { PRE_SPLIT, PRE_METASPACE, PRE_BYTES };
 enum prepend { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
+/* What becomes of a match: removed, a piece, one piece with matches beside it, or with what stands
+ * before or behind it. */
+enum behavior { ISOLATED, REMOVED, CONTIGUOUS, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT };
 struct pre_step {
     enum pre_kind kind;
-    const struct split_rule *rule; /* split; bytes: NULL when there is no regex */
-    enum prepend prepend;          /* metaspace; bytes: add_prefix_space is PREPEND_ALWAYS */
-    bool each;                     /* digits: every one alone; metaspace: split */
-    struct str mark;               /* metaspace: the replacement of a space */
+    struct split *split; /* bytes: NULL when there is no regex */
+    enum behavior behavior;
+    bool invert;          /* split: a match is what does not match */
+    enum prepend prepend; /* metaspace; bytes: add_prefix_space is PREPEND_ALWAYS */
+    bool each;            /* metaspace: split */
+    struct str mark;      /* metaspace: the replacement of a space */
 };
 
 enum decode_kind { DECODE_JOIN, DECODE_BYTES, DECODE_CHAIN };

@@ -80,33 +80,59 @@ enum err load_normalizer(struct loader *l, const struct json *v, u32 depth)
 
 /* --- pre-tokenizer -------------------------------------------------------------------------- */
 
-/* Split: a known pattern whose matches are kept as they are, or Gemma's cut behind spaces. Where a
- * pattern leaves nothing unmatched, Isolated, and Removed with invert, mean the same. */
+static enum err pre_behavior(struct loader *l, const struct json *v, enum behavior *out)
+{
+    static const char *const names[] = {
+        [ISOLATED] = "Isolated",
+        [REMOVED] = "Removed",
+        [CONTIGUOUS] = "Contiguous",
+        [MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+        [MERGED_WITH_NEXT] = "MergedWithNext",
+    };
+    struct str name;
+    TRY(load_str(l, v, "pre_tokenizer", "behavior", &name));
+    for (u32 i = 0; i < COUNTOF(names); i++)
+        if (str_is(name, names[i])) {
+            *out = (enum behavior)i;
+            return ERR_OK;
+        }
+    return REFUSE(l, "pre_tokenizer.behavior \"%.*s\" is not known", STR_ARG(name));
+}
+
+/* A regular expression that matches text: with \ in front of all that could mean something. */
+static enum err escaped(struct loader *l, struct str text, struct str *out)
+{
+    char *p = ARENA_NEW(l->scratch, char, 2 * text.n);
+    if (!p)
+        return load_full(l, l->scratch);
+    *out = (struct str){p, 0};
+    for (size_t i = 0; i < text.n; i++) {
+        if (strchr("\\.+*?()|[]{}^$#&-~", text.p[i]) && text.p[i])
+            p[out->n++] = '\\';
+        p[out->n++] = text.p[i];
+    }
+    return ERR_OK;
+}
+
+static enum err pre_pattern(struct loader *l, struct str regex, struct pre_step *s)
+{
+    s->kind = PRE_SPLIT;
+    return split_compile(l->keep, regex, l->path, &s->split, l->e);
+}
+
 static enum err pre_split(struct loader *l, const struct json *v, struct pre_step *s)
 {
-    const struct json *regex = json_get(json_get(v, "pattern"), "Regex");
-    struct str behavior, text;
-    bool invert;
-    TRY(load_str(l, v, "pre_tokenizer", "behavior", &behavior));
-    TRY(load_bool(l, v, "pre_tokenizer", "invert", false, &invert));
-    if (!regex) {
+    const struct json *pattern = json_get(v, "pattern"), *regex = json_get(pattern, "Regex");
+    struct str text;
+    TRY(load_bool(l, v, "pre_tokenizer", "invert", false, &s->invert));
+    TRY(pre_behavior(l, v, &s->behavior));
+    if (regex) {
+        TRY(load_str(l, pattern, "pre_tokenizer.pattern", "Regex", &text));
+    } else {
         TRY(literal(l, v, "pre_tokenizer", &text));
-        if (!str_is(text, " ") || !str_is(behavior, "MergedWithPrevious") || invert)
-            return REFUSE(l, "pre_tokenizer: Split on \"%.*s\" with behavior %.*s is not supported",
-                          STR_ARG(text), STR_ARG(behavior));
-        s->kind = PRE_AFTER_SPACE;
-        return ERR_OK;
+        TRY(escaped(l, text, &text));
     }
-    s->kind = PRE_SPLIT;
-    s->rule = regex->type == JSON_STRING ? split_find(regex->text) : NULL;
-    if (!s->rule)
-        return REFUSE(l, "pre_tokenizer.pattern: this split pattern is not known: %.*s",
-                      STR_ARG(regex->text));
-    if (!str_is(behavior, "Isolated") &&
-        !(str_is(behavior, "Removed") && invert && split_covers(s->rule)))
-        return REFUSE(l, "pre_tokenizer: Split with behavior %.*s%s is not supported",
-                      STR_ARG(behavior), invert ? " and invert" : "");
-    return ERR_OK;
+    return pre_pattern(l, text, s);
 }
 
 /* Metaspace of a pre-tokenizer or a decoder: its mark and when it is prepended. */
@@ -138,9 +164,10 @@ static enum err pre_bytes(struct loader *l, const struct json *v, struct pre_ste
     bool prefix, regex;
     TRY(load_bool(l, v, "pre_tokenizer", "add_prefix_space", true, &prefix));
     TRY(load_bool(l, v, "pre_tokenizer", "use_regex", true, &regex));
-    s->kind = PRE_BYTES;
     s->prepend = prefix ? PREPEND_ALWAYS : PREPEND_NEVER;
-    s->rule = regex ? split_gpt2() : NULL;
+    if (regex)
+        TRY(pre_pattern(l, STR(SPLIT_GPT2), s));
+    s->kind = PRE_BYTES;
     return ERR_OK;
 }
 
@@ -161,16 +188,14 @@ enum err load_pre_tokenizer(struct loader *l, const struct json *v, u32 depth)
     } else if (str_is(type, "ByteLevel")) {
         TRY(pre_bytes(l, v, &s));
     } else if (str_is(type, "Digits")) {
-        s.kind = PRE_DIGITS;
-        TRY(load_bool(l, v, "pre_tokenizer", "individual_digits", false, &s.each));
+        bool each;
+        TRY(load_bool(l, v, "pre_tokenizer", "individual_digits", false, &each));
+        s.behavior = each ? ISOLATED : CONTIGUOUS;
+        TRY(pre_pattern(l, STR(SPLIT_DIGIT), &s));
     } else if (str_is(type, "Punctuation")) {
-        struct str behavior;
-        TRY(load_str(l, v, "pre_tokenizer", "behavior", &behavior));
-        if (!str_is(behavior, "Contiguous"))
-            return REFUSE(l, "pre_tokenizer: Punctuation with behavior %.*s is not supported",
-                          STR_ARG(behavior));
-        s.kind = PRE_SPLIT;
-        s.rule = split_punctuation();
+        if (json_get(v, "behavior"))
+            TRY(pre_behavior(l, v, &s.behavior));
+        TRY(pre_pattern(l, STR(SPLIT_PUNCTUATION), &s));
     } else if (str_is(type, "Metaspace")) {
         s.kind = PRE_METASPACE;
         TRY(load_bool(l, v, "pre_tokenizer", "split", true, &s.each));

@@ -9,22 +9,20 @@
 #include "core/base/base.h"
 
 enum {
-    UNICODE_LETTER = 1 << 0,   /* \p{L} of the split patterns (Oniguruma) */
-    UNICODE_NUMBER = 1 << 1,   /* \p{N} */
-    UNICODE_SPACE = 1 << 2,    /* \s */
-    UNICODE_UPPER = 1 << 3,    /* Lu Lt Lm Lo M: what may open a cased word */
-    UNICODE_LOWER = 1 << 4,    /* Ll Lm Lo M: what may close it */
-    UNICODE_DIGIT = 1 << 5,    /* numeric for the Digits pre-tokenizer (Rust) */
-    UNICODE_WORD = 1 << 6,     /* \w beside an added token (regex crate) */
-    UNICODE_BLANK = 1 << 7,    /* \s beside an added token */
-    UNICODE_COMBINES = 1 << 8, /* NFC may change it or join it to what stands before */
-    UNICODE_PUNCT = 1 << 9,    /* \p{P} */
-    UNICODE_MARK = 1 << 10,    /* punctuation for the Punctuation pre-tokenizer (Rust) */
+    UNICODE_SPACE = 1 << 0,    /* \s of the split patterns (Oniguruma) */
+    UNICODE_DIGIT = 1 << 1,    /* numeric for the Digits pre-tokenizer (Rust) */
+    UNICODE_WORD = 1 << 2,     /* \w beside an added token (regex crate) */
+    UNICODE_BLANK = 1 << 3,    /* \s beside an added token */
+    UNICODE_COMBINES = 1 << 4, /* NFC may change it or join it to what stands before */
+    UNICODE_MARK = 1 << 5,     /* punctuation for the Punctuation pre-tokenizer (Rust) */
+    UNICODE_NAME = 1 << 6,     /* \w of the split patterns */
 };
 
 struct unicode_bits {
     u16 bits;
     u8 combining; /* canonical combining class */
+    u8 category;  /* of Oniguruma, as number of unicode_categories */
+    u8 script;    /* of unicode_scripts; 0: another */
 };
 struct unicode_decomposed { /* sorted by cp; Hangul syllables are left to arithmetic */
     u32 cp;
@@ -35,21 +33,29 @@ struct unicode_pair { /* sorted by (first, second) */
     u32 first, second, composed;
 };
 
-enum { UNICODE_BLOCK_BITS = 7 };
+enum { UNICODE_BLOCK_BITS = 8 };
 extern const u8 unicode_stage[0x110000 >> UNICODE_BLOCK_BITS];
 extern const u8 unicode_kind[];
-extern const struct unicode_bits unicode_bits_of[];
+extern const struct unicode_bits unicode_bits_of[]; /* by kind */
+extern const u32 unicode_kind_count;
+extern const char unicode_categories[];     /* "CnCc...": two letters each */
+extern const char *const unicode_scripts[]; /* NULL behind the last */
 extern const struct unicode_decomposed unicode_decomposed[];
 extern const u32 unicode_decomposed_count;
 extern const u32 unicode_pool[];
 extern const struct unicode_pair unicode_pairs[];
 extern const u32 unicode_pair_count;
 
-static inline struct unicode_bits unicode_of(u32 cp)
+static inline u32 unicode_kind_of(u32 cp)
 {
     u32 block = unicode_stage[cp >> UNICODE_BLOCK_BITS];
     u32 low = cp & ((1u << UNICODE_BLOCK_BITS) - 1);
-    return unicode_bits_of[unicode_kind[block << UNICODE_BLOCK_BITS | low]];
+    return unicode_kind[block << UNICODE_BLOCK_BITS | low];
+}
+
+static inline struct unicode_bits unicode_of(u32 cp)
+{
+    return unicode_bits_of[unicode_kind_of(cp)];
 }
 
 /* The character at p of text that is known to be valid UTF-8; returns its length. */

@@ -20,10 +20,10 @@ TARGET = "core/model/unicode_table.c"
 CPS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 TEXT = "".join(map(chr, CPS))
 CONTRACTIONS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"]
-BITS = [
-    "LETTER", "NUMBER", "SPACE", "UPPER", "LOWER", "DIGIT", "WORD", "BLANK", "COMBINES", "PUNCT",
-    "MARK",
-]
+CATEGORIES = (
+    "Cn Cc Cf Co Cs Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp"
+).split()
+SCRIPTS = "Han Hiragana Katakana Hangul Latin Greek Cyrillic Arabic Hebrew Thai".split()
 
 
 def matches(regex):
@@ -150,23 +150,38 @@ def check_contractions():
     assert split.pre_tokenize_str("'\u017f")
 
 
+def numbered(names):
+    """Code point -> which of these properties it has; each has one at most."""
+    found = {}
+    for i, name in enumerate(names):
+        for c in matches(r"\p{%s}" % name):
+            assert c not in found, (hex(c), name)
+            found[c] = i
+    return found
+
+
+def check_categories(category):
+    """Groups and \\d are unions of categories: core/model/split_class.c has them as such."""
+
+    def union(*names):
+        return {c for c, i in category.items() if CATEGORIES[i].startswith(names)}
+
+    assert set(category) == set(CPS)
+    for group in "CLMNPSZ":
+        assert matches(r"\p{%s}" % group) == union(group), group
+    assert matches(r"\d") == union("Nd")
+
+
 def properties(combining, decomposed, pairs):
-    upper = matches(r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]")
-    lower = matches(r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]")
-    letter, number, space = matches(r"\p{L}"), matches(r"\p{N}"), matches(r"\s")
-    mark = matches(r"\p{M}")
-    assert upper - letter == mark and lower - letter == mark and upper | lower == letter | mark
-    assert not letter & number and not letter & space and not number & space
+    space = matches(r"\s")
     assert matches(r"\S") == set(CPS) - space
-    assert matches(r"[^\s\p{L}\p{N}]") == set(CPS) - space - letter - number
-    assert matches(r"[^\r\n\p{L}\p{N}]") == set(CPS) - {10, 13} - letter - number
     word = {c for c, at in beside_added_token(single_word=True) if at is None} | set()
     blank = {c for c, at in beside_added_token(lstrip=True) if at == 1}
     # code points that NFC may change, or that may join what stands before them
     care = set(combining) | {c for c in decomposed if nfc_each([chr(c)])[0] != chr(c)}
     care |= {b for _, b in pairs} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
-    return [letter, number, space, upper, lower, digits(), word, blank, care,
-            matches(r"\p{P}"), marks()]
+    return [space, digits(), word, blank, care, marks(),
+            matches(r"\w")]
 
 
 def rows(values, form="%d"):
@@ -189,12 +204,19 @@ def render():
     for i, members in enumerate(sets):
         for c in members:
             bits[c] |= 1 << i
+    category, script = numbered(CATEGORIES), numbered(SCRIPTS)
+    check_categories(category)
     kinds = {}
-    kind = [kinds.setdefault((b, combining.get(c, 0)), len(kinds)) for c, b in enumerate(bits)]
+    kind = [
+        kinds.setdefault(
+            (b, combining.get(c, 0), category.get(c, 0), script.get(c, -1) + 1), len(kinds)
+        )
+        for c, b in enumerate(bits)
+    ]
     assert len(kinds) <= 256
     blocks = {}
     stage = [
-        blocks.setdefault(tuple(kind[i : i + 128]), len(blocks)) for i in range(0, 0x110000, 128)
+        blocks.setdefault(tuple(kind[i : i + 256]), len(blocks)) for i in range(0, 0x110000, 256)
     ]
     assert len(blocks) <= 256
     pool, maps = [], []
@@ -208,14 +230,20 @@ def render():
         '#include "core/model/unicode.h"',
         "",
         "/* clang-format off */",
-        "const u8 unicode_stage[0x110000 >> 7] = {",
+        "const u8 unicode_stage[0x110000 >> 8] = {",
         *rows(stage),
         "};",
         "const u8 unicode_kind[] = {",
         *rows([k for b in blocks for k in b]),
     ]
     out += ["};", "const struct unicode_bits unicode_bits_of[] = {"]
-    out += [*rows(["{0x%x, %d}" % k for k in kinds], "%s"), "};"]
+    out += [*rows(["{0x%x, %d, %d, %d}" % k for k in kinds], "%s"), "};"]
+    out += [
+        "const u32 unicode_kind_count = %d;" % len(kinds),
+        "const char unicode_categories[] =",
+        '    "%s";' % "".join(CATEGORIES),
+        'const char *const unicode_scripts[] = {"%s", NULL};' % '", "'.join(["", *SCRIPTS]),
+    ]
     out += [
         "const u32 unicode_decomposed_count = %d;" % len(maps),
         "const struct unicode_decomposed unicode_decomposed[] = {",

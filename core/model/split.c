@@ -3,42 +3,56 @@
 
 #define NO_MATCH SIZE_MAX
 
-/* Where a match may come back to: a choice takes its other way, a run gives a character back. */
+/* Where a match is: the step that is next, and the character that it looks at. */
+struct point {
+    const struct split_step *step;
+    size_t at;
+    u64 here;   /* classes of the character */
+    size_t len; /* its bytes */
+};
+
+/* Where it may come back to: a choice takes its other way, a run gives a character back. */
 struct frame {
-    u32 step;
+    const struct split_step *step;
     bool run;
     size_t at;
     size_t least, most; /* ends that a run may have */
 };
 
-/* A match on its way. */
 struct walk {
     const struct split *p;
     struct str s;
     struct split_scan *scan;
     struct frame *frames; /* [LIMIT_SPLIT_FRAMES] */
-    u32 base, n;          /* those from base on are of this match, the others of one around it */
-    u32 step, len;        /* the step that is next; the length of the character at `at` */
-    size_t at;
-    u64 here; /* classes of that character */
+    u32 n;
+    i64 steps;                     /* left of the budget */
+    const struct split_step *step; /* where to go on, */
+    size_t at;                     /* and from which byte */
 };
 
-/* The classes of the character at `at`, whose length goes to *len. */
-static inline u64 look(const struct split *p, struct str s, size_t at, u32 *len)
+/* A character: its classes and its bytes. */
+struct seen {
+    u64 here;
+    size_t len;
+};
+
+static struct seen look_far(const struct split *p, const char *at)
 {
-    u32 cp, low = 0, n = p->zones_n;
-    *len = 0;
-    if (at >= s.n)
-        return SPLIT_END;
-    *len = unicode_next(s.p + at, &cp);
-    if (cp < 0x80)
-        return p->ascii[cp];
+    u32 cp, len = unicode_next(at, &cp), low = 0, n = p->zones_n;
     while (n > 1) { /* the last zone that begins at cp or before it */
         u32 half = n / 2;
         low += p->zones[low + half] <= cp ? half : 0;
         n -= half;
     }
-    return p->of[(size_t)low * unicode_kind_count + unicode_kind_of(cp)];
+    return (struct seen){p->of[(size_t)low * unicode_kind_count + unicode_kind_of(cp)], len};
+}
+
+static inline struct seen look(const struct split *p, struct str s, size_t at)
+{
+    if (at >= s.n)
+        return (struct seen){SPLIT_END, 0};
+    u8 c = (u8)s.p[at];
+    return c < 0x80 ? (struct seen){p->ascii[c], 1} : look_far(p, s.p + at);
 }
 
 /* --- runs that came to nothing ---------------------------------------------------------------
@@ -48,22 +62,23 @@ static inline u64 look(const struct split *p, struct str s, size_t at, u32 *len)
 
 enum { WORTH_KNOWING = 64 }; /* bytes of a run; shorter ones are tried again as quickly */
 
-static bool known(const struct split_scan *scan, u32 step, size_t at)
+static bool known(const struct split_scan *scan, const struct split_step *step, size_t at)
 {
-    for (u32 i = 0; i < MIN(scan->known, (u32)COUNTOF(scan->known_at)); i++) {
-        const struct split_known *k = &scan->known_at[i];
+    for (u32 i = 0; i < COUNTOF(scan->known); i++) {
+        const struct split_known *k = &scan->known[i];
         if (k->step == step && at >= k->from && at < k->to)
             return true;
     }
     return false;
 }
 
-static void learn(struct walk *w, const struct frame *f)
+static void learn(struct split_scan *scan, const struct frame *f)
 {
-    struct split_scan *scan = w->scan;
-    if (w->p->steps[f->step].max == UINT32_MAX && f->most - f->least >= WORTH_KNOWING)
-        scan->known_at[scan->known++ % COUNTOF(scan->known_at)] =
-            (struct split_known){f->step, f->least, f->most};
+    if (f->step->max != UINT32_MAX || f->most - f->least < WORTH_KNOWING)
+        return;
+    scan->known[scan->known_n++ % COUNTOF(scan->known)] =
+        (struct split_known){f->step, f->least, f->most};
+    scan->known_end = MAX(scan->known_end, f->most);
 }
 
 /* --- matching ------------------------------------------------------------------------------- */
@@ -73,147 +88,168 @@ i64 split_steps(size_t text_bytes)
     return LIMIT_SPLIT_STEPS + 64 * (i64)text_bytes;
 }
 
-static inline void go(struct walk *w, u32 step, size_t at)
+/* Where w is to go on. */
+static inline struct point here(const struct walk *w)
+{
+    struct seen c = look(w->p, w->s, w->at);
+    return (struct point){w->step, w->at, c.here, c.len};
+}
+
+static bool go(struct walk *w, const struct split_step *step, size_t at)
 {
     w->step = step;
     w->at = at;
-    w->here = look(w->p, w->s, at, &w->len);
+    return true;
 }
 
-static bool push(struct walk *w, struct frame f)
+/* A frame to come back by; `least` and `most` are for runs. */
+static inline bool push(struct walk *w, const struct split_step *step, bool run, size_t least,
+                        size_t most)
 {
+    struct frame *f = &w->frames[w->n];
     if (w->n == LIMIT_SPLIT_FRAMES) {
         w->scan->budget->over = "LIMIT_SPLIT_FRAMES";
         return false;
     }
-    w->frames[w->n++] = f;
+    f->step = step;
+    f->run = run;
+    f->at = f->most = most;
+    f->least = least;
+    w->n++;
     return true;
 }
 
-/* A run gives back characters up to one behind which the next step can begin. */
+/* A run gives back characters up to one with which the next step can begin. */
 static bool give_back(struct walk *w, struct frame *f)
 {
-    u32 len;
+    const struct split_step *next = f->step + f->step->to;
     while (f->at > f->least) {
         f->at -= unicode_back(w->s.p + f->at);
-        w->scan->budget->steps--;
-        w->here = look(w->p, w->s, f->at, &len);
-        if (w->here & w->p->steps[f->step + 1].first)
-            return true;
+        w->steps--;
+        if (look(w->p, w->s, f->at).here & next->first)
+            return go(w, next, f->at);
     }
     return false;
 }
 
-/* Goes where another way is left; false when there is none. */
-static bool back(struct walk *w)
+/* Goes where another way is left, by one of the frames from `base` on. */
+static bool back(struct walk *w, u32 base)
 {
     struct split_budget *budget = w->scan->budget;
-    for (; w->n > w->base && !budget->over; w->n--) {
+    for (; w->n > base && !budget->over; w->n--) {
         struct frame *f = &w->frames[w->n - 1];
-        if (--budget->steps < 0)
+        if (--w->steps < 0)
             budget->over = "LIMIT_SPLIT_STEPS";
         if (!f->run) {
             w->n--;
-            go(w, f->step, f->at);
-            return true;
+            return go(w, f->step, f->at);
         }
-        if (give_back(w, f)) {
-            go(w, f->step + 1, f->at);
+        if (give_back(w, f))
             return true;
-        }
-        learn(w, f);
+        learn(w->scan, f);
     }
     return false;
 }
 
-static inline bool run(struct walk *w, const struct split_step *s)
+static inline bool run(struct walk *w, struct point *now)
 {
-    size_t from = w->at, least = from;
+    const struct split_step *s = now->step;
+    const struct split *p = w->p;
+    struct str text = w->s;
+    size_t from = now->at, at = from;
+    struct seen c = {now->here, now->len};
     u32 count = 0, cp;
-    if (w->scan->known && known(w->scan, w->step, from))
+    now->step += s->to;
+    if (!(c.here & (s->set | s->lead)))
+        return s->min == 0;
+    if (from < w->scan->known_end && known(w->scan, s, from))
         return false;
-    for (; (w->here & s->set) && count < s->max; count++)
-        go(w, w->step, w->at + w->len);
-    w->scan->budget->steps -= (i64)(w->at - from);
+    if (c.here & s->lead)
+        c = look(p, text, at += c.len);
+    size_t least = at;
+    for (; (c.here & s->set) && count < s->max; count++)
+        c = look(p, text, at += c.len);
+    w->steps -= (i64)(at - from);
+    now->at = at;
+    now->here = c.here;
+    now->len = c.len;
     if (count <= s->min || s->possessive)
         return count >= s->min;
     for (u32 i = 0; i < s->min; i++)
-        least += unicode_next(w->s.p + least, &cp);
-    return push(w, (struct frame){w->step, true, w->at, least, w->at});
+        least += unicode_next(text.p + least, &cp);
+    return push(w, s, true, least, at);
 }
 
-/* The step before the one that is chosen, which is tried first where it can begin here. */
-static inline bool choose(struct walk *w, const struct split_step *s)
+/* Goes the way that is tried first, where it can begin here. */
+static inline bool choose(struct walk *w, struct point *now)
 {
+    const struct split_step *s = now->step;
     const struct split_step *way = s + (s->jump ? s->to : 1), *other = s + (s->jump ? 1 : s->to);
-    if (!(w->here & way->first))
-        way = other;
-    else if ((w->here & other->first) &&
-             !push(w, (struct frame){(u32)(other - w->p->steps), false, w->at, 0, 0}))
-        return false;
-    w->step = (u32)(way - w->p->steps) - 1;
-    return true;
+    if (!(now->here & way->first)) {
+        now->step = other;
+        return true;
+    }
+    now->step = way;
+    return !(now->here & other->first) || push(w, other, false, 0, now->at);
 }
 
-static size_t match(const struct walk *around, u32 step);
+/* End of the match from where w is to go on, or NO_MATCH. */
+static size_t match(struct walk *w);
 
 /* Look-ahead, and what is not taken back: a match of its own. */
-static bool inner(struct walk *w, const struct split_step *s)
+static bool inner(struct walk *w, const struct split_step *s, size_t at)
 {
-    size_t end = match(w, w->step + 1);
-    w->step += (u32)s->to - 1;
-    if (w->scan->budget->over)
+    u32 n = w->n;
+    go(w, s + 1, at);
+    size_t end = match(w);
+    w->n = n;
+    if (w->scan->budget->over || (end == NO_MATCH) != s->negated)
         return false;
-    if (s->op == SPLIT_AHEAD)
-        return (end == NO_MATCH) == s->negated;
-    if (end != NO_MATCH)
-        go(w, w->step, end);
-    return end != NO_MATCH;
+    return go(w, s + s->to, s->op == SPLIT_AHEAD ? at : end);
 }
 
-/* End of the match of the steps from `step` on where `around` is, or NO_MATCH. */
-static size_t match(const struct walk *around, u32 step)
+/* The steps that are rare. */
+static bool take(struct walk *w, const struct split_step *s, struct seen c, size_t at)
 {
-    struct walk w = *around;
-    w.base = w.n;
-    w.step = step;
-    for (;;) {
-        const struct split_step *s = &w.p->steps[w.step];
-        bool ok = true;
-        switch ((enum split_op)s->op) {
-        case SPLIT_ONE:
-            if ((ok = w.here & s->set))
-                go(&w, w.step, w.at + w.len);
-            break;
-        case SPLIT_RUN:
-            ok = run(&w, s);
-            break;
-        case SPLIT_PEEK:
-            ok = !(w.here & s->set) == s->negated;
-            break;
-        case SPLIT_AHEAD:
-        case SPLIT_ATOM:
-            ok = inner(&w, s);
-            break;
-        case SPLIT_CHOICE:
-            ok = choose(&w, s);
-            break;
-        case SPLIT_JUMP:
-            w.step += (u32)s->to - 1;
-            break;
-        case SPLIT_LINE_START:
-            ok = w.at == 0 || (w.s.p[w.at - 1] == '\n' && w.at < w.s.n);
-            break;
-        case SPLIT_LINE_END:
-            ok = w.at == w.s.n || w.s.p[w.at] == '\n';
-            break;
-        case SPLIT_MATCH:
-            return w.at;
-        }
-        if (ok)
-            w.step++;
-        else if (!back(&w))
+    bool ok = false;
+    switch ((enum split_op)s->op) {
+    case SPLIT_ONE:
+        return (c.here & s->set) && go(w, s + 1, at + c.len);
+    case SPLIT_AHEAD:
+    case SPLIT_ATOM:
+        return inner(w, s, at);
+    case SPLIT_JUMP:
+        return go(w, s + s->to, at);
+    case SPLIT_PEEK:
+        ok = ((c.here & s->set) != 0) != s->negated;
+        break;
+    case SPLIT_LINE_START:
+        ok = at == 0 || (w->s.p[at - 1] == '\n' && at < w->s.n);
+        break;
+    case SPLIT_LINE_END:
+        ok = at == w->s.n || w->s.p[at] == '\n';
+        break;
+    case SPLIT_RUN:
+    case SPLIT_CHOICE:
+    case SPLIT_MATCH:
+        break;
+    }
+    return ok && go(w, s + 1, at);
+}
+
+static size_t match(struct walk *w)
+{
+    u32 base = w->n;
+    for (struct point now = here(w);;) {
+        const struct split_step *s = now.step;
+        if (s->op == SPLIT_MATCH)
+            return now.at;
+        if (s->op == SPLIT_RUN ? run(w, &now) : s->op == SPLIT_CHOICE && choose(w, &now))
+            continue;
+        bool rare = s->op != SPLIT_RUN && s->op != SPLIT_CHOICE;
+        if (!(rare && take(w, s, (struct seen){now.here, now.len}, now.at)) && !back(w, base))
             return NO_MATCH;
+        now = here(w);
     }
 }
 
@@ -221,17 +257,22 @@ bool split_next(const struct split *p, struct str s, size_t from, struct split_s
                 size_t *start, size_t *end)
 {
     struct frame frames[LIMIT_SPLIT_FRAMES];
-    struct walk w = {.p = p, .s = s, .scan = scan, .frames = frames};
-    for (go(&w, 0, from);; go(&w, 0, w.at + w.len)) {
-        if (w.here & p->steps[0].first) {
-            *start = w.at;
-            *end = match(&w, 0);
-            if (scan->budget->over)
-                return false;
-            if (*end != NO_MATCH && *end > from)
-                return true;
+    struct split_budget *budget = scan->budget;
+    struct walk w = {.p = p, .s = s, .scan = scan, .frames = frames, .steps = budget->steps};
+    bool found = false;
+    for (size_t at = from; !found && !budget->over;) {
+        struct seen c = look(p, s, at);
+        go(&w, p->steps + (at < s.n && s.p[at] >= 0 ? p->start[(u8)s.p[at]] : 0), at);
+        if (c.here & w.step->first) {
+            w.n = 0;
+            *start = at;
+            *end = match(&w);
+            found = *end != NO_MATCH && *end > from && !budget->over;
         }
-        if (w.at == s.n)
-            return false;
+        if (at == s.n)
+            break;
+        at += c.len;
     }
+    budget->steps = w.steps;
+    return found;
 }

@@ -33,11 +33,12 @@ i64 split_steps(size_t text_bytes);
 /* What the search in one piece of text has found out. */
 struct split_scan {
     struct split_budget *budget;
-    u32 known; /* runs that came to nothing */
-    struct split_known {
-        u32 step;
-        size_t from, to; /* a run that starts in between would too */
-    } known_at[4];
+    size_t known_end; /* of what is known */
+    u32 known_n;
+    struct split_known { /* a run that came to nothing */
+        const struct split_step *step;
+        size_t from, to; /* one that starts in between would too */
+    } known[4];
 };
 
 /* The first match that begins at `from` or behind it, an empty one only behind it. Text is valid

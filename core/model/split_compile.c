@@ -344,7 +344,7 @@ static u64 first_of(const struct split_step *s)
     case SPLIT_ONE:
         return s->set;
     case SPLIT_RUN:
-        return s->min ? s->set : s->set | s[1].first;
+        return s->lead | s->set | (s->min ? 0 : s[1].first);
     case SPLIT_PEEK:
         return s->negated ? SPLIT_ANY : s->set;
     case SPLIT_ATOM:
@@ -362,17 +362,61 @@ static u64 first_of(const struct split_step *s)
     return SPLIT_ANY;
 }
 
+/* X?Y+ is one step where X is never given back; the second one is then passed over. */
+static void lead(struct split_step *s)
+{
+    struct split_step *next = s + 1;
+    if (s->min == 0 && s->max == 1 && s->possessive && next->op == SPLIT_RUN && next->min &&
+        !next->lead) {
+        u64 set = s->set, first = s->first;
+        *s = *next;
+        s->lead = set;
+        s->first = first;
+        s->to = 2;
+    }
+}
+
+/* Do the steps from here on match whatever comes? */
+static bool sure(const struct split_step *s)
+{
+    switch ((enum split_op)s->op) {
+    case SPLIT_MATCH:
+        return true;
+    case SPLIT_RUN:
+        return s->min == 0 && s[1].sure;
+    case SPLIT_CHOICE:
+        return s->to > 0 && (s[1].sure || s[s->to].sure);
+    case SPLIT_JUMP:
+        return s->to > 0 && s[s->to].sure;
+    default:
+        return false;
+    }
+}
+
+/* What helps matching along: first characters, and runs that need not give back. */
 static void finish(struct split *p)
 {
-    for (u32 i = p->n; i-- > 0;)
-        p->steps[i].first = first_of(&p->steps[i]);
-    for (u32 i = 0; i < p->n; i++) {
-        struct split_step *s = &p->steps[i], *next = s + 1;
+    for (u32 i = p->n; i-- > 0;) {
+        struct split_step *s = &p->steps[i];
+        s->first = first_of(s);
+        s->sure = sure(s);
+        if (s->op == SPLIT_JUMP && s->to > 0 && s[s->to].op == SPLIT_MATCH)
+            *s = s[s->to];
         if (s->op != SPLIT_RUN)
             continue;
-        while (next->op == SPLIT_JUMP)
-            next += next->to;
-        s->possessive |= next->op == SPLIT_MATCH || !meet(p, s->set, s[1].first);
+        s->possessive |= s[1].sure || !meet(p, s->set, s[1].first);
+        s->to = 1;
+        lead(s);
+    }
+}
+
+static void starts(struct split *p)
+{
+    for (u32 c = 0; c < 128; c++) {
+        const struct split_step *s = p->steps;
+        while (s->op == SPLIT_CHOICE && !s->jump && !(p->ascii[c] & s[1].first))
+            s += s->to;
+        p->start[c] = (u16)(s - p->steps);
     }
 }
 
@@ -408,6 +452,7 @@ enum err split_compile(struct arena *keep, struct str regex, const char *path, s
     if (!tables(&c, keep, p))
         return arena_full(keep, path, e);
     finish(p);
+    starts(p);
     *out = p;
     return ERR_OK;
 }

@@ -11,7 +11,7 @@
 
 enum split_op {
     SPLIT_ONE,    /* a character of set */
-    SPLIT_RUN,    /* min to max of them */
+    SPLIT_RUN,    /* min to max of them, and one of `lead` before them where there is one */
     SPLIT_PEEK,   /* one lies ahead, or not */
     SPLIT_AHEAD,  /* the steps behind this match, or not; then on at `to` */
     SPLIT_ATOM,   /* the steps behind this, taken as they matched first; then on at `to` */
@@ -24,12 +24,13 @@ enum split_op {
 
 struct split_step {
     u8 op;
-    bool negated, jump;
-    bool possessive; /* taking back cannot help, or must not */
-    i32 to;          /* from this step */
+    bool negated : 1, jump : 1;
+    bool possessive : 1; /* giving back cannot help, or must not */
+    bool sure : 1;       /* from here on all texts match */
+    i32 to;              /* from this step */
     u32 min, max;
-    u64 set;   /* classes, a bit each */
-    u64 first; /* what this and the steps behind it may begin with */
+    u64 set, lead; /* classes, a bit each */
+    u64 first;     /* what this and the steps behind it may begin with */
 };
 
 #define SPLIT_END ((u64)1 << LIMIT_SPLIT_CLASSES) /* the class of the text's end */
@@ -37,6 +38,7 @@ struct split_step {
 
 struct split {
     u64 ascii[128]; /* the classes of these characters */
+    u16 start[128]; /* the first alternative that can begin with this one */
     const u64 *of;  /* [zones_n][unicode_kind_count]: of the others */
     const u32 *zones;
     u32 zones_n;

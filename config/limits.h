@@ -35,10 +35,10 @@
 #define LIMIT_ADDED_TOKENS 8192
 #define LIMIT_SPLIT_BYTES 16384     /* one split pattern */
 #define LIMIT_SPLIT_CODE 512        /* its compiled steps */
-#define LIMIT_SPLIT_CLASSES 63      /* different classes and characters in it */
+#define LIMIT_SPLIT_CLASSES 62      /* different classes and characters in it */
 #define LIMIT_SPLIT_ZONES 1024      /* ends of ranges beyond ASCII */
 #define LIMIT_SPLIT_DEPTH 16        /* nested groups and classes */
-#define LIMIT_SPLIT_FRAMES 512      /* places that a match may come back to */
+#define LIMIT_SPLIT_FRAMES 2048     /* places that a match may come back to */
 #define LIMIT_SPLIT_STEPS (1 << 28) /* of matching one text, beyond 64 a byte */
 #define LIMIT_TEMPLATE_BYTES ((size_t)256 << 10)
 #define LIMIT_TEMPLATE_STEPS 4000000u /* evaluated nodes of one rendering */

@@ -1,3 +1,5 @@
+#include "core/model/split.h"
+
 #include "core/model/split_parts.h"
 #include "core/model/unicode.h"
 
@@ -16,7 +18,7 @@ struct frame {
     const struct split_step *step;
     bool run;
     size_t at;
-    size_t least, most; /* ends that a run may have */
+    size_t from, least, most; /* where a run begins, and ends that it may have */
 };
 
 struct walk {
@@ -74,10 +76,10 @@ static bool known(const struct split_scan *scan, const struct split_step *step, 
 
 static void learn(struct split_scan *scan, const struct frame *f)
 {
-    if (f->step->max != UINT32_MAX || f->most - f->least < WORTH_KNOWING)
+    if (f->step->max != UINT32_MAX || f->most - f->from < WORTH_KNOWING)
         return;
     scan->known[scan->known_n++ % COUNTOF(scan->known)] =
-        (struct split_known){f->step, f->least, f->most};
+        (struct split_known){f->step, f->from, f->most};
     scan->known_end = MAX(scan->known_end, f->most);
 }
 
@@ -102,20 +104,33 @@ static bool go(struct walk *w, const struct split_step *step, size_t at)
     return true;
 }
 
-/* A frame to come back by; `least` and `most` are for runs. */
-static inline bool push(struct walk *w, const struct split_step *step, bool run, size_t least,
-                        size_t most)
+/* Room for a frame to come back by, or NULL. */
+static inline struct frame *push(struct walk *w, const struct split_step *step, size_t at)
 {
     struct frame *f = &w->frames[w->n];
     if (w->n == LIMIT_SPLIT_FRAMES) {
         w->scan->budget->over = "LIMIT_SPLIT_FRAMES";
-        return false;
+        return NULL;
     }
     f->step = step;
-    f->run = run;
-    f->at = f->most = most;
-    f->least = least;
+    f->at = at;
     w->n++;
+    return f;
+}
+
+static bool push_run(struct walk *w, const struct split_step *s, size_t from, size_t least,
+                     size_t most)
+{
+    struct frame *f = push(w, s, most);
+    u32 cp;
+    if (!f)
+        return false;
+    for (u32 i = 0; i < s->min && !s->possessive; i++)
+        least += unicode_next(w->s.p + least, &cp);
+    f->run = true;
+    f->from = from;
+    f->least = s->possessive ? most : least;
+    f->most = most;
     return true;
 }
 
@@ -136,10 +151,10 @@ static bool give_back(struct walk *w, struct frame *f)
 static bool back(struct walk *w, u32 base)
 {
     struct split_budget *budget = w->scan->budget;
+    if (--w->steps < 0)
+        budget->over = "LIMIT_SPLIT_STEPS";
     for (; w->n > base && !budget->over; w->n--) {
         struct frame *f = &w->frames[w->n - 1];
-        if (--w->steps < 0)
-            budget->over = "LIMIT_SPLIT_STEPS";
         if (!f->run) {
             w->n--;
             return go(w, f->step, f->at);
@@ -158,7 +173,7 @@ static inline bool run(struct walk *w, struct point *now)
     struct str text = w->s;
     size_t from = now->at, at = from;
     struct seen c = {now->here, now->len};
-    u32 count = 0, cp;
+    u32 count = 0;
     now->step += s->to;
     if (!(c.here & (s->set | s->lead)))
         return s->min == 0;
@@ -173,24 +188,30 @@ static inline bool run(struct walk *w, struct point *now)
     now->at = at;
     now->here = c.here;
     now->len = c.len;
-    if (count <= s->min || s->possessive)
+    if (count <= s->min || (s->possessive && at - from < WORTH_KNOWING))
         return count >= s->min;
-    for (u32 i = 0; i < s->min; i++)
-        least += unicode_next(text.p + least, &cp);
-    return push(w, s, true, least, at);
+    return push_run(w, s, from, least, at);
 }
 
-/* Goes the way that is tried first, where it can begin here. */
-static inline bool choose(struct walk *w, struct point *now)
+/* Goes the way that is tried first, where it can begin here. Where the match is certain from here
+ * on, what could be taken back before (from `base` on) never will be: loops need no more frames. */
+static inline bool choose(struct walk *w, struct point *now, u32 base)
 {
     const struct split_step *s = now->step;
+    if (s->sure)
+        w->n = base;
     const struct split_step *way = s + (s->jump ? s->to : 1), *other = s + (s->jump ? 1 : s->to);
     if (!(now->here & way->first)) {
         now->step = other;
         return true;
     }
     now->step = way;
-    return !(now->here & other->first) || push(w, other, false, 0, now->at);
+    if (!(now->here & other->first))
+        return true;
+    struct frame *f = push(w, other, now->at);
+    if (f)
+        f->run = false;
+    return f;
 }
 
 /* End of the match from where w is to go on, or NO_MATCH. */
@@ -212,6 +233,7 @@ static bool inner(struct walk *w, const struct split_step *s, size_t at)
 static bool take(struct walk *w, const struct split_step *s, struct seen c, size_t at)
 {
     bool ok = false;
+    w->steps--;
     switch ((enum split_op)s->op) {
     case SPLIT_ONE:
         return (c.here & s->set) && go(w, s + 1, at + c.len);
@@ -244,7 +266,7 @@ static size_t match(struct walk *w)
         const struct split_step *s = now.step;
         if (s->op == SPLIT_MATCH)
             return now.at;
-        if (s->op == SPLIT_RUN ? run(w, &now) : s->op == SPLIT_CHOICE && choose(w, &now))
+        if (s->op == SPLIT_RUN ? run(w, &now) : s->op == SPLIT_CHOICE && choose(w, &now, base))
             continue;
         bool rare = s->op != SPLIT_RUN && s->op != SPLIT_CHOICE;
         if (!(rare && take(w, s, (struct seen){now.here, now.len}, now.at)) && !back(w, base))

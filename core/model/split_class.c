@@ -77,6 +77,13 @@ static struct split_kinds kinds_of(u32 bits, u32 script, struct str category)
     return k;
 }
 
+/* \w. Within brackets Oniguruma leaves out the six numbers of Latin-1 that it takes elsewhere. */
+static struct split_kinds word_kinds(bool within)
+{
+    struct split_kinds k = kinds_of(UNICODE_NAME, 0, STR(""));
+    return within ? kinds_and(k, kinds_not(kinds_of(0, 0, STR("No")))) : k;
+}
+
 static bool same_name(struct str a, struct str b)
 {
     if (a.n != b.n)
@@ -87,33 +94,37 @@ static bool same_name(struct str a, struct str b)
     return true;
 }
 
-/* A property by its name; false when it is not known here. */
-static bool named_kinds(struct str name, struct split_kinds *out)
+/* The category that a name stands for, "" when it is none. */
+static struct str category_of(struct str name)
 {
     static const char *const groups[] = {"Letter", "Mark",      "Number", "Punctuation",
                                          "Symbol", "Separator", "Other"};
     static const char letters[] = "LMNPSZC";
-    if (str_is(name, "=digit") || str_is(name, "=punctuation")) {
-        *out = kinds_of(name.p[1] == 'd' ? UNICODE_DIGIT : UNICODE_MARK, 0, STR(""));
-        return true;
-    }
     for (u32 i = 0; i < COUNTOF(groups); i++) {
         struct str letter = {letters + i, 1};
-        *out = kinds_of(0, 0, letter);
         if (same_name(name, letter) || same_name(name, str_of(groups[i])))
-            return true;
+            return letter;
     }
-    for (const char *c = unicode_categories; *c; c += 2) {
-        *out = kinds_of(0, 0, (struct str){c, 2});
+    for (const char *c = unicode_categories; *c; c += 2)
         if (same_name(name, (struct str){c, 2}))
-            return true;
-    }
-    for (u32 i = 1; unicode_scripts[i]; i++) {
-        *out = kinds_of(0, i, STR(""));
-        if (same_name(name, str_of(unicode_scripts[i])))
-            return true;
-    }
-    return false;
+            return (struct str){c, 2};
+    return STR("");
+}
+
+/* A property by its name; false when it is not known here. */
+static bool named_kinds(struct str name, struct split_kinds *out)
+{
+    struct str category = category_of(name);
+    u32 bits = str_is(name, "=digit")         ? UNICODE_DIGIT
+               : str_is(name, "=punctuation") ? UNICODE_MARK
+                                              : 0;
+    u32 script = 1;
+    while (unicode_scripts[script] && !same_name(name, str_of(unicode_scripts[script])))
+        script++;
+    if (!unicode_scripts[script])
+        script = 0;
+    *out = kinds_of(bits, script, category);
+    return bits || script || category.n;
 }
 
 /* {L}, {^L} of \p and \P. */
@@ -188,7 +199,7 @@ static u32 escape(struct split_reader *r, size_t from, struct split_kinds *k)
     else if (low == 'd')
         *k = kinds_of(0, 0, STR("Nd"));
     else if (low == 'w')
-        *k = kinds_of(UNICODE_NAME, 0, STR(""));
+        *k = word_kinds(r->brackets);
     else if (low == 'p')
         *k = property(r, from, false);
     else
@@ -241,27 +252,31 @@ static struct split_kinds brackets(struct split_reader *r, size_t from, u32 cp)
     bool negated = split_eat(r, '^'), empty = true;
     if (negated && r->folded)
         split_fault(r, from, "[^..] in (?i:..)");
+    r->brackets++;
     if (++r->depth > LIMIT_SPLIT_DEPTH)
         split_fault(r, from, "deeper than LIMIT_SPLIT_DEPTH in config/limits.h");
-    for (; split_more(r); empty = false) {
+    while (split_more(r)) {
         size_t at = r->at;
-        bool both = r->s.n - at > 1 && memcmp(r->s.p + at, "&&", 2) == 0;
-        if ((both || r->s.p[at] == ']') && empty)
+        struct str rest = {r->s.p + at, r->s.n - at};
+        bool both = str_starts(rest, STR("&&"));
+        if (empty && (both || *rest.p == ']')) {
             split_fault(r, at, "an empty class");
-        else if (both) {
+        } else if (both) {
             r->at += 2;
             all = kinds_and(all, some);
             some = kinds_all(false);
             empty = true;
-            continue;
         } else if (split_eat(r, ']')) {
             r->depth--;
+            r->brackets--;
             all = kinds_and(all, some);
             return negated ? kinds_not(all) : all;
-        } else if (r->s.n - at > 1 && memcmp(r->s.p + at, "[:", 2) == 0)
+        } else if (str_starts(rest, STR("[:"))) {
             split_fault(r, at, "[:..:]");
-        else
+        } else {
             some = kinds_or(some, split_eat(r, '[') ? brackets(r, at, cp) : member(r, cp, empty));
+            empty = false;
+        }
     }
     split_fault(r, from, "a class without its ]");
     return all;

@@ -268,12 +268,12 @@ static bool alternatives(struct compiler *c)
     bool any_empty = false;
     for (;;) {
         bool empty = true;
-        c->before = 0;
         while (split_more(r) && !is_one(next_char(r), "|)"))
             empty &= repeated(c);
         any_empty |= empty;
         if (!split_eat(r, '|'))
             break;
+        c->before = 0;
         insert(c, start, 1)->op = SPLIT_CHOICE;
         emit(c, SPLIT_JUMP)->to = (i32)jump;
         jump = c->n - 1;
@@ -302,6 +302,10 @@ static bool tables(struct compiler *c, struct arena *keep, struct split *p)
     if (!zones || !of)
         return false;
     memcpy(zones, r->zones, zones_n * sizeof *zones);
+    for (u32 i = 0; i < 0x80; i++)
+        p->ascii[i] = SPLIT_CHARACTER;
+    for (size_t i = 0; i < (size_t)zones_n * kinds; i++)
+        of[i] = SPLIT_CHARACTER;
     for (u32 i = 0; i < c->classes_n; i++) {
         r->s = c->classes[i].text;
         r->folded = c->classes[i].folded;
@@ -385,7 +389,7 @@ static bool sure(const struct split_step *s)
     case SPLIT_RUN:
         return s->min == 0 && s[1].sure;
     case SPLIT_CHOICE:
-        return s->to > 0 && (s[1].sure || s[s->to].sure);
+        return s[1].sure || (s->to > 0 && s[s->to].sure);
     case SPLIT_JUMP:
         return s->to > 0 && s[s->to].sure;
     default:

@@ -33,7 +33,8 @@ struct split_step {
     u64 first;     /* what this and the steps behind it may begin with */
 };
 
-#define SPLIT_END ((u64)1 << LIMIT_SPLIT_CLASSES) /* the class of the text's end */
+#define SPLIT_CHARACTER ((u64)1 << LIMIT_SPLIT_CLASSES) /* the class of all of them, */
+#define SPLIT_END (SPLIT_CHARACTER << 1)                /* and of the text's end */
 #define SPLIT_ANY UINT64_MAX
 
 struct split {
@@ -53,6 +54,7 @@ struct split_reader {
     size_t at;
     bool folded;       /* within (?i:..) */
     u32 depth;         /* of brackets and groups */
+    u32 brackets;      /* of these alone */
     const char *fault; /* the first one; reading is at the end then */
     size_t fault_at;
     u32 zones[LIMIT_SPLIT_ZONES]; /* where one begins, in order */

@@ -1,11 +1,11 @@
 /* tokenizer.json (Hugging Face tokenizers, version "1.0") as the models of this project use it:
- * byte-level BPE with the known split patterns, and Metaspace / byte-fallback BPE. No regular
- * expression is compiled from a file: known patterns are recognised, others refused with a quote.
+ * byte-level BPE with split patterns (core/model/split.h), and Metaspace / byte-fallback BPE.
  * Unicode is that of the library, not the newest: core/model/unicode.h.
  *
  * The tokenizer is read-only after loading and lives in the `keep` arena. Encoding works in memory
  * that the caller sized with tokenizer_work_bytes, so that it goes on after memory_seal. Encoding
- * is O(n log n) for any text. Limits: LIMIT_VOCAB, LIMIT_MERGES, LIMIT_ADDED_TOKENS,
+ * is O(n log n) for any text, but for split patterns that make their matcher search; that ends at
+ * LIMIT_SPLIT_STEPS, with ERR_REQUEST. Limits: LIMIT_VOCAB, LIMIT_MERGES, LIMIT_ADDED_TOKENS,
  * LIMIT_TOKEN_BYTES.
  */
 #ifndef ZIGCUDA_TOKENIZER_H

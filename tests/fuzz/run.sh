@@ -15,7 +15,8 @@ template) sources="$base core/base/clock.c core/base/date.c core/model/template*
     sources="$sources core/model/tool_call.c"
     dictionary=-dict=tests/fuzz/template.dict ;;
 tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
-    sources="$sources core/model/split.c core/model/vocab.c core/model/unicode_table.c" ;;
+    sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
+split) sources="$base core/model/split*.c core/model/unicode_table.c" ;;
 files) sources="$base core/base/weight.c core/base/log.c core/base/clock.c core/base/date.c"
     sources="$sources core/model/config.c core/model/fields.c core/model/quant.c core/model/rope.c"
     sources="$sources core/model/safetensors.c config/options.c config/value.c" ;;

@@ -270,4 +270,5 @@ def main():
     sys.exit(any(bad))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -9,8 +9,12 @@
  *   d/D  decode u32 ids without/with skip_special_tokens -> text
  *   s/S  the same id by id -> for every id, and for the end, u32 length and text
  *   b    u32 id -> its own bytes
- *   m    u32 count: loads DIR that many times -> f64 milliseconds of the best load, u64 bytes kept
+ *   r    a split pattern -> nothing, or why it is refused
+ *   t    text -> u32 start and end of every match of that pattern; 0xffffffff when it takes too
+ * long m    u32 count: loads DIR that many times -> f64 milliseconds of the best load, u64 bytes
+ * kept
  */
+#include "core/model/split.h"
 #include "core/model/tokenizer.h"
 
 #include <stdio.h>
@@ -67,6 +71,36 @@ static void stream(const struct tokenizer *t, const u32 *list, size_t n, bool sk
         u32 got = i < n ? decode_push(&d, list[i], piece) : decode_end(&d, piece);
         add(&got, sizeof got);
         add(piece, got);
+    }
+}
+
+static struct split *pattern;
+
+static void compile(struct str regex)
+{
+    static struct arena patterns;
+    struct err_text e = {0};
+    if (!patterns.base && arena_open(&patterns, "patterns", 64 * MIB, false, &e) != ERR_OK)
+        die(&e);
+    arena_reset(&patterns, 0);
+    pattern = NULL;
+    if (split_compile(&patterns, regex, "driver", &pattern, &e) != ERR_OK)
+        add(e.text, strlen(e.text));
+}
+
+static void matches(struct str text)
+{
+    struct split_budget budget = {.steps = split_steps(text.n)};
+    struct split_scan scan = {.budget = &budget};
+    size_t start, end = 0;
+    u32 refused = UINT32_MAX;
+    while (pattern && split_next(pattern, text, end, &scan, &start, &end)) {
+        u32 span[2] = {(u32)start, (u32)end};
+        add(span, sizeof span);
+    }
+    if (budget.over) {
+        output_n = 0;
+        add(&refused, sizeof refused);
     }
 }
 
@@ -127,6 +161,12 @@ static void answer(const struct tokenizer *t, const char *dir, char command, siz
         break;
     case 'b':
         output_n = tokenizer_bytes(t, list[0], output);
+        break;
+    case 'r':
+        compile(text);
+        break;
+    case 't':
+        matches(text);
         break;
     case 'm':
         measure(dir, list[0]);

@@ -30,6 +30,77 @@ O200K = (
 )
 
 
+# DeepSeek-LLM, in this order; then Digits
+CASED = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ"
+    "ὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼ"
+    "ℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄ"
+    "Ⰰ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+DEEPSEEK_LLM = [
+    "[\r\n]",
+    r"\s?[" + CASED + "]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"\s+$",
+    HAN,
+]
+# DeepSeek-V3 and R1
+DEEPSEEK_V3 = [
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+]
+BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
+KIMI = (
+    r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+EXAONE4 = LLAMA3.replace(r"\p{L}+", r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+", 1).replace("{1,3}", "")
+EXAONE4 = EXAONE4.replace(r"[\r\n]*|\s*[\r\n]+", r"[\r\n/]?|\s*[\r\n]")
+BAILING = CL100K.replace("{1,3}", "")
+QWEN35 = QWEN2.replace(r"\p{L}+|", r"[\p{L}\p{M}]+|", 1).replace(r"\s\p{L}", r"\s\p{L}\p{M}")
+SEED = QWEN2.replace(r"+[\r\n]*", "+").replace(r"\s\p{L}\p{N}]", r"\s\p{L}\p{N}\r\n]")
+WIDTHS = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1]
+JAIS2 = LLAMA3.removesuffix(r"|\s*[\r\n]+|\s+(?!\S)|\s+") + "|".join(
+    ["", *(r"\s{%d}(?!\S)" % n for n in WIDTHS), *(r"\s{%d}" % n for n in WIDTHS)]
+)
+AFMOE = (
+    "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"
+    r"|[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+)
+THOUSANDS = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?:\P{N}|$))"
+# By what uses them; those that further models share stand once.
+PATTERNS = {
+    "GPT-2, Granite, StarCoder2, Command-R, SmolLM": GPT2,
+    "ByteLevel": GPT2_SHORT,
+    "Llama-3, Phi-4, GLM-4, OLMo-2, Falcon3, StableLM-2": LLAMA3,
+    "cl100k": CL100K,
+    "Qwen2, Qwen3": QWEN2,
+    "Qwen3.5": QWEN35,
+    "Mistral Nemo (tekken)": TEKKEN,
+    "GPT-4o (o200k), Llama-4": O200K,
+    **{"DeepSeek-Coder %d" % i: p for i, p in enumerate(DEEPSEEK_CODER)},
+    **{"DeepSeek-LLM %d" % i: p for i, p in enumerate(DEEPSEEK_LLM)},
+    **{"DeepSeek-V3 %d" % i: p for i, p in enumerate(DEEPSEEK_V3)},
+    "BLOOM": BLOOM,
+    "BLOOM without nesting": BLOOM.replace("[.", ".").replace("])", ")"),
+    "Kimi-K2": KIMI,
+    "EXAONE-4": EXAONE4,
+    "Ling": BAILING,
+    "Seed-Coder": SEED,
+    "Jais-2": JAIS2,
+    "AFMoE": AFMOE,
+    "Falcon": "[0-9][0-9][0-9]",
+    "Chameleon": r"<sentinel:[0-9]+>|(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z|([\t\n]|    |  )",
+    "SuperBPE": r"(?=(\d{3})+(?!\d))",
+    "thousands": THOUSANDS,
+}
+
+
 def split(regex, behavior="isolated", invert=False):
     return pre_tokenizers.Split(Regex(regex), behavior, invert)
 
@@ -37,6 +108,16 @@ def split(regex, behavior="isolated", invert=False):
 def bytes_of(regex=None, prefix=False, **how):
     last = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=regex is None)
     return pre_tokenizers.Sequence([split(regex, **how), last]) if regex else last
+
+
+BEHAVIORS = ["isolated", "removed", "contiguous", "merged_with_previous", "merged_with_next"]
+
+
+def behaving(how, invert):
+    """A split by a pattern and by a text, of the same behavior."""
+    by = [pre_tokenizers.Split(Regex(r"\s|[a-e]+?"), how, invert)]
+    by += [pre_tokenizers.Split("l", how), pre_tokenizers.Split(".", how)]
+    return lambda: byte_level(pre_tokenizers.Sequence([*by, bytes_of()]))
 
 
 def byte_level(pre, normalizer=None, ignore_merges=False, post=None):
@@ -129,6 +210,31 @@ KINDS = {
     ),
     "tekken": lambda: byte_level(bytes_of(TEKKEN), ignore_merges=True),
     "o200k": lambda: byte_level(bytes_of(O200K)),
+    "deepseek-llm": lambda: byte_level(
+        pre_tokenizers.Sequence(
+            [split(regex) for regex in DEEPSEEK_LLM]
+            + [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    ),
+    "deepseek-v3": lambda: byte_level(
+        pre_tokenizers.Sequence(
+            [split(regex) for regex in DEEPSEEK_V3]
+            + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
+    ),
+    "bloom": lambda: byte_level(bytes_of(BLOOM)),
+    "kimi": lambda: byte_level(bytes_of(KIMI, behavior="removed", invert=True)),
+    "punctuation": lambda: byte_level(
+        pre_tokenizers.Sequence(
+            [pre_tokenizers.Punctuation(how) for how in ("isolated", "merged_with_next")]
+            + [bytes_of()]
+        )
+    ),
+    **{"split-" + how: behaving(how, False) for how in BEHAVIORS},
+    **{"inverse-" + how: behaving(how, True) for how in BEHAVIORS},
     "llama2": lambda: with_bytes(normalizer=LLAMA2, decoder=chain()),
     "mistral": lambda: with_bytes(metaspace("first", False), decoder=chain()),
     "gemma": lambda: with_bytes(

@@ -1,4 +1,5 @@
 #include "core/base/utf8.h"
+#include "core/model/split.h"
 #include "core/model/tokenizer.h"
 #include "tests/unit/unit.h"
 
@@ -535,6 +536,87 @@ void tokenizer_encode_long(void)
     }
 }
 
+/* --- splits --------------------------------------------------------------------------------- */
+
+/* The ends of the matches of a pattern in text, "1 3"; or the refusal; or the limit. */
+static const char *split_ends(const char *regex, struct str text)
+{
+    static char out[ERR_TEXT_MAX];
+    struct err_text e = {0};
+    struct split_budget budget = {.steps = split_steps(text.n)};
+    struct split_scan scan = {.budget = &budget};
+    struct split *split;
+    size_t start, end = 0, at = 0;
+    out[0] = 0;
+    if (split_compile(&keep, str_of(regex), "file", &split, &e) != ERR_OK) {
+        snprintf(out, sizeof out, "%s", e.text);
+        return out;
+    }
+    while (split_next(split, text, end, &scan, &start, &end) && at < 64)
+        at += (size_t)snprintf(out + at, sizeof out - at, at ? " %zu" : "%zu", end);
+    return budget.over ? budget.over : out;
+}
+
+void split_patterns(void)
+{
+    static const struct {
+        const char *regex, *text, *ends;
+    } cases[] = {
+        {"a|ab", "abab", "1 3"},       /* the first that fits, not the longest */
+        {"(?:a|ab)c", "abcac", "3 5"}, /* which another may follow */
+        {"a+?b?", "aab", "1 3"},       /* lazy */
+        {"a++a|b", "aab", "3"},        /* possessive: nothing is given back */
+        {"(?>a|ab)c", "abcac", "5"},   /* nor here */
+        {"\\s+(?!\\S)|\\s+", "a   b ", "3 4 6"},
+        {"(?i:'s|k)", "'S'\xc5\xbf\xe2\x84\xaa", "2 5 8"}, /* long s, Kelvin */
+        {"[^a-y&&[^b]]+", "azbac", "3"},
+        {"\\s+$", "a  \nb ", "3 6"},
+        {"^a", "aa\na", "1 4"},
+        {"(?=(?:1{3})+(?!1))", "1111111", "1 4"}, /* matches of nothing are cuts */
+        {"[\xe4\xb8\x80-\xe9\xbe\xa5]+|\\p{^Han}", "\xe4\xbd\xa0\xe5\xa5\xbd!", "6 7"},
+        {"a{2,3}b{,1}", "aaaab", "3"},
+    };
+    arenas();
+    for (size_t i = 0; i < COUNTOF(cases); i++) {
+        const char *ends = split_ends(cases[i].regex, str_of(cases[i].text));
+        if (strcmp(ends, cases[i].ends) != 0)
+            printf("    %s: %s, not %s\n", cases[i].regex, ends, cases[i].ends);
+        CHECK(strcmp(ends, cases[i].ends) == 0);
+        arenas_empty();
+    }
+}
+
+/* Texts on which backtracking could take for ever end, or say which limit ended them. */
+void split_long(void)
+{
+    static const struct {
+        const char *regex, *unit, *ends;
+    } cases[] = {
+        {"\\s+$", " ", ""},
+        {"\\s*[\\r\\n]+|\\s?\\s+$", " ", ""},
+        {"[a-z]+[0-9]|[b-z]", "a", "262145"},
+        {"(?:a+)+b", "a", "LIMIT_SPLIT_"},
+        {"(?:a|a)*b", "a", "LIMIT_SPLIT_FRAMES"},
+        {"(?:a|b)+c", "ab", "LIMIT_SPLIT_STEPS"},
+        {"(?:a(?: a)*)+", "a a", "262144"},
+    };
+    arenas();
+    size_t n = MIB / 4;
+    char *text = ARENA_NEW(&unit_arena, char, n + 1);
+    for (size_t i = 0; i < COUNTOF(cases); i++) {
+        for (size_t k = 0, unit = strlen(cases[i].unit); k < n; k++)
+            text[k] = cases[i].unit[k % unit];
+        text[n] = 'x';
+        const char *ends = split_ends(cases[i].regex, (struct str){text, n + 1});
+        if (strncmp(ends, cases[i].ends, strlen(cases[i].ends)) != 0 ||
+            !cases[i].ends[0] != !ends[0])
+            printf("    %s: %s\n", cases[i].regex, ends);
+        CHECK(strncmp(ends, cases[i].ends, strlen(cases[i].ends)) == 0);
+        CHECK(!cases[i].ends[0] == !ends[0]);
+        arenas_empty();
+    }
+}
+
 /* --- hostile files -------------------------------------------------------------------------- */
 
 static const struct parts decent = {
@@ -604,11 +686,13 @@ static const struct {
     {"{'type':'NFC'}", "{'type':'Replace','pattern':{'String':'<x>'},'content':''}",
      "0 bytes when it is normalized"},
     {"'type':'Digits'", "'type':'Whitespace'", "pre_tokenizer \"Whitespace\""},
-    {"'type':'Digits'", "'type':'Punctuation'", "pre_tokenizer.behavior must be a string"},
-    {"'type':'Digits'", "'type':'Split','behavior':'Isolated','pattern':{'Regex':'(a+)+$'}",
-     "not known: (a+)+$"},
-    {"'type':'Digits'", "'type':'Split','behavior':'Isolated','pattern':{'String':'-'}",
-     "Split on \"-\""},
+    {"'type':'Digits'", "'type':'Punctuation','behavior':1", "behavior must be a string"},
+    {"'type':'Digits'", "'type':'Split','behavior':'Isolated','pattern':{'Regex':'a|(?<=b)c'}",
+     "pattern, byte 2 (\"(?<=b)c\"): a group that is not supported: a|(?<=b)c"},
+    {"'type':'Digits'", "'type':'Split','behavior':'Isolated','pattern':{'Regex':7}",
+     "pattern.Regex must be a string"},
+    {"'type':'Digits'", "'type':'Split','behavior':'Mixed','pattern':{'String':'-'}",
+     "behavior \"Mixed\" is not known"},
     {"'type':'Digits'", "'type':'Metaspace','replacement':'__'", "must be one character"},
     {"'type':'Digits'", "'type':'Metaspace','replacement':'_','prepend_scheme':'x'",
      "prepend_scheme"},

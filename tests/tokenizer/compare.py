@@ -253,7 +253,7 @@ def run_kind(job):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument(
-        "--strings", type=int, default=50000, help="a kind, with and without added tokens"
+        "--strings", type=int, default=30000, help="a kind, with and without added tokens"
     )
     p.add_argument("--giant", type=int, default=1 << 14, help="bytes of the longest texts")
     p.add_argument("kinds", nargs="*", choices=[[], *kinds.KINDS])

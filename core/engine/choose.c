@@ -108,7 +108,6 @@ static void fill(struct chooser *c, const struct grammar *g, const struct gramma
         first[byte] = grammar_step(g, &at, (u8)byte);
     }
     memset(m->bits, 0, words(c->vocab) * sizeof *m->bits);
-    m->n = 0;
     for (u32 id = 0; id < c->vocab; id++) {
         u32 kind = c->kind[id];
         if (kind < least || !first[c->first[id]])
@@ -116,7 +115,6 @@ static void fill(struct chooser *c, const struct grammar *g, const struct gramma
         if (!(kind > WORD_PLAIN && kind - WORD_PLAIN <= room) && !fits(c, g, s, id))
             continue;
         m->bits[id / 64] |= (u64)1 << id % 64;
-        m->n++;
     }
 }
 

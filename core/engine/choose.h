@@ -16,7 +16,6 @@ struct mask { /* of a state of a grammar */
     u64 serial, used;
     struct grammar_state state;
     u64 *bits; /* [CEIL_DIV(vocab, 64)] */
-    u32 n;     /* tokens that fit */
 };
 
 struct chooser {

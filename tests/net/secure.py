@@ -403,6 +403,7 @@ def http_without_tls_is_told_so():
                 assert b"HTTP" not in everything(s), data
         with connect(e) as s:  # nor in the middle of TLS
             raw = socket.socket(fileno=s.detach())
+            raw.settimeout(20)  # as s had: its descriptor does not block
             raw.sendall(get())
             with contextlib.suppress(ConnectionResetError):
                 assert b"HTTP" not in everything(raw)

@@ -445,13 +445,29 @@ static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u1
     return REFUSED;
 }
 
+/* Blanks between tokens, of which a model could make no end: one, or one or two line ends and an
+ * indent. Where such a run stands by one more; 0: it goes on no more. */
+enum { ONE_BLANK = 1, LINE_END, LINE_ENDS, INDENT };
+
+static u8 blanks(u8 so_far, u8 c, bool in_front)
+{
+    bool line = c == '\n';
+    if (so_far == 0)
+        return line && !in_front ? LINE_END : ONE_BLANK;
+    if (so_far == ONE_BLANK || (line && so_far != LINE_END))
+        return 0;
+    return line                                   ? LINE_ENDS
+           : so_far < INDENT                      ? INDENT
+           : so_far < INDENT + GRAMMAR_INDENT - 1 ? (u8)(so_far + 1)
+                                                  : 0;
+}
+
 static enum act offer(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
                       u8 c)
 {
     if (is_blank(c) && skips(f)) {
-        t->blanks++;
-        return t->blanks <= (t->depth == 1 && f->kind == VALUE ? 1 : GRAMMAR_BLANKS) ? TAKEN
-                                                                                     : REFUSED;
+        t->blanks = blanks(t->blanks, c, t->depth == 1 && f->kind == VALUE);
+        return t->blanks ? TAKEN : REFUSED;
     }
     if (!is_blank(c))
         t->blanks = 0;

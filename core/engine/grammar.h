@@ -3,7 +3,7 @@
  * time, and says whether the text may end. So what is let through fits the schema, always; not all
  * that fits is let through: an object's members come in the order of its properties, numbers have
  * at most 15 digits, one blank stands in front at most, and
- * 40 elsewhere.
+ * elsewhere one, or one or two line ends and an indent.
  *
  * The schema's subset: type, properties, required, additionalProperties (false; for objects without
  * properties also a schema), items, minItems, maxItems, minLength, maxLength, enum, const, anyOf,
@@ -75,7 +75,7 @@ MUST enum err grammar_compile_calls(struct grammar *g, const struct grammar_call
 
 /* --- the machine ----------------------------------------------------------------------------- */
 
-enum { GRAMMAR_THREADS = 8, GRAMMAR_BLANKS = 40 }; /* alternatives at once; blanks in a row */
+enum { GRAMMAR_THREADS = 8, GRAMMAR_INDENT = 24 }; /* alternatives at once; blanks of a line */
 
 struct grammar_frame { /* a value that is not finished; what a, b, c are, its kind says */
     u16 node, a, b, c;

@@ -198,10 +198,12 @@ void grammar_has_ceilings(void)
     put(&text, "[");
     CHECK(reads(text.p) == -1);
     /* Blanks come to an end. */
-    CHECK(reads(" {") == 0 && reads("  ") == -1);
+    CHECK(reads(" {") == 0 && reads("  ") == -1 && reads("\n\n") == -1);
+    CHECK(reads("{ \"") == 0 && reads("{  ") == -1 && reads("{ \n") == -1);
+    CHECK(reads("{\n\n") == 0 && reads("{\n\n\n") == -1 && reads("{\n \n") == -1);
     text.n = 0;
-    put(&text, "{");
-    for (u32 i = 0; i < GRAMMAR_BLANKS; i++)
+    put(&text, "{\n\n");
+    for (u32 i = 0; i < GRAMMAR_INDENT; i++)
         put(&text, " ");
     CHECK(reads(text.p) == 0);
     put(&text, " ");

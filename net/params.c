@@ -358,8 +358,8 @@ static bool check_tool(struct reading *r, u32 i, const struct json *tool)
     if (schema && schema->type != JSON_OBJECT && schema->type != JSON_NULL)
         return bad_tool(r, i, ".function.parameters", "must be an object: a JSON Schema");
     r->p->strict = r->p->strict || (strict && strict->type == JSON_TRUE);
-    return !strict || strict->type == JSON_NULL || strict->type == JSON_FALSE || r->p->strict ||
-           bad_tool(r, i, ".function.strict", "must be true or false");
+    return !strict || strict->type == JSON_NULL || strict->type == JSON_FALSE ||
+           strict->type == JSON_TRUE || bad_tool(r, i, ".function.strict", "must be true or false");
 }
 
 static bool read_tools(struct reading *r, const struct field *field, const struct json *v)

@@ -275,6 +275,7 @@ def wrong_tools_are_refused():
                              (".function.strict", [tool(strict="yes")])):
             m.refused("tools[0]" + where, tools=tools)
         m.refused("tools[1].type", tools=[WEATHER, {}])
+        m.refused("tools[1].function.strict", tools=[tool(strict=True), tool(strict=1)])
         assert m.both("one", tools=[tool(strict=False, description=None)])[2] == "tool_calls"
         assert "use tools" in m.refused("functions", functions=[{"name": "f"}])
 

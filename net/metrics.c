@@ -221,6 +221,11 @@ static void engine(struct page *o, const struct metrics_view *v)
            "Prompt tokens of admitted requests.", (double)s->prompt_tokens);
     number(o, "counter", "zigcuda_output_tokens_total", "vllm:generation_tokens_total",
            "Tokens produced.", (double)s->output_tokens);
+    number(o, "counter", "zigcuda_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total",
+           "Tokens guessed (engine.drafts).", (double)s->drafts);
+    number(o, "counter", "zigcuda_draft_tokens_right_total",
+           "vllm:spec_decode_num_accepted_tokens_total", "Guessed tokens that were right.",
+           (double)s->drafts_stayed);
     number(o, "counter", "zigcuda_prefix_queries_total", "vllm:prefix_cache_queries_total",
            "Prompt tokens looked up in the prefix cache.", (double)s->prompt_tokens);
     number(o, "counter", "zigcuda_prefix_hits_total", "vllm:prefix_cache_hits_total",

@@ -17,7 +17,8 @@ void device_check_step(const struct device *d, const struct step *s)
         for (u32 t = row->first; t < row->first + row->n && !row->follows; t++)
             ASSERT(s->tokens[t] < d->model->vocab);
         tokens += row->n;
-        samples += row->sample;
+        ASSERT(row->samples <= row->n && (row->samples <= 1 || !sampling_counts(row->sampling)));
+        samples += row->samples;
     }
     ASSERT(tokens == s->n_tokens && samples <= d->limits.slots);
 }

@@ -40,12 +40,13 @@ struct step_row {
     u32 slot;  /* sequence slot, < device limits.slots */
     u32 first; /* its tokens are step.tokens[first .. first + n) */
     u32 n;
-    u32 pos;           /* position of the first of them */
-    bool follows;      /* n is 1, and the token is the one that the slot's step in flight is about
-                          to sample: tokens[first] is not read. Needs device.depth > 1 */
-    bool rope_long;    /* rotate by model.rope_long */
-    bool sample;       /* the last of them yields a new token */
-    u32 outputs;       /* tokens this sequence has produced before this step */
+    u32 pos;        /* position of the first of them */
+    bool follows;   /* n is 1, and the token is the one that the slot's step in flight is about
+                       to sample: tokens[first] is not read. Needs device.depth > 1 */
+    bool rope_long; /* rotate by model.rope_long */
+    u32 samples;    /* the last so many of them each yield a new token; more than one: those behind
+                       the first are guesses, and the sampling counts nothing (sampling_counts) */
+    u32 outputs;    /* tokens this sequence has produced before the first of these */
     const u32 *pages;  /* page table: position p lies in pages[p / LIMIT_PAGE_TOKENS] */
     u32 n_pages;       /* its length: what the positions need, or more; of the context at most */
     u32 pages_version; /* changes with any of them, and with nothing else */
@@ -64,7 +65,7 @@ struct top_logprob {
     float logprob;
 };
 
-struct step_result { /* one a sampled row, in row order */
+struct step_result { /* one a sample, in the order of rows and tokens */
     u32 slot, token;
     float logprob; /* of the raw logits; only when asked for */
     u32 n_top;
@@ -106,9 +107,9 @@ struct device_ops {
     void (*slot_begin)(struct device *d, u32 slot, const u32 *prompt, u32 n);
     /* Starts one step; it is an error to submit while device.depth steps are in flight. */
     enum err (*submit)(struct device *d, const struct step *s, struct err_text *e);
-    /* 1: the oldest step in flight has finished, results in *out (as many as rows with `sample`;
-     * valid until the next submit); 0: still running; when `wait` is true it blocks until finished.
-     * A lost device sets *err. */
+    /* 1: the oldest step in flight has finished, results in *out (as many as rows have samples, at
+     * most limits.slots; valid until the next submit); 0: still running; when `wait` is true it
+     * blocks until finished. A lost device sets *err. */
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
     /* An eventfd that is written when a step has finished: watch it for edges (EPOLLET), as nobody
@@ -136,9 +137,16 @@ struct device {
     u64 look_ns; /* poll wants to be called by then though the descriptor says nothing, to see a
                     step that fails or hangs; set by submit and poll; 0: it need not */
     u32 depth;   /* steps that may be in flight: 1, or 2 */
+    u32 guesses; /* more tokens of one sequence that a step takes for little, at most */
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */
 };
+
+/* Does it count tokens from step to step? Then what is guessed must not be sampled. */
+static inline bool sampling_counts(const struct sampling *s)
+{
+    return s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+}
 
 /* For backends: a step that the engine should not have built is a bug, not an error. */
 void device_check_step(const struct device *d, const struct step *s);

@@ -1,13 +1,16 @@
 #include "core/engine/engine.h"
 
 #include "core/engine/choose.h"
+#include "core/engine/draft.h"
 #include "core/engine/sample.h"
 #include "core/engine/sched.h"
+#include "core/engine/stops.h"
 
 /* A request from submit to its last event, and until no step in flight has a row of it. `tokens`
  * holds the prompt and then the output. The KV of the first `computed` is there; the first
  * `planned` are in steps that were submitted. `pending` of those steps will each add a token: with
- * device.depth 2 the next one is planned before it is known. */
+ * device.depth 2 the next one is planned before it is known. Of a row that ends in `guessed` tokens
+ * the answer is awaited, as it says where to go on. */
 enum seq_state { SEQ_FREE, SEQ_WAITING, SEQ_RUNNING, SEQ_ENDED };
 
 struct seq {
@@ -25,17 +28,15 @@ struct seq {
     u64 deadline_ns, after, submit_ns, waited_ns;
     bool cancelled, late;
     u32 in_flight; /* steps that have a row of it */
+    u32 guessed;
+    bool waits; /* for its newest token, as a draft may go on from there */
     bool prompt_logprobs;
     const struct grammar *grammar;
     u64 chosen_step;                    /* the last one that has brought logits */
     struct grammar_state grammar_state; /* behind the newest token */
     struct sampling sampling;
-    u32 n_stop;
-    struct str stop[LIMIT_STOP_STRINGS];
-    char stop_text[LIMIT_STOP_STRINGS][LIMIT_STOP_STRING_BYTES];
     struct decode_stream stream;
-    u32 held_n; /* text that may still become part of a stop string */
-    char held[LIMIT_STOP_STRING_BYTES];
+    struct stops stops;
 };
 
 struct flight { /* a step that was submitted, with all that it points to */
@@ -63,8 +64,10 @@ struct engine {
     struct seq *seqs;   /* [seqs_n]; order[] lists those in use */
     struct seq **order; /* [ordered] those that have not ended, by priority, then arrival */
     u32 ordered, in_use, running;
-    bool *slot_used; /* [slots] */
-    u64 blocked;     /* who found no slot or too few pages, until there can be more; 0: nobody */
+    bool *slot_used;      /* [slots] */
+    struct draft *drafts; /* [slots] */
+    u32 guess[LIMIT_SLOTS];
+    u64 blocked; /* who found no slot or too few pages, until there can be more; 0: nobody */
     u64 next_id;
     u64 deadline_ns; /* no request has an earlier one; UINT64_MAX: none has one */
     bool failed;
@@ -103,11 +106,16 @@ static bool lay_out(struct engine *g, struct arena *a)
     g->seqs = ARENA_NEW(a, struct seq, g->seqs_n);
     g->order = ARENA_NEW(a, struct seq *, g->seqs_n);
     g->slot_used = ARENA_NEW(a, bool, slots);
+    g->drafts = ARENA_NEW(a, struct draft, slots);
     g->plan = ARENA_NEW(a, struct sched_seq, slots);
     g->plan_seqs = ARENA_NEW(a, struct seq *, slots);
     g->take = ARENA_NEW(a, u32, slots);
-    if (!g->seqs || !g->order || !g->slot_used || !g->plan || !g->plan_seqs || !g->take)
+    if (!g->seqs || !g->order || !g->slot_used || !g->drafts || !g->plan || !g->plan_seqs ||
+        !g->take)
         return false;
+    for (u32 i = 0; i < slots && g->config.drafts; i++)
+        if (!draft_open(&g->drafts[i], a, g->context))
+            return false;
     for (u32 i = 0; i < g->device->depth; i++) {
         struct flight *f = &g->flights[i];
         f->rows = ARENA_NEW(a, struct step_row, slots);
@@ -134,7 +142,8 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
     size_t slots = d->limits.slots, seqs = seqs_of(d, c), context = d->limits.context;
     size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * (context + 1) +
                    4 * (size_t)pages_of((u32)context) + 128;
-    size_t a_slot = sizeof(bool) + sizeof(struct seq *) + sizeof(struct sched_seq) + sizeof(u32);
+    size_t a_slot = sizeof(bool) + sizeof(struct draft) + sizeof(struct seq *) +
+                    sizeof(struct sched_seq) + sizeof(u32);
     size_t a_flight = slots * (sizeof(struct step_row) + sizeof(struct seq *)) +
                       4 * (size_t)d->limits.step_tokens + 64;
     return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight +
@@ -145,6 +154,9 @@ void engine_plan(const struct device *d, const struct engine_config *c, struct p
 {
     plan_add(p, PLACE_HOST, engine_bytes(d, c), "requests", "engine.queue", "%u slots, %u waiting",
              d->limits.slots, c->queue);
+    if (c->drafts)
+        plan_add(p, PLACE_HOST, d->limits.slots * (draft_bytes(d->limits.context) + 64), "drafts",
+                 "engine.drafts", "%u slots", d->limits.slots);
     if (c->grammar_rows)
         plan_add(p, PLACE_HOST, choose_bytes(d->model->vocab, c->grammar_rows), "grammars",
                  "engine.grammar_rows", "%u rows of logits", c->grammar_rows);
@@ -219,11 +231,7 @@ static enum err output_tokens(const struct engine *g, const struct request *r, u
 
 static void copy_stops(struct seq *s, const struct request *r, const struct model *m)
 {
-    s->n_stop = r->n_stop;
-    for (u32 i = 0; i < r->n_stop; i++) {
-        memcpy(s->stop_text[i], r->stop[i].p, r->stop[i].n);
-        s->stop[i] = (struct str){s->stop_text[i], r->stop[i].n};
-    }
+    stops_set(&s->stops, r->stop, r->n_stop);
     if (r->ignore_eos)
         return;
     struct sampling *p = &s->sampling; /* min_tokens masks these too */
@@ -386,29 +394,6 @@ static void deliver(struct engine *g, struct seq *s, const struct step_result *r
     g->on_event(g->arg, &event);
 }
 
-/* Where the earliest-ending stop string stands in text[n], or n; ties: the first of the list. */
-static size_t find_stop(const struct seq *s, const char *text, size_t n)
-{
-    for (size_t end = 1; end <= n; end++)
-        for (u32 i = 0; i < s->n_stop; i++) {
-            struct str stop = s->stop[i];
-            if (stop.n <= end && memcmp(text + end - stop.n, stop.p, stop.n) == 0)
-                return end - stop.n;
-        }
-    return n;
-}
-
-/* Bytes at the end of text[n] that could be the beginning of a stop string. */
-static u32 hold_back(const struct seq *s, const char *text, size_t n)
-{
-    u32 longest = 0;
-    for (u32 i = 0; i < s->n_stop; i++)
-        for (u32 k = (u32)MIN(n, s->stop[i].n - 1); k > longest; k--)
-            if (memcmp(text + n - k, s->stop[i].p, k) == 0)
-                longest = k;
-    return longest;
-}
-
 static bool is_stop_id(const struct seq *s, u32 token)
 {
     for (u32 i = 0; i < s->sampling.n_stop; i++)
@@ -433,11 +418,10 @@ static bool grammar_goes_on(struct engine *g, struct seq *s, u32 token)
 static void token_out(struct engine *g, struct seq *s, const struct step_result *result)
 {
     enum finish finish = FINISH_NONE;
-    u32 n = s->held_n;
+    u32 n = stops_release(&s->stops, g->text);
     s->tokens[s->n_tokens++] = result->token;
     s->outputs++;
     g->stats.output_tokens++;
-    memcpy(g->text, s->held, n);
     if (is_stop_id(s, result->token))
         finish = FINISH_STOP;
     else if (g->tokenizer)
@@ -448,23 +432,21 @@ static void token_out(struct engine *g, struct seq *s, const struct step_result 
         finish = FINISH_LENGTH;
     if (finish != FINISH_NONE && g->tokenizer)
         n += decode_end(&s->stream, g->text + n);
-    if (s->n_stop && s->outputs >= s->sampling.min_tokens) {
-        u32 stop = (u32)find_stop(s, g->text, n);
+    if (s->stops.n && s->outputs >= s->sampling.min_tokens) {
+        u32 stop = stops_find(&s->stops, g->text, n);
         if (stop < n) {
             finish = FINISH_STOP;
             n = stop;
         }
     }
-    s->held_n = finish == FINISH_NONE ? hold_back(s, g->text, n) : 0;
-    n -= s->held_n;
-    memcpy(s->held, g->text + n, s->held_n);
+    if (finish == FINISH_NONE)
+        n = stops_hold(&s->stops, g->text, n);
     deliver(g, s, result, (struct str){g->text, n}, finish);
 }
 
 static void text_left(struct engine *g, struct seq *s, enum finish finish)
 {
-    u32 n = s->held_n;
-    memcpy(g->text, s->held, n);
+    u32 n = stops_release(&s->stops, g->text);
     if (g->tokenizer)
         n += decode_end(&s->stream, g->text + n);
     deliver(g, s, NULL, (struct str){g->text, n}, finish);
@@ -534,6 +516,8 @@ static bool admit(struct engine *g, struct seq *s)
     g->stats.prompt_tokens += s->n_prompt;
     g->stats.cached_tokens += s->cached;
     g->device->ops->slot_begin(g->device, slot, s->tokens, s->n_prompt);
+    if (g->config.drafts)
+        draft_begin(&g->drafts[slot]);
     return true;
 }
 
@@ -543,7 +527,8 @@ static bool reports(const struct seq *s)
     return s->prompt_logprobs && s->planned < s->n_prompt;
 }
 
-static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
+/* Its next n tokens, and behind them the first of g->guess. */
+static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u32 guessed)
 {
     u32 row = f->step.n_rows++, first = f->step.n_tokens;
     bool follows = s->planned >= s->n_tokens, logits = reports(s);
@@ -553,13 +538,15 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
         f->tokens[first] = 0;
     else
         memcpy(f->tokens + first, s->tokens + s->planned, n * sizeof *s->tokens);
+    memcpy(f->tokens + first + n, g->guess, guessed * sizeof *g->guess);
+    n += guessed;
     f->rows[row] = (struct step_row){.slot = s->slot,
                                      .first = first,
                                      .n = n,
                                      .pos = s->planned,
                                      .follows = follows,
                                      .rope_long = s->salt != 0,
-                                     .sample = sample,
+                                     .samples = sample + guessed,
                                      .outputs = s->outputs + s->pending,
                                      .pages = s->pages,
                                      .n_pages = s->n_pages,
@@ -574,6 +561,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n)
     f->chosen += choose;
     s->chosen_step = choose ? g->stats.steps : s->chosen_step;
     s->planned += n;
+    s->guessed = guessed;
     s->pending += last;
     s->in_flight++;
 }
@@ -623,7 +611,7 @@ struct logits_left {
 static u32 tokens_left(const struct engine *g, const struct seq *s, const struct logits_left *l)
 {
     u32 left = s->n_tokens + s->pending - s->planned;
-    if (is_over(s))
+    if (is_over(s) || s->guessed || (s->pending && s->waits))
         return 0;
     if (reports(s))
         return l->prompt ? MIN(left, g->config.prompt_logits) : 0;
@@ -643,6 +631,36 @@ static struct logits_left logits_left(const struct engine *g)
     return l;
 }
 
+/* May its next tokens be guessed? What is counted from step to step must be no guess, nor what is
+ * chosen here. */
+static bool is_guessable(const struct engine *g, const struct seq *s)
+{
+    return g->config.drafts && s->state == SEQ_RUNNING && s->outputs && !s->guessed &&
+           !is_over(s) && !s->grammar && !sampling_counts(&s->sampling);
+}
+
+/* Its newest token is on its way. If those that are known have an idea of what follows, it is
+ * waited for: a step that knows nothing but that token would be in the way of a draft. */
+static bool awaits_draft(struct engine *g, const struct seq *s)
+{
+    return is_guessable(g, s) && s->pending &&
+           draft_find(&g->drafts[s->slot], s->tokens, s->n_tokens, g->config.drafts, g->guess);
+}
+
+/* Guesses of what follows its newest token, at most so many: g->guess. */
+static u32 guess(struct engine *g, struct seq *s, u32 most)
+{
+    struct draft *d = &g->drafts[s->slot];
+    u32 n = 0;
+    if (!is_guessable(g, s) || s->pending)
+        return 0;
+    n = draft_find(d, s->tokens, s->n_tokens, MIN(most, s->max_tokens - s->outputs - 1), g->guess);
+    if (s->waits && !n)
+        draft_judge(d, 1, 0);
+    s->waits = false;
+    return n;
+}
+
 /* Fills the flight's step; false when nothing can go on before a step in flight is done. */
 static bool plan_step(struct engine *g, struct flight *f)
 {
@@ -659,6 +677,7 @@ static bool plan_step(struct engine *g, struct flight *f)
             full = true;
             continue;
         }
+        s->waits = s->pending ? awaits_draft(g, s) : s->waits;
         u32 left = tokens_left(g, s, &logits);
         logits.prompt = logits.prompt && !(left && reports(s));
         logits.choosing -= left && chooses(s);
@@ -667,13 +686,17 @@ static bool plan_step(struct engine *g, struct flight *f)
         n += left > 0;
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
-    sched_plan(g->plan, n, budget, g->take);
+    u32 room = budget.step_tokens - sched_plan(g->plan, n, budget, g->take);
+    room = MIN(MIN(room, g->config.drafts), g->device->limits.slots - n); /* a sample each */
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->logits = false;
     f->chosen = 0;
-    for (u32 i = 0; i < n; i++)
+    for (u32 i = 0; i < n; i++) {
+        u32 guessed = g->take[i] ? guess(g, g->plan_seqs[i], room) : 0;
+        room -= guessed;
         if (g->take[i])
-            add_row(g, f, g->plan_seqs[i], g->take[i]);
+            add_row(g, f, g->plan_seqs[i], g->take[i], guessed);
+    }
     return f->step.n_rows > 0;
 }
 
@@ -695,12 +718,35 @@ static void report_prompt(struct engine *g, struct seq *s, const struct step_row
     }
 }
 
-/* The step is done: its positions are in the cache, full pages can be found by others. */
-static void row_done(struct engine *g, struct seq *s, const struct step_row *row)
+/* How many of its guesses were right: tokens that it is about to put out. The others are forgotten,
+ * and their positions computed again. */
+static u32 settle_guesses(struct engine *g, struct seq *s, const struct flight *f,
+                          const struct step_row *row, const struct step_result *results)
+{
+    const u32 n = s->guessed, *guesses = f->tokens + row->first + row->n - n;
+    struct draft *d = &g->drafts[s->slot];
+    u32 stayed = 0;
+    while (stayed < n && results[stayed].token == guesses[stayed])
+        stayed++;
+    if (n)
+        draft_judge(d, n, stayed);
+    else if (row->samples && g->config.drafts)
+        draft_pass(d);
+    memcpy(s->tokens + s->n_tokens, guesses, stayed * sizeof *guesses);
+    s->guessed = 0;
+    s->planned -= n - stayed;
+    s->computed += row->n - (n - stayed);
+    g->stats.drafts += n;
+    g->stats.drafts_stayed += stayed;
+    return stayed;
+}
+
+/* The step is done: its positions are in the cache, full pages can be found by others. Behind the
+ * known tokens of the sequence stand so many that it is about to put out. */
+static void row_done(struct engine *g, struct seq *s, const struct step_row *row, u32 stayed)
 {
     s->in_flight--;
-    s->computed += row->n;
-    s->pending -= row->sample || (s->grammar && row->logits);
+    s->pending -= row->samples || (s->grammar && row->logits);
     if (s->state == SEQ_ENDED) {
         retire(g, s);
         return;
@@ -708,7 +754,8 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
     if (row->logits && !s->grammar && !s->cancelled)
         report_prompt(g, s, row);
     /* Of one who was cancelled the token that a follower computed may not be known. */
-    while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= MIN(s->computed, s->n_tokens)) {
+    u32 known = MIN(s->computed, s->n_tokens + stayed);
+    while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= known) {
         u32 i = s->committed++, page = s->pages[i];
         s->pages[i] = kv_commit(&g->kv, page, i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,
                                 s->tokens + i * LIMIT_PAGE_TOKENS);
@@ -784,17 +831,18 @@ static void flight_done(struct engine *g, const struct step_result *results, u32
     for (u32 i = 0; i < f->step.n_rows; i++) {
         struct seq *s = f->seqs[i];
         const struct step_row *row = &f->rows[i];
-        const struct step_result *result = NULL;
-        if (row->sample) {
-            ASSERT(next < n && results[next].slot == row->slot);
-            result = &results[next++];
-        }
+        const struct step_result *of_row = results + next;
+        next += row->samples;
+        ASSERT(next <= n && (!row->samples || of_row->slot == row->slot));
         bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
-        row_done(g, s, row);
-        if (result && goes_on)
-            token_out(g, s, result);
-        else if (row->logits && s->grammar && goes_on)
+        u32 stayed = settle_guesses(g, s, f, row, of_row);
+        row_done(g, s, row, stayed);
+        if (row->logits && s->grammar && goes_on)
             choose(g, s, row->logits);
+        for (u32 k = 0; k < MIN(row->samples, stayed + 1) && goes_on; k++) {
+            token_out(g, s, &of_row[k]);
+            goes_on = s->state == SEQ_RUNNING && !s->cancelled;
+        }
     }
 }
 

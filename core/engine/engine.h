@@ -75,13 +75,15 @@ struct engine_config {
     u32 prefill_beside; /* prefill tokens of a step in which others decode */
     bool prefix_cache;
     u32 prompt_logits; /* prompt tokens a step whose logits are kept; 0: no prompt_logprobs */
+    u32 drafts;        /* guessed tokens a step; 0: none */
     u32 grammar_rows;  /* sequences a step that have a grammar; 0: no grammars */
 };
 
 struct engine_stats {
     u64 steps, prompt_tokens, cached_tokens, output_tokens, finished, cancelled;
-    u64 kv_lookups, kv_hits; /* pages */
-    u64 waiting_tokens;      /* of the prompts that wait; one that several share counts once */
+    u64 drafts, drafts_stayed; /* guessed tokens, and those that were right */
+    u64 kv_lookups, kv_hits;   /* pages */
+    u64 waiting_tokens;        /* of the prompts that wait; one that several share counts once */
     u32 waiting, running, pages_free, pages;
     bool blocked;               /* who waits found no slot or too few KV pages in the newest step */
     u32 step_rows, step_tokens; /* of the newest step */

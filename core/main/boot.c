@@ -353,6 +353,12 @@ static enum err check_context(const struct box *b, struct err_text *e)
                    o->engine_kv ? bytes_text(o->engine_kv, kv) : "0, as much as the box can give");
 }
 
+/* Guesses a step: there is a sample for each slot, and one is the newest token's. */
+static u32 drafts(const struct options *o, const struct device *d)
+{
+    return MIN(MIN((u32)o->engine_drafts, d->guesses), d->limits.slots - 1);
+}
+
 enum err boot_plan(struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -375,6 +381,7 @@ enum err boot_plan(struct box *b, struct err_text *e)
         .prefill_beside = (u32)o->engine_prefill_beside,
         .prefix_cache = o->engine_prefix_cache,
         .prompt_logits = (u32)o->engine_prompt_logits,
+        .drafts = drafts(o, b->device),
         .grammar_rows = MIN((u32)o->engine_grammar_rows, b->device->limits.slots)};
     engine_plan(b->device, &b->config, &b->plan);
     b->prompt_bytes =

@@ -1,7 +1,8 @@
 /* `zigcuda bench`: speed through the same engine that serves, beside the floor it is held against.
  * Prefill (pp): tokens of one prompt over the time to its first token. Decode (tg): steps of a
  * batch that all decode, behind prompts of each --depth; with --steps straight on the device and
- * without reading the prompts (step). "host": the part of a step in which this thread plans and
+ * without reading the prompts (step). Guesses (1+N): a step of one stream that samples behind N
+ * guessed tokens, too, and is waited for. "host": the part of a step in which this thread plans and
  * submits it; with --steps, in which it submits it and takes its results. The floor of a decode
  * step is its bytes (weights, scales, zeros, head, KV) over the read bandwidth, which is measured
  * before and after each row with the same threads over the same memory, because it drifts from
@@ -22,7 +23,7 @@ enum { LIST_MAX = 16, KL_TOKENS = 256, KL_CHUNK = 16, WARM_STEPS = 4 };
 
 static struct bench {
     struct box box;
-    const char *prompts, *batches, *depths;
+    const char *prompts, *batches, *depths, *guesses;
     u32 generate, depth, repeat;
     bool json, kl, steps, profile;
     u32 most; /* of a list */
@@ -262,6 +263,26 @@ static enum err decode_row(u32 batch, struct err_text *e)
     return ERR_OK;
 }
 
+/* A step of one stream with so many guesses; tokens/s if all are right. */
+static enum err guesses_row(u32 guesses, struct err_text *e)
+{
+    double s[LIST_MAX];
+    struct row r = {.batch = 1, .depth = bench.depth};
+    struct steps_shape shape = decode_shape(1);
+    struct steps_times t;
+    shape.n = 1 + guesses;
+    shape.guesses = guesses;
+    for (u32 i = 0; i < bench.repeat; i++) {
+        TRY(steps_run(bench.box.device, &bench.work, &bench.box.clock, &shape, &t, e));
+        s[i] = t.step_s;
+    }
+    r.step_s = median(s, bench.repeat);
+    r.tok_s = (1 + guesses) / r.step_s;
+    snprintf(r.what, sizeof r.what, "1+%u", guesses);
+    put_row(&r);
+    return ERR_OK;
+}
+
 static enum err each(const char *list, enum err (*run)(u32, struct err_text *), struct err_text *e)
 {
     for (const char *p = list; *p && strcmp(list, "none") != 0;) {
@@ -281,7 +302,8 @@ static enum err each(const char *list, enum err (*run)(u32, struct err_text *), 
 static enum err decode_rows(u32 depth, struct err_text *e)
 {
     bench.depth = depth;
-    return each(bench.batches, decode_row, e);
+    TRY(each(bench.batches, decode_row, e));
+    return each(bench.guesses, guesses_row, e);
 }
 
 static enum err most_of(u32 v, struct err_text *e)
@@ -291,6 +313,13 @@ static enum err most_of(u32 v, struct err_text *e)
                        LIMIT_SLOTS);
     bench.most = MAX(bench.most, v);
     return ERR_OK;
+}
+
+static enum err most_guesses(u32 v, struct err_text *e)
+{
+    return v < LIMIT_SLOTS
+               ? most_of(v + 1, e)
+               : err_set(e, ERR_USAGE, "--guesses: %u; a step has %u at most", v, LIMIT_SLOTS - 1);
 }
 
 /* For lists that are used only when the model is loaded, but are to be right before. */
@@ -613,6 +642,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
         {"--prompt", ARG_STRING, &bench.prompts, 0, 0, "LIST",
          "prefill lengths (128,512), or none"},
         {"--batch", ARG_STRING, &bench.batches, 0, 0, "LIST", "decode batches (1,4), or none"},
+        {"--guesses", ARG_STRING, &bench.guesses, 0, 0, "LIST",
+         "guessed tokens in a step of one stream (none)"},
         {"--generate", ARG_U32, &bench.generate, 1, LIMIT_CONTEXT, "N", "decode steps (64)"},
         {"--depth", ARG_STRING, &bench.depths, 0, 0, "LIST", "context before decoding (16)"},
         {"--steps", ARG_FLAG, &bench.steps, 0, 0, NULL, "decode without reading prompts before"},
@@ -632,7 +663,9 @@ static enum err go(int argc, char **argv, struct err_text *e)
         return ERR_OK;
     b->options.engine_prefix_cache = false;               /* the same prompts come again */
     b->options.engine_prefill_beside = LIMIT_STEP_TOKENS; /* who decodes waits for the others */
+    b->options.engine_drafts = 0; /* figures are of tokens that are computed one by one */
     TRY(each(bench.batches, most_of, e));
+    TRY(each(bench.guesses, most_guesses, e));
     TRY(each(bench.prompts, nothing, e));
     TRY(each(bench.depths, nothing, e));
     b->options.engine_slots = MIN(MAX(b->options.engine_slots, bench.most), LIMIT_SLOTS);
@@ -673,6 +706,7 @@ int cmd_bench(int argc, char **argv)
     struct err_text e = {0};
     bench.prompts = "128,512";
     bench.batches = "1,4";
+    bench.guesses = "none";
     bench.generate = 64;
     bench.depths = "16";
     bench.repeat = 5;

@@ -17,10 +17,20 @@ struct steps_state {
     u64 host_ns, host_max_ns;
 };
 
+/* Does each step begin where the one before did, or a token behind it? */
+static bool moves(const struct steps_shape *s)
+{
+    return s->n == 1 + s->guesses;
+}
+
+static u32 positions(const struct steps_shape *s)
+{
+    return s->depth + s->n + (moves(s) ? s->warm + s->steps - 1 : 0);
+}
+
 static u32 pages_each(const struct steps_shape *s)
 {
-    u32 most = s->n > 1 ? s->n : s->warm + s->steps;
-    return CEIL_DIV(s->depth + most, (u32)LIMIT_PAGE_TOKENS);
+    return CEIL_DIV(positions(s), (u32)LIMIT_PAGE_TOKENS);
 }
 
 size_t steps_work_bytes(const struct device_limits *limits)
@@ -32,9 +42,8 @@ size_t steps_work_bytes(const struct device_limits *limits)
 static enum err check(const struct device *d, const struct steps_shape *s, struct err_text *e)
 {
     const struct device_limits *l = &d->limits;
-    u32 most = s->depth + (s->n > 1 ? s->n : s->warm + s->steps);
-    if (s->batch > l->slots || most > l->context || (u64)s->batch * pages_each(s) > l->pages ||
-        (u64)s->batch * s->n > l->step_tokens)
+    if (s->batch * (1 + s->guesses) > l->slots || positions(s) > l->context ||
+        (u64)s->batch * pages_each(s) > l->pages || (u64)s->batch * s->n > l->step_tokens)
         return err_set(e, ERR_USAGE,
                        "%u rows of %u tokens at %u do not fit %u slots, %u pages, a context of %u "
                        "and steps of %u tokens (engine.slots, engine.kv, model.context, "
@@ -48,14 +57,14 @@ static void plan(struct steps_state *s, u32 turn)
 {
     const struct steps_shape *shape = s->shape;
     struct flight *f = &s->flights[turn % 2];
-    u32 n = shape->n, decoded = n == 1 ? turn : 0;
+    u32 n = shape->n, decoded = moves(shape) ? turn : 0;
     for (u32 i = 0; i < shape->batch; i++) {
         f->rows[i] = (struct step_row){.slot = i,
                                        .first = i * n,
                                        .n = n,
                                        .pos = shape->depth + decoded,
                                        .follows = n == 1 && turn > 0 && s->d->depth > 1,
-                                       .sample = true,
+                                       .samples = 1 + shape->guesses,
                                        .outputs = turn,
                                        .pages = s->pages + (size_t)i * s->pages_each,
                                        .n_pages = s->pages_each,
@@ -84,7 +93,7 @@ static enum err turn(struct steps_state *s, u64 *submit_ns, struct err_text *e)
     u64 from = clock_now_ns(s->clock), asked;
     TRY(s->d->ops->submit(s->d, &s->flights[s->submitted++ % 2].step, e));
     *submit_ns = clock_now_ns(s->clock) - from;
-    if (s->submitted - s->polled < s->d->depth)
+    if (s->submitted - s->polled < s->d->depth && !s->shape->guesses)
         return ERR_OK;
     const bool wait = s->d->ops->fd(s->d) >= 0;
     do

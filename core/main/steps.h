@@ -12,6 +12,7 @@
 struct steps_shape {
     u32 batch, depth; /* rows; positions before each */
     u32 n;            /* tokens a row: 1 decodes, and every step follows the one before */
+    u32 guesses;      /* of n: those behind the first; each is sampled, and each step waited for */
     u32 warm, steps;  /* not counted, counted */
 };
 

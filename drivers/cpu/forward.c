@@ -129,7 +129,7 @@ static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_
     }
     tile->one_block_per_row &= blocks <= 1;
     for (u32 t = from; t < to; t++) {
-        bool sampled = row->sample && t + 1 == row->first + row->n;
+        bool sampled = t + row->samples >= row->first + row->n;
         f->token_row[t] = row_index;
         if (!sampled && !row->logits)
             continue;
@@ -518,9 +518,11 @@ static void deliver(const struct pass *p, const struct forward_want *want, const
         return;
     struct sample_counts *counts = &f->counts[row->slot];
     *want->result = (struct step_result){.slot = row->slot};
-    sample_token(row->sampling, logits, vocab, row->pos + row->n - 1, row->outputs, counts,
-                 &p->mine->sample, want->result);
-    sample_count(counts, want->result->token);
+    u32 at = want->token - row->first, behind = row->n - 1 - at;
+    sample_token(row->sampling, logits, vocab, row->pos + at,
+                 row->outputs + row->samples - 1 - behind, counts, &p->mine->sample, want->result);
+    if (sampling_counts(row->sampling)) /* of others several may be sampled at once */
+        sample_count(counts, want->result->token);
 }
 
 static void head(const struct pass *p)

@@ -236,6 +236,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                                 .model = model,
                                 .limits = *limits,
                                 .depth = STEPS_DEPTH,
+                                .guesses = LIMIT_SLOTS,
                                 .kernels = c->kernels,
                                 .shares_host_memory = c->info.integrated};
     *out = &c->device;

@@ -329,7 +329,7 @@ static enum err send_start(struct steps *s, const struct step_row *row, struct e
              e, "send sampling parameters");
     if (p->repetition_penalty != 1)
         TRY(send_seen(s, row->slot, e));
-    if (p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0)
+    if (sampling_counts(p))
         CUDA_TRY(cuda_fill_u8((uintptr_t)(state->output_counts + at), 0,
                               vocab * sizeof *state->output_counts, s->stream),
                  e, "clear token counts");
@@ -373,8 +373,7 @@ static void put_rows(const struct step *step, struct gpu_row *rows, u32 *token_r
 {
     for (u32 r = 0; r < step->n_rows; r++) {
         const struct step_row *row = &step->rows[r];
-        u32 flags = (row->sample ? ROW_SAMPLE : 0) | (row->follows ? ROW_FOLLOWS : 0) |
-                    (row->rope_long ? ROW_ROPE_LONG : 0);
+        u32 flags = (row->follows ? ROW_FOLLOWS : 0) | (row->rope_long ? ROW_ROPE_LONG : 0);
         rows[r] = (struct gpu_row){row->slot, row->first, row->n, row->pos, flags, row->outputs};
         for (u32 t = row->first; t < row->first + row->n; t++)
             token_row[t] = r;
@@ -396,12 +395,10 @@ static u32 put_wants(const struct step *step, struct gpu_want *wants, u32 *n_res
     u32 n = 0;
     for (u32 r = 0; r < step->n_rows; r++) {
         const struct step_row *row = &step->rows[r];
-        u32 last = row->first + row->n - 1;
-        for (u32 t = row->logits ? row->first : last; t <= last; t++) {
-            bool sampled = row->sample && t == last;
-            if (sampled || row->logits)
-                wants[n++] = (struct gpu_want){t, r, sampled ? (*n_results)++ : ~0u};
-        }
+        u32 end = row->first + row->n, sampled = end - row->samples;
+        for (u32 t = row->logits ? row->first : sampled; t < end; t++)
+            wants[n++] = t < sampled ? (struct gpu_want){t, r, ~0u, 0}
+                                     : (struct gpu_want){t, r, (*n_results)++, t - sampled};
     }
     return n;
 }

@@ -48,16 +48,16 @@ GPU struct sample_row sample_row(const struct op_sample *op, const struct gpu_ru
     r.work = &op->work[want->result];
     r.out = &run->step->results[want->result];
     r.logits = op->logits + (size_t)i * op->stride;
-    r.z = op->z + (size_t)row->slot * op->stride;
-    r.list = op->list + (size_t)row->slot * SAMPLE_SIDES * op->stride;
+    r.z = op->z + (size_t)want->result * op->stride;
+    r.list = op->list + (size_t)want->result * SAMPLE_SIDES * op->stride;
     r.stride = op->stride;
     r.counts = run->state.output_counts + slot;
     r.prompt = run->state.prompt_seen + slot;
     r.t = greedy ? 1 : s->temperature;
     r.n = op->vocab;
     r.slot = row->slot;
-    r.outputs = row->outputs;
-    r.position = row->pos + row->n - 1;
+    r.outputs = row->outputs + want->nth;
+    r.position = row->pos + want->token - row->first;
     r.cut = sample_first(s, r.n);
     r.seed[0] = s->seed[0];
     r.seed[1] = s->seed[1];
@@ -66,6 +66,7 @@ GPU struct sample_row sample_row(const struct op_sample *op, const struct gpu_ru
     r.deep = r.cut != CUT_NONE || r.logprobs;
     r.masked = r.outputs < s->min_tokens && s->n_stop;
     r.biased = s->n_bias;
+    r.last = want->token + 1 == row->first + row->n;
     r.penalised =
         s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
     return r;
@@ -201,8 +202,10 @@ GPU void sample_put(const struct op_sample *op, const struct gpu_run *run,
         r->out->slot = r->slot;
         r->out->token = token;
         sample_done(op, run->step);
-        run->state.last[r->slot] = token;
-        r->counts[token] += r->counts[token] != 0xffff;
+        if (r->last)
+            run->state.last[r->slot] = token;
+        if (r->penalised)
+            r->counts[token] += r->counts[token] != 0xffff;
         if (!r->deep) {
             r->work->side[SAMPLE_DRAW].best = 0;
             r->work->arrived = 0;

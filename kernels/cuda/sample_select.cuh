@@ -32,6 +32,7 @@ struct sample_row {
     u32 seed[2];
     bool noise, deep; /* what its scores are; is it not done with them? */
     bool masked, biased, penalised;
+    bool last; /* of its row */
     bool logprobs;
 };
 

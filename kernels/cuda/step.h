@@ -339,8 +339,8 @@ struct sample_work {
 
 struct op_sample {
     const float *logits;      /* [want][stride] */
-    float *z;                 /* [slots][stride] work space */
-    u32 *list;                /* [slots][SAMPLE_SIDES][stride] work space */
+    float *z;                 /* [results][stride] work space */
+    u32 *list;                /* [results][SAMPLE_SIDES][stride] work space */
     struct sample_work *work; /* [results] */
     u32 *arrived;             /* a counter of zero, left at zero */
     u32 stride, vocab;        /* stride is even */
@@ -364,9 +364,8 @@ struct op {
 /* --- one step ------------------------------------------------------------------------------ */
 
 enum {
-    ROW_SAMPLE = 1,  /* its last token yields a new one */
-    ROW_FOLLOWS = 2, /* its one token is the one that its slot sampled last; tokens[] is not read */
-    ROW_ROPE_LONG = 4, /* rotated by rope_long */
+    ROW_FOLLOWS = 1, /* its one token is the one that its slot sampled last; tokens[] is not read */
+    ROW_ROPE_LONG = 2, /* rotated by rope_long */
 };
 
 struct gpu_row {
@@ -381,6 +380,7 @@ struct gpu_tile {
 struct gpu_want { /* a token whose logits are computed */
     u32 token, row;
     u32 result; /* index of its result, or ~0: only the logits are wanted */
+    u32 nth;    /* of its row's results */
 };
 
 /* As core/engine/device.h's struct sampling, one a slot; stays while the slot's sequence does. */

@@ -295,8 +295,7 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     for (u32 i = 0; i < n.size(); i++) {
         if (!n[i])
             continue;
-        rows.push_back(
-            {i, (u32)token_row.size(), n[i], at[i], t->sequences[i].flags | ROW_SAMPLE, 0});
+        rows.push_back({i, (u32)token_row.size(), n[i], at[i], t->sequences[i].flags, 0});
         for (u32 j = 0; j < n[i]; j++) {
             const float *x = &t->sequences[i].qkv[(size_t)(at[i] + j) * width];
             token_row.push_back((u32)rows.size() - 1);
@@ -561,7 +560,7 @@ static void bench_one(const struct bench *b)
     for (u32 i = 0; i < pages.size(); i++) /* scattered: a prime times i, modulo the number */
         pages[i] = (u32)((u64)i * 1000003 % pages.size());
     for (u32 i = 0; i < b->batch; i++)
-        rows.push_back({i, i * b->tokens, b->tokens, b->context - b->tokens, ROW_SAMPLE, 0});
+        rows.push_back({i, i * b->tokens, b->tokens, b->context - b->tokens, 0, 0});
     for (u32 i = 0; i < tokens; i++)
         token_row[i] = i / b->tokens;
     step.n_rows = b->batch;

@@ -31,7 +31,8 @@ void reference_sample(const struct gpu_sampling *g, const float *logits, u32 voc
     struct sample_counts c = {counts, prompt};
     struct sample_scratch x = {z, key, index};
     sample_token(&s, logits, vocab, position, outputs, &c, &x, &r);
-    sample_count(&c, r.token);
+    if (sampling_counts(&s))
+        sample_count(&c, r.token);
     *out = (struct gpu_result){.token = r.token, .logprob = r.logprob, .n_top = r.n_top};
     for (u32 i = 0; i < r.n_top; i++) {
         out->top_id[i] = r.top[i].id;

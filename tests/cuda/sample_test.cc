@@ -97,8 +97,8 @@ static void random_row(struct side *to, u32 i, u32 vocab)
         to->counts[at + v] = one_in(10) ? (u16)(random_u32() % 4) : 0;
         to->prompt[at + v] = one_in(8);
     }
-    to->row[i] = (struct gpu_row){i, i, 1, random_u32() % 10000, ROW_SAMPLE, random_u32() % 8};
-    to->want[i] = (struct gpu_want){i, i, i};
+    to->row[i] = (struct gpu_row){i, i, 1, random_u32() % 10000, 0, random_u32() % 8};
+    to->want[i] = (struct gpu_want){i, i, i, 0};
 }
 
 /* --- the device ---------------------------------------------------------------------------- */
@@ -314,6 +314,45 @@ static void test_nonsense(struct rig *g, u32 rounds)
     failed += !is_left_zero(g);
 }
 
+/* A row of several tokens, the last of which are sampled: each as if it had come alone. */
+static void test_guesses(struct rig *g, u32 rounds)
+{
+    static struct results got;
+    static float z[VOCAB_MAX], key[VOCAB_MAX];
+    static u32 index[VOCAB_MAX];
+    for (u32 round = 0; round < rounds; round++) {
+        u32 vocab = 1 + random_u32() % 300, n = 1 + random_u32() % SLOTS, ahead = random_u32() % 9;
+        u32 slot = random_u32() % SLOTS, pos = random_u32() % 1000, outputs = random_u32() % 8;
+        for (u32 i = 0; i < SLOTS; i++)
+            random_row(&host, i, vocab);
+        struct gpu_sampling *s = &host.sampling[slot];
+        s->repetition_penalty = 1;
+        s->presence_penalty = s->frequency_penalty = 0;
+        host.row[0] = (struct gpu_row){slot, 0, ahead + n, pos, 0, outputs};
+        for (u32 i = 0; i < n; i++)
+            host.want[i] = (struct gpu_want){ahead + i, 0, i, i};
+        run(g, &host, n, vocab, 1 + round % gpu_multiprocessors(), &got);
+        bool right = got.last[slot] == got.result[n - 1].token && got.done == g->step.serial &&
+                     memcmp(host.counts, got.counts, (size_t)SLOTS * vocab * 2) == 0;
+        for (u32 i = 0; i < n; i++) {
+            struct gpu_result expect;
+            size_t at = (size_t)slot * vocab;
+            reference_sample(s, host.logits + (size_t)i * vocab, vocab, pos + ahead + i,
+                             outputs + i, host.counts + at, host.prompt + at, z, key, index,
+                             &expect);
+            tokens++;
+            differ += got.result[i].token != expect.token;
+            right = right && got.result[i].slot == slot &&
+                    (got.result[i].token != expect.token || !s->logprobs ||
+                     same_alternatives(&got.result[i], &expect));
+        }
+        if (!right && failed++ < 5)
+            printf("guesses: round %u, %u of slot %u, vocab %u: results differ\n", round, n, slot,
+                   vocab);
+    }
+    failed += !is_left_zero(g);
+}
+
 static void test_nothing_wanted(struct rig *g)
 {
     static struct results got;
@@ -326,7 +365,7 @@ static void test_nothing_wanted(struct rig *g)
 static void copy_row(struct side *to, u32 at, const struct side *from, u32 i, u32 vocab)
 {
     memcpy(to->logits + (size_t)at * vocab, from->logits + (size_t)i * vocab, vocab * 4);
-    to->want[at] = (struct gpu_want){i, i, i};
+    to->want[at] = (struct gpu_want){i, i, i, 0};
 }
 
 static void test_bits(struct rig *g, u32 vocab)
@@ -388,8 +427,8 @@ static void bench_one(struct rig *g, const struct setting *s, u32 n)
     for (u32 i = 0; i < n; i++) {
         sampling[i] = s->s;
         sampling[i].seed[0] = i;
-        row[i] = (struct gpu_row){i, i, 1, i + 100, ROW_SAMPLE, 1};
-        want[i] = (struct gpu_want){i, i, i};
+        row[i] = (struct gpu_row){i, i, 1, i + 100, 0, 1};
+        want[i] = (struct gpu_want){i, i, i, 0};
     }
     g->op.sample.stride = g->op.sample.vocab = BENCH_VOCAB;
     for (struct op &op : ops)
@@ -467,6 +506,7 @@ int main(int argc, char **argv)
     u32 rounds = argc > 3 ? (u32)strtoul(argv[3], NULL, 10) : gpu_is_real() ? 10000 : 1000;
     set_up(&g, SLOTS, VOCAB_MAX);
     test_random(&g, rounds);
+    test_guesses(&g, rounds / 5);
     test_flat(&g, rounds / 50);
     test_nothing_wanted(&g);
     for (u32 vocab : {1u, 255u, 256u, 257u, 1000u, 5000u, 9001u})

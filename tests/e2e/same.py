@@ -1,20 +1,23 @@
 """The same request gives the same tokens and logprobs, whatever else happens: alone, in changing
-batches, with its prompt cut into other chunks, with and without prefix hits.
+batches, with its prompt cut into other chunks, with and without prefix hits and guesses.
 
 usage: same.py MODEL_DIR [REQUESTS [FLAG...]]   (environment: ZIGCUDA, how to run the binary; FLAGs
 go to every server, such as --device.kind cuda)
 
 Every request is first answered by a server that runs one at a time without a prefix cache; then by
-servers with other step sizes, all at once in random order, and once more from their prefix caches.
+servers with other step sizes, all at once in random order, and once more from their prefix caches;
+at last by one that has room for guesses.
 """
 import concurrent.futures
 import http.client
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
+import urllib.request
 
 import server
 
@@ -22,7 +25,7 @@ MODEL_DIR = sys.argv[1]
 MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
 REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
 FLAGS = sys.argv[3:]
-AT_ONCE = 64
+AT_ONCE, FEW = 64, 3
 draw = random.Random(4)
 mine = threading.local()
 
@@ -65,6 +68,9 @@ def answers(wishes, rounds, at_once, *flags):
             with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
                 replies = list(pool.map(lambda i: ask(s.port, wishes[i]), order))
             got.append([r for _, r in sorted(zip(order, replies), key=lambda pair: pair[0])])
+        with urllib.request.urlopen(f"http://127.0.0.1:{s.port}/metrics") as reply:
+            right = re.search(rb"^zigcuda_draft_tokens_right_total (\d+)$", reply.read(), re.M)
+        assert at_once != FEW or int(right[1]) > 0, right
     return got, time.monotonic() - begin
 
 
@@ -80,15 +86,19 @@ def main():
     (alone,), seconds = answers(wishes, 1, 1, "--engine.slots", "1", "--engine.prefix_cache",
                                 "false", "--engine.step_tokens", "512")
     print(f"{REQUESTS} requests alone: {seconds:.1f} s")
-    ways = [("64 at once, steps of 512", 2, ["--engine.slots", "64",
-                                             "--engine.step_tokens", "512"]),
-            ("64 at once, steps of 80", 1, ["--engine.slots", "64", "--engine.step_tokens", "80",
-                                            "--engine.prefill_beside", "7"]),
-            ("7 at once, steps of 19", 1, ["--engine.slots", "7", "--engine.step_tokens", "19",
-                                           "--engine.prefix_cache", "false"])]
+    ways = [("64 at once, steps of 512", 2, AT_ONCE,
+             ["--engine.slots", "64", "--engine.step_tokens", "512"]),
+            ("64 at once, steps of 80", 1, AT_ONCE,
+             ["--engine.slots", "64", "--engine.step_tokens", "80", "--engine.prefill_beside",
+              "7"]),
+            ("7 at once, steps of 19", 1, AT_ONCE,
+             ["--engine.slots", "7", "--engine.step_tokens", "19", "--engine.prefix_cache",
+              "false"]),
+            ("3 at once, with guesses", 1, FEW,
+             ["--engine.slots", "16", "--engine.drafts", "13"])]
     passed = failed = 0
-    for name, rounds, flags in ways:
-        replies, seconds = answers(wishes, rounds, AT_ONCE, *flags)
+    for name, rounds, at_once, flags in ways:
+        replies, seconds = answers(wishes, rounds, at_once, *flags)
         for i, got in enumerate(replies):
             differ = [k for k in range(REQUESTS) if got[k]["choices"] != alone[k]["choices"]]
             wrong = bool(differ) or (i > 0 and not cached(got))

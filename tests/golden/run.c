@@ -1,11 +1,11 @@
 /* golden [--cuda=LIBRARY] DIR [NAME...]: the models of DIR/models.tsv through the device seam, with
  * every kernel set that this CPU can run, against logits and tokens that other software computed
  * (golden.json, golden.f32), and against themselves: the same bits however the prompt is cut,
- * whoever shares the step and however many threads compute. Quantised weights with int8 activations
- * are held to a tenth of the logits only, along the golden's tokens; their divergence (KL) is
- * printed. Without NAMEs all models run. With --cuda the CUDA backend computes instead, through
- * that driver library: a real one or tests/fakecuda. It rounds weights and activations to half
- * precision, so that it is held to CUDA_TOLERANCE where a golden is closer.
+ * whoever shares the step, whatever is guessed and however many threads compute. Quantised weights
+ * with int8 activations are held to a tenth of the logits only, along the golden's tokens; their
+ * divergence (KL) is printed. Without NAMEs all models run. With --cuda the CUDA backend computes
+ * instead, through that driver library: a real one or tests/fakecuda. It rounds weights and
+ * activations to half precision, so that it is held to CUDA_TOLERANCE where a golden is closer.
  */
 #include "core/base/file.h"
 #include "core/base/json.h"
@@ -16,7 +16,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PROMPT_MAX = 256, GREEDY = 64, SEQUENCES = 3, PAGES_EACH = 32, THREADS = 3 };
+enum {
+    PROMPT_MAX = 256,
+    GREEDY = 64,
+    SEQUENCES = 3,
+    GUESSES = SEQUENCES - 1,
+    PAGES_EACH = 32,
+    THREADS = 3
+};
 
 struct golden {
     const char *name, *format;
@@ -124,6 +131,7 @@ struct sequence {
     u32 chunk;
     u32 chosen[GREEDY];
     const u32 *forced; /* outputs taken from here instead of the device, or NULL */
+    const u32 *truth;  /* what it is going to say, to guess from, or NULL */
     u32 pages[PAGES_EACH];
     float *logits; /* [PROMPT_MAX + GREEDY][vocab] or NULL */
 };
@@ -173,35 +181,51 @@ static void start_sequence(struct sequence *s, struct device *d, u32 slot, const
     d->ops->slot_begin(d, slot, prompt, n);
 }
 
+/* Guesses of the next tokens of q, behind its newest: two, of which every other time the second is
+ * wrong. Returns how many; *right: of them. */
+static u32 guess(const struct sequence *q, u32 outputs, u32 vocab, u32 *out, u32 *right)
+{
+    u32 output = q->known - q->n_prompt;
+    *right = 0;
+    if (!q->truth || output == 0 || q->known - q->done != 1 || output + GUESSES >= outputs)
+        return 0;
+    memcpy(out, q->truth + output, GUESSES * sizeof *out);
+    *right = GUESSES - output / 2 % 2;
+    if (*right < GUESSES)
+        out[*right] = (out[*right] + 1) % vocab;
+    return GUESSES;
+}
+
 /* One step over the sequences that still want output. */
 static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
 {
     static const struct sampling greedy = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
     struct step_row rows[SEQUENCES];
-    u32 tokens[SEQUENCES * PROMPT_MAX], vocab = d->model->vocab, of[SEQUENCES];
+    u32 tokens[SEQUENCES * PROMPT_MAX], vocab = d->model->vocab, of[SEQUENCES], right[SEQUENCES];
     struct step s = {.rows = rows, .tokens = tokens};
     for (u32 i = 0; i < n; i++) {
         struct sequence *q = &seq[i];
         u32 count = MIN(q->chunk, q->known - q->done), end = q->done + count;
         if (count == 0 || q->done >= q->n_prompt + outputs)
             continue;
-        u32 from = d->model->rope_long_from;
+        u32 from = d->model->rope_long_from, *behind = tokens + s.n_tokens + count;
+        u32 guesses = guess(q, outputs, vocab, behind, &right[s.n_rows]);
         of[s.n_rows] = i;
         rows[s.n_rows++] =
             (struct step_row){.slot = i,
                               .first = s.n_tokens,
-                              .n = count,
+                              .n = count + guesses,
                               .pos = q->done,
                               .rope_long = from && q->n_prompt + GREEDY > from,
-                              .sample = end == q->known,
+                              .samples = (end == q->known) + guesses,
                               .outputs = q->known - q->n_prompt,
                               .pages = q->pages,
                               .n_pages = PAGES_EACH,
                               .sampling = &greedy,
                               .logits = q->logits ? q->logits + (size_t)q->done * vocab : NULL};
         memcpy(tokens + s.n_tokens, q->tokens + q->done, count * sizeof *tokens);
-        s.n_tokens += count;
-        q->done = end;
+        s.n_tokens += count + guesses;
+        q->done = end + right[s.n_rows - 1];
     }
     if (s.n_rows == 0)
         return false;
@@ -216,20 +240,21 @@ static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
         give_up("step");
     for (u32 r = 0; r < s.n_rows; r++) {
         struct sequence *q = &seq[of[r]];
-        u32 output = q->known - q->n_prompt;
-        if (rows[r].sample && output < GREEDY) {
-            q->chosen[output] = results[at].token;
-            q->tokens[q->known++] = q->forced ? q->forced[output] : results[at].token;
+        u32 output = q->known - q->n_prompt, stay = MIN(rows[r].samples, 1 + right[r]);
+        for (u32 i = 0; i < stay && output < GREEDY; i++, output++) {
+            q->chosen[output] = results[at + i].token;
+            q->tokens[q->known++] = q->forced ? q->forced[output] : results[at + i].token;
         }
-        at += rows[r].sample;
+        at += rows[r].samples;
     }
     ASSERT(at == n_results);
     return true;
 }
 
-/* The prompt in chunks, then `outputs` tokens, with other sequences beside it when asked. */
+/* The prompt in chunks, then `outputs` tokens, with other sequences beside it when asked. With
+ * truth[GREEDY], what it is going to say, some of it is guessed. */
 static void run(const struct golden *g, struct device *d, u32 chunk, bool neighbours, u32 outputs,
-                struct result *out)
+                const u32 *truth, struct result *out)
 {
     static struct sequence seq[SEQUENCES];
     u32 mirrored[PROMPT_MAX], mine = neighbours ? 1 : 0;
@@ -240,6 +265,7 @@ static void run(const struct golden *g, struct device *d, u32 chunk, bool neighb
     start_sequence(&seq[mine], d, mine, g->prompt, g->n_prompt, chunk);
     seq[mine].logits = out->logits;
     seq[mine].forced = out->forced;
+    seq[mine].truth = truth;
     if (neighbours) {
         start_sequence(&seq[0], d, 0, mirrored, g->n_prompt, 13);
         start_sequence(&seq[2], d, 2, mirrored + 5, g->n_prompt / 2, PROMPT_MAX);
@@ -315,15 +341,17 @@ static bool against_golden(const struct golden *g, const struct way *way, const 
     return p <= limit && d <= limit && (!exact || same == g->n_greedy);
 }
 
-/* Cutting the prompt and sharing the step give the bits of `want`. */
+/* Cutting the prompt and sharing the step give the bits of `want`; so does guessing, where nobody
+ * shares the step, as there is a sample for each slot. */
 static bool against_itself(const struct golden *g, struct device *d, const struct result *want,
                            struct result *other, const u32 *chunks, u32 n, bool neighbours)
 {
-    enum { OUTPUTS = 8 };
+    enum { OUTPUTS = 12 };
+    const u32 *truth = neighbours ? NULL : want->forced ? want->forced : want->tokens;
     size_t bytes = (size_t)(g->n_prompt + OUTPUTS) * g->model->vocab * sizeof(float);
     bool same = true;
     for (u32 i = 0; i < n; i++) {
-        run(g, d, chunks[i], neighbours, OUTPUTS, other);
+        run(g, d, chunks[i], neighbours, OUTPUTS, i ? truth : NULL, other);
         same &= memcmp(want->logits, other->logits, bytes) == 0;
         same &= memcmp(want->tokens, other->tokens, OUTPUTS * sizeof(u32)) == 0;
     }
@@ -349,7 +377,7 @@ static void test_way(const struct golden *g, struct way *way, u32 threads_max, s
         struct arena host;
         struct device *d = open_device(g, way, &host);
         if (way->threads == 1) {
-            run(g, d, PROMPT_MAX, false, GREEDY, want);
+            run(g, d, PROMPT_MAX, false, GREEDY, NULL, want);
             close = against_golden(g, way, want, figures, sizeof figures);
             cut = against_itself(g, d, want, other, chunks, COUNTOF(chunks), false);
             beside = against_itself(g, d, want, other, chunks, COUNTOF(chunks), true);
@@ -360,7 +388,7 @@ static void test_way(const struct golden *g, struct way *way, u32 threads_max, s
         d->ops->close(d);
         arena_close(&host);
     }
-    snprintf(what, sizeof what, "%s; same bits: chunks%s neighbours%s%s%s", figures,
+    snprintf(what, sizeof what, "%s; same bits: chunks, guesses%s neighbours%s%s%s", figures,
              cut ? "" : " NO", beside ? "" : " NO", threads_max > 1 ? " threads" : "",
              threads_same ? "" : " NO");
     verdict(close && cut && beside && threads_same, g->name, way->name, what);

@@ -104,7 +104,7 @@ static enum err submit(struct device *d, const struct step *s, struct err_text *
     world.n_results = 0;
     world.steps++;
     for (u32 i = 0; i < s->n_rows; i++)
-        if (s->rows[i].sample)
+        if (s->rows[i].samples)
             world.results[world.n_results++] =
                 (struct step_result){.slot = s->rows[i].slot,
                                      .token = (s->rows[i].pos + s->rows[i].n) % VOCAB,

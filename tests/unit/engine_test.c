@@ -13,11 +13,12 @@ static struct fake {
         struct step_result results[SLOTS];
         u32 n_results, delay;
     } flights[2];
-    u32 submitted, polled, fail_at;
+    u32 submitted, polled, fail_at, guesses; /* of rows that have some */
     u64 now_ns;
 } fake;
 
-static u32 depth; /* of the device: every test runs with 1 and 2 */
+static u32 depth;                 /* of the device: every test runs with 1 and 2 */
+static u32 words = VOCAB, drafts; /* tokens that it says; engine_config.drafts */
 
 static u32 mix(u32 h, u32 token)
 {
@@ -29,7 +30,7 @@ static u32 reference(const u32 *tokens, u32 n)
     u32 h = 0x811c9dc5u;
     for (u32 i = 0; i < n; i++)
         h = mix(h, tokens[i]);
-    return (h ^ h >> 15) % VOCAB;
+    return (h ^ h >> 15) % words;
 }
 
 static void fake_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
@@ -47,21 +48,22 @@ static enum err fake_submit(struct device *d, const struct step *s, struct err_t
     f->delay = fake.submitted++ % 3;
     for (u32 r = 0; r < s->n_rows; r++) {
         const struct step_row *row = &s->rows[r];
-        ASSERT(!row->follows || (depth > 1 && row->n == 1 && row->sample));
+        ASSERT(!row->follows || (depth > 1 && row->n == 1 && row->samples));
         for (u32 i = 0; i < row->n; i++) {
             u32 p = row->pos + i;
             fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS] =
                 row->follows ? fake.slot_last[row->slot] : s->tokens[row->first + i];
         }
-        if (!row->sample)
-            continue;
-        ASSERT(row->pos + row->n == fake.slot_prompt[row->slot] + row->outputs);
-        u32 all[CONTEXT], n = row->pos + row->n;
-        for (u32 p = 0; p < n; p++)
-            all[p] = fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS];
-        fake.slot_last[row->slot] = reference(all, n);
-        f->results[f->n_results++] =
-            (struct step_result){.slot = row->slot, .token = fake.slot_last[row->slot]};
+        fake.guesses += row->samples > 1;
+        for (u32 i = 0; i < row->samples; i++) {
+            u32 all[CONTEXT], n = row->pos + row->n - row->samples + 1 + i;
+            ASSERT(n == fake.slot_prompt[row->slot] + row->outputs + i);
+            for (u32 p = 0; p < n; p++)
+                all[p] = fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS];
+            fake.slot_last[row->slot] = reference(all, n);
+            f->results[f->n_results++] =
+                (struct step_result){.slot = row->slot, .token = fake.slot_last[row->slot]};
+        }
     }
     return ERR_OK;
 }
@@ -122,7 +124,8 @@ static struct engine *fresh_engine(struct model *m)
 {
     struct engine *g = NULL;
     struct err_text e = {0};
-    struct engine_config c = {.queue = QUEUE, .prefill_beside = 8, .prefix_cache = true};
+    struct engine_config c = {
+        .queue = QUEUE, .prefill_beside = 8, .prefix_cache = true, .drafts = drafts};
     *m = (struct model){.vocab = VOCAB, .n_eos = 1, .eos = {7}};
     memset(&fake, 0, sizeof fake);
     fake.device = (struct device){.ops = &fake_ops,
@@ -146,6 +149,7 @@ static enum err submit(struct engine *g, struct wish *w)
     struct request r = {.prompt = w->prompt,
                         .n_prompt = w->n_prompt,
                         .max_tokens = w->max_tokens,
+                        .sampling = {.repetition_penalty = 1},
                         .priority = w->priority,
                         .no_answer = w->no_answer,
                         .deadline_ns = w->deadline_ns,
@@ -196,7 +200,9 @@ static void solo_equals_batched(void)
     u32 sent = 0, hits = 0, cancelled = 0, busy = 0;
     for (u32 round = 0; ended < REQUESTS; round++) {
         CHECK(round < 100000);
-        if (sent < REQUESTS && round % 3 != 1) {
+        bool lull =
+            drafts && round % 400 > 50 && engine_stats(g).running > 2; /* room for guesses */
+        if (sent < REQUESTS && round % 3 != 1 && !lull) {
             fill(&wishes[sent], sent);
             struct engine_stats s = engine_stats(g);
             enum err r = submit(g, &wishes[sent]);
@@ -216,6 +222,7 @@ static void solo_equals_batched(void)
         hits += wishes[i].cached > 0;
         cancelled += wishes[i].finish == FINISH_CANCELLED;
     }
+    CHECK(!drafts || (fake.guesses > 50 && engine_stats(g).drafts_stayed > 20));
     CHECK(hits > REQUESTS / 4 && cancelled > 5 && busy && engine_idle(g));
     struct engine_stats s = engine_stats(g);
     CHECK(s.pages_free == PAGES && s.finished == REQUESTS && s.cancelled == cancelled);
@@ -225,6 +232,53 @@ void engine_solo_equals_batched(void)
 {
     for (depth = 1; depth <= 2; depth++)
         solo_equals_batched();
+}
+
+/* Answers of a few tokens, in which much can be guessed, rightly or not: nothing else changes. */
+void engine_drafts_change_nothing(void)
+{
+    drafts = 4;
+    for (words = 2; words <= 4; words++)
+        engine_solo_equals_batched();
+    drafts = 0;
+    words = VOCAB;
+}
+
+static void run_one(u32 max_tokens, struct engine_stats *stats)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    static struct wish w;
+    struct err_text e = {0};
+    w = (struct wish){.n_prompt = 5, .max_tokens = max_tokens, .prompt = {1, 2, 3, 4, 5}};
+    CHECK(submit(g, &w) == ERR_OK);
+    for (u32 i = 0; i < 1000 && engine_step(g); i++)
+        CHECK(engine_poll(g, true, &e) == ERR_OK);
+    CHECK(engine_idle(g) && w.n_got == max_tokens && same_as_alone(&w));
+    *stats = engine_stats(g);
+}
+
+/* What repeats itself comes by several tokens a step; what does not is hardly held up. */
+void engine_drafts_save_steps(void)
+{
+    for (depth = 1; depth <= 2; depth++) {
+        struct engine_stats s;
+        drafts = SLOTS - 1;
+        words = 1;
+        run_one(100, &s);
+        CHECK(s.steps < 30 && s.drafts_stayed > 70);
+        words = VOCAB;
+        run_one(100, &s);
+        CHECK(s.steps == 100 && s.drafts == 0);
+        words = 2; /* as good as never */
+        run_one(150, &s);
+        CHECK(s.steps <= 150 && s.drafts_stayed < s.drafts);
+        drafts = 0;
+        words = 1;
+        run_one(100, &s);
+        CHECK(s.steps == 100);
+        words = VOCAB;
+    }
 }
 
 static void refuses_what_never_fits(void)

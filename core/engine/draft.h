@@ -1,0 +1,42 @@
+/* Guesses of a sequence's next tokens, for speculative decoding (Leviathan et al., "Fast inference
+ * from transformers via speculative decoding", 2022) by prompt lookup: where the newest tokens have
+ * stood in the same sequence before, what followed them may follow again. The device computes a
+ * draft in one step and samples behind each of its tokens; those that are what was sampled stay. So
+ * answers are the same, bit for bit, only sooner where a text repeats its prompt or itself.
+ *
+ * Whoever drafts badly is left alone for a while, twice as long each time.
+ */
+#ifndef ZIGCUDA_DRAFT_H
+#define ZIGCUDA_DRAFT_H
+
+#include "core/base/arena.h"
+
+struct draft {
+    u32 *places; /* [1 << bits] by hash of DRAFT_GRAM tokens: where their newest place ends; 0: none
+                  */
+    u32 bits;
+    u32 known;  /* places that end before this are in */
+    u32 length; /* tokens that the next draft may have */
+    u32 rest;   /* outputs until it drafts again */
+    u32 misses; /* drafts in a row of which nothing stayed */
+};
+
+/* Places for sequences of a context; of a long one the older places are forgotten. False: the arena
+ * has no room for draft_bytes. */
+bool draft_open(struct draft *d, struct arena *a, u32 context);
+size_t draft_bytes(u32 context);
+
+/* A new sequence; `places` and `bits` stay. */
+void draft_begin(struct draft *d);
+
+/* What may follow tokens[n]: out[most], guesses first to last. Returns how many, 0: no idea, or it
+ * is at rest. The same tokens, or more of them, in each call. */
+u32 draft_find(struct draft *d, const u32 *tokens, u32 n, u32 most, u32 *out);
+
+/* `stayed` of n > 0 guesses were right. */
+void draft_judge(struct draft *d, u32 n, u32 stayed);
+
+/* One more output without a draft. */
+void draft_pass(struct draft *d);
+
+#endif

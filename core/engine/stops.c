@@ -1,0 +1,41 @@
+#include "core/engine/stops.h"
+
+void stops_set(struct stops *s, const struct str *of, u32 n)
+{
+    s->n = n;
+    for (u32 i = 0; i < n; i++) {
+        memcpy(s->bytes[i], of[i].p, of[i].n);
+        s->of[i] = (struct str){s->bytes[i], of[i].n};
+    }
+}
+
+u32 stops_release(struct stops *s, char *text)
+{
+    u32 n = s->held_n;
+    memcpy(text, s->held, n);
+    s->held_n = 0;
+    return n;
+}
+
+u32 stops_find(const struct stops *s, const char *text, u32 n)
+{
+    for (size_t end = 1; end <= n; end++)
+        for (u32 i = 0; i < s->n; i++) {
+            struct str stop = s->of[i];
+            if (stop.n <= end && memcmp(text + end - stop.n, stop.p, stop.n) == 0)
+                return (u32)(end - stop.n);
+        }
+    return n;
+}
+
+u32 stops_hold(struct stops *s, const char *text, u32 n)
+{
+    u32 longest = 0;
+    for (u32 i = 0; i < s->n; i++)
+        for (u32 k = (u32)MIN(n, s->of[i].n - 1); k > longest; k--)
+            if (memcmp(text + n - k, s->of[i].p, k) == 0)
+                longest = k;
+    memcpy(s->held, text + n - longest, longest);
+    s->held_n = longest;
+    return n - longest;
+}

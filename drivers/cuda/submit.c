@@ -618,8 +618,10 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
     const enum mid_way mid = mid_way(s, step);
     const u32 tokens = step->n_tokens;
     const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
+    /* FEW_TOKENS rows of one each take a tenth less by `step`, of which attention turns heads. */
+    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens;
     u32 ring = 0;
-    if (!mid && s->decode.function)
+    if (!mid && s->decode.function && few)
         ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     const bool one = ring && tokens == 1 && s->one_does;

@@ -228,12 +228,13 @@ bool api_takes(struct api *api, const struct caller *c, struct str body, struct 
                   body.n);
 }
 
-bool api_too_large(const struct api *api, struct refusal *f)
+bool api_too_large(const struct api *api, const struct job *job, struct refusal *f)
 {
     return refuse(f, 500, "reply_too_large", NULL,
-                  "the reply is longer than %zu bytes (server.body_max): stream it, or ask for "
-                  "fewer choices, tokens or logprobs",
-                  api->g.body_bytes);
+                  "the reply is longer than %zu bytes (server.body_max): %sask for fewer %stokens "
+                  "or logprobs",
+                  api->g.body_bytes, job->dialect->keeps ? "" : "stream it, or ",
+                  job->dialect->keeps ? "" : "choices, ");
 }
 
 void api_reply(struct api *api, const struct caller *c, int status, const char *content_type,
@@ -409,6 +410,7 @@ static void measure(struct api *api, struct choice *c, const struct event *event
 static void fail(struct api *api, struct job *job, const struct refusal *f)
 {
     job->failed = true;
+    job->overflow = false; /* the end of the stream is short */
     job->status = f->status;
     api_note(f, job->note);
     if (job->stream) {
@@ -423,7 +425,7 @@ static void fail(struct api *api, struct job *job, const struct refusal *f)
 static void fail_too_long(struct api *api, struct job *job)
 {
     struct refusal f = {0};
-    api_too_large(api, &f);
+    api_too_large(api, job, &f);
     fail(api, job, &f);
 }
 
@@ -484,9 +486,11 @@ void api_event(struct api *api, const struct event *event)
     c->finish = event->finish;
     if (heard && fails)
         fail_by(api, job, event->finish);
+    else if (heard && job->kept && !whole_event(api, c, event))
+        fail_too_long(api, job);
     else if (heard && job->stream)
         stream_event(api, c, event);
-    else if (heard && !whole_event(api, c, event))
+    if (job->overflow && !job->failed)
         fail_too_long(api, job);
     c->begun = true;
     if (event->finish == FINISH_NONE || --job->open > 0)
@@ -496,6 +500,8 @@ void api_event(struct api *api, const struct event *event)
             stream_end(api, job);
         else
             end_whole(api, job);
+        if (job->overflow && !job->failed)
+            fail_too_long(api, job);
     }
     job->over = true;
     api->n_over++;

@@ -75,6 +75,10 @@ bool conn_begin(struct conns *c, conn_id id, int status, const char *content_typ
 bool conn_write(struct conns *c, conn_id id, struct str bytes);
 bool conn_end(struct conns *c, conn_id id);
 
+/* Before a piece that is longer than others: where the output buffer has no room for it, one of the
+ * pool is borrowed, if there is one, as for a whole reply. */
+void conn_widen(struct conns *c, conn_id id, size_t bytes);
+
 /* Inside `request` only. Switches to WebSocket (when the request is no valid upgrade, it is
  * answered here with 400 or 426 and false comes back). Then conn_ws_send sends text messages;
  * conn_ws_close begins the close handshake, after which neither messages nor `gone` come. */

@@ -264,7 +264,7 @@ static const struct {
     const char *path, *instead;
 } elsewhere[] = {
     {"/api/", "Ollama's own API is not served here, OpenAI's is: /v1/chat/completions"},
-    {"/v1/responses", "the Responses API is not served here, /v1/chat/completions is"},
+    {"/v1/responses/", "no response is kept here: POST /v1/responses with all items in input"},
     {"/v1/messages", "Anthropic's API is not served here, OpenAI's is: /v1/chat/completions"},
     {"/v1/embeddings", "embeddings are not served here, /v1/chat/completions is"},
 };

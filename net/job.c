@@ -27,7 +27,7 @@ static bool fits_context(const struct api *api, const struct params *p, u32 n, s
 {
     const struct device_limits *l = &api->g.limits;
     return n + !p->no_answer <= l->context ||
-           refuse(f, 400, "context_length_exceeded", p->messages ? "messages" : "prompt",
+           refuse(f, 400, "context_length_exceeded", p->prompt_field,
                   "the prompt has %u tokens; the context is %u tokens (%s)%s", n, l->context,
                   l->context_by, p->no_answer ? "" : " and one must be left for the answer");
 }
@@ -69,6 +69,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
                         struct refusal *f)
 {
     const struct device_limits *l = &api->g.limits;
+    const char *at = p->prompt_field;
     struct err_text e = {0};
     struct str text;
     struct chat chat = {.messages = p->messages,
@@ -79,32 +80,33 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
                         .continue_final = p->continue_final,
                         .now_s = api->g.clock.wall_s(api->g.clock.arg)};
     if (api->g.template_error)
-        return refuse(f, 400, "no_chat_template", "messages",
+        return refuse(f, 400, "no_chat_template", at,
                       "this model's chat template is not supported; use /v1/completions. %s",
                       api->g.template_error);
     if (!api->g.template)
-        return refuse(f, 400, "no_chat_template", "messages",
+        return refuse(f, 400, "no_chat_template", at,
                       "this model has no chat template; use /v1/completions");
     if (p->tools && !template_calls(api->g.template))
         return refuse(f, 400, "unsupported_value", "tools",
                       "this model's chat template teaches no way to call tools that is known here");
     if (p->effort.p && !template_reads(api->g.template, "reasoning_effort"))
-        return refuse(f, 400, "unsupported_parameter", "reasoning_effort",
-                      "this model's chat template does not read reasoning_effort: leave it out%s",
+        return refuse(f, 400, "unsupported_parameter", p->effort_field,
+                      "this model's chat template does not read %s: leave it out%s",
+                      p->effort_field,
                       template_reads(api->g.template, "enable_thinking")
                           ? "; it reads {\"enable_thinking\": false} of chat_template_kwargs"
                           : "");
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
                     &text, &e) == ERR_TOO_LONG)
-        return refuse(f, 400, "context_length_exceeded", "messages",
+        return refuse(f, 400, "context_length_exceeded", at,
                       "the messages are too long: as a prompt they have more than %zu bytes, the "
                       "limit of a context of %u tokens (%s)",
                       api->g.prompt_bytes, l->context, l->context_by);
     if (e.code == ERR_LIMIT) /* of the template's work */
-        return refuse(f, 400, "context_length_exceeded", "messages", "%s", e.text);
+        return refuse(f, 400, "context_length_exceeded", at, "%s", e.text);
     if (e.code != ERR_OK)
-        return refuse_err(f, &e, "invalid_value", "messages");
-    return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, "messages", f);
+        return refuse_err(f, &e, "invalid_value", at);
+    return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, at, f);
 }
 
 /* Where the output's text begins: a completion goes on in its prompt, a message is a new text. */
@@ -231,7 +233,7 @@ bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n, 
 static bool size_choice(const struct api *api, const struct params *p, const struct prompt *prompt,
                         u32 *max_tokens, struct refusal *f)
 {
-    const char *param = p->messages ? "messages" : "prompt";
+    const char *param = p->prompt_field;
     const struct device_limits *l = &api->g.limits;
     if (prompt->n == 0)
         return refuse(f, 400, "invalid_value", param, "the prompt is empty: it has no token");
@@ -258,6 +260,7 @@ static struct choice *take_choice(struct api *api)
 
 static void give_choices(struct api *api, struct job *job)
 {
+    store_give(&api->store, &job->request);
     while (job->choices) {
         struct choice *c = job->choices;
         job->choices = c->next;
@@ -277,17 +280,22 @@ static size_t records_bytes(const struct job *job, const struct choice *c)
 
 /* All that the reply can need, or nothing: what could never fit together need not come again. A
  * stream keeps what it gives back of its prompts until that is sent. */
-static bool take_store(struct api *api, struct job *job, const struct prompts *all,
-                       struct refusal *f)
+static bool take_store(struct api *api, struct job *job, const struct params *p,
+                       const struct prompts *all, struct str request, struct refusal *f)
 {
     struct store *store = &api->store;
-    const char *instead = job->stream ? "leave out echo" : "stream, or lower max_tokens";
-    u64 need = 0;
+    char instead[64];
+    u64 need = request.n ? store_need(request.n) : 0;
+    snprintf(instead, sizeof instead, "%s%s",
+             job->kept && !job->dialect->keeps ? "stream, or " : "",
+             job->kept ? "lower " : "leave out echo");
+    if (job->kept)
+        snprintf(instead + strlen(instead), sizeof instead - strlen(instead), "%s", p->max_field);
     for (const struct choice *c = job->choices; c; c = c->next)
-        need += (job->stream ? 0 : store_need(records_bytes(job, c))) +
+        need += (job->kept ? store_need(records_bytes(job, c)) : 0) +
                 (job->echo ? store_need(all->at[c->prompt].text.n) : 0);
     if (need > store->n)
-        return refuse(f, 400, "request_too_large", job->stream ? "echo" : "max_tokens",
+        return refuse(f, 400, "request_too_large", job->kept ? p->max_field : "echo",
                       "the reply of %u choices can take %llu bytes; there are %llu "
                       "(server.reply_memory): %s",
                       job->n_choices, (unsigned long long)need * STORE_BLOCK_BYTES,
@@ -298,6 +306,10 @@ static bool take_store(struct api *api, struct job *job, const struct prompts *a
         f->retry_s = 1;
         return false;
     }
+    if (request.n) {
+        store_take(store, &job->request, request.n);
+        store_put(store, &job->request, request.p, request.n);
+    }
     for (struct choice *c = job->choices; c; c = c->next) {
         const struct prompt *prompt = &all->at[c->prompt];
         if (job->echo) {
@@ -307,7 +319,7 @@ static bool take_store(struct api *api, struct job *job, const struct prompts *a
             job->echoes += job->stream;
         }
         c->first_id = prompt->ids[0];
-        if (job->stream)
+        if (!job->kept)
             continue;
         store_take(store, &c->tokens, records_bytes(job, c));
         if (job->prompt_logprobs)
@@ -324,9 +336,28 @@ static void begin_echo(const struct api *api, struct choice *c, const struct pro
     c->given_text = decode_start(api->g.tokenizer, prompt->as_ids);
 }
 
+/* What comes back of the request, as JSON that lies in the text buffer until it is kept. */
+static bool echo_request(struct api *api, struct job *job, const struct params *p,
+                         struct str *request, struct refusal *f)
+{
+    struct json_out o = json_out_over(api->text, api->g.body_bytes / 2);
+    *request = (struct str){0};
+    if (!job->dialect->echo)
+        return true;
+    job->dialect->echo(&o, p);
+    *request = (struct str){o.p, o.n};
+    job->least_bytes += o.n;
+    return !o.full ||
+           refuse(f, 413, "request_too_large", NULL,
+                  "instructions, tools and what else comes back in the reply have more than %zu "
+                  "bytes, half of server.body_max",
+                  api->g.body_bytes / 2);
+}
+
 static bool make_choices(struct api *api, struct job *job, const struct params *p,
                          const struct prompts *all, struct refusal *f)
 {
+    struct str request;
     struct choice **link = &job->choices;
     for (u32 i = 0; i < all->n; i++)
         for (u32 k = 0; k < job->best_of; k++) {
@@ -344,7 +375,7 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             if (!size_choice(api, p, &all->at[i], &c->max_tokens, f))
                 return false;
         }
-    return take_store(api, job, all, f);
+    return echo_request(api, job, p, &request, f) && take_store(api, job, p, all, request, f);
 }
 
 static u64 splitmix(u64 x)
@@ -436,6 +467,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->n = p->n;
     job->best_of = MAX(p->best_of, p->n);
     job->stream = p->stream || job->ws;
+    job->kept = !job->stream || job->dialect->keeps;
     job->include_usage = p->include_usage || job->ws;
     job->echo = p->echo;
     job->tools = p->tools ? template_calls(api->g.template) : NULL;
@@ -451,7 +483,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->status = 200;
     job->at_once = !api->in_flight;
     job->created_s = api->g.clock.wall_s(api->g.clock.arg);
-    api_id(api, job->caller.number, job->chat ? "chatcmpl-" : "cmpl-", job->id);
+    api_id(api, job->caller.number, job->dialect->prefix, job->id);
 }
 
 static bool room_for(struct api *api, const struct job *job, const struct params *p,
@@ -510,7 +542,8 @@ static bool take_calls(struct job *job, const struct params *p, struct refusal *
             .name = name,
             .middle = tool_call_middle(format),
             .parameters = keep && schema && schema->type == JSON_OBJECT ? schema : NULL,
-            .number = number};
+            .number = number,
+            .where = p->parameters_field};
     }
     if (n == 0)
         return refuse(f, 400, "invalid_value", "tool_choice",
@@ -530,14 +563,13 @@ static bool take_grammar(struct api *api, struct job *job, const struct params *
     if (!p->json && !p->must_call && !p->strict)
         return true;
     if (!api->grammars)
-        return refuse(f, 400, "unsupported_value", p->json ? "response_format" : "tools",
+        return refuse(f, 400, "unsupported_value", p->json ? p->format_field : "tools",
                       "answers of a given form are off here (engine.grammar_rows)");
     job->grammar = &api->grammars[job - api->jobs];
     if (!p->json)
         return take_calls(job, p, f);
     return grammar_compile(job->grammar, p->schema, &e) == ERR_OK ||
-           refuse(f, 400, "invalid_value", "response_format", "response_format.json_schema.%s",
-                  e.text);
+           refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
 }
 
 static bool begin(struct api *api, struct job *job, const struct params *p,
@@ -564,13 +596,13 @@ static bool check_model(const struct api *api, const struct params *p, struct re
                   (int)MIN(p->model.n, (size_t)100), p->model.p, api->g.name);
 }
 
-bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
+bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect, bool ws,
                const struct json *body, struct refusal *f)
 {
     static struct prompts all; /* one request is read at a time */
     struct params *p = &api->params;
     ASSERT(!api->g.keys || caller->key >= 0); /* gate_key: nobody comes by the keys' limits */
-    if (!params_read(p, chat ? PARAMS_CHAT : PARAMS_COMPLETION, body, api->g.model, api->g.work, f))
+    if (!params_read(p, dialect->kind, body, api->g.model, api->g.work, f))
         return false;
     const struct json *stream = json_get(body, "stream");
     if (ws && stream && stream->type == JSON_FALSE)
@@ -594,7 +626,7 @@ bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
         return false;
     }
     job->caller = *caller;
-    job->chat = chat;
+    job->dialect = dialect;
     job->ws = ws;
     if (!begin(api, job, p, &all, f)) {
         give_job(api, job);

@@ -1,7 +1,8 @@
-/* The body of a completion request: every field of the OpenAI reference and our extensions, read by
- * one table into struct params. Each field is honoured, or named in a 400; a few that change no
- * answer are accepted and ignored (marked in the table). Limits: LIMIT_STOP_*, LIMIT_LOGIT_BIAS,
- * LIMIT_LOGPROBS, LIMIT_CHOICES. Strings and trees stay in the arena of the parsed body.
+/* The body of a request for an answer, in any dialect: every field of its reference and our
+ * extensions, read by one table into struct params. Each field is honoured, or named in a 400; a
+ * few that change no answer are accepted and ignored (marked in the table). Limits: LIMIT_STOP_*,
+ * LIMIT_LOGIT_BIAS, LIMIT_LOGPROBS, LIMIT_CHOICES. Strings and trees stay in the arena of the
+ * parsed body.
  */
 #ifndef ZIGCUDA_PARAMS_H
 #define ZIGCUDA_PARAMS_H
@@ -10,7 +11,13 @@
 #include "core/model/tool_call.h"
 #include "net/refusal.h"
 
-enum { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2, PARAMS_TOKENIZE = 4, PARAMS_DETOKENIZE = 8 };
+enum {
+    PARAMS_CHAT = 1,
+    PARAMS_COMPLETION = 2,
+    PARAMS_TOKENIZE = 4,
+    PARAMS_DETOKENIZE = 8,
+    PARAMS_RESPONSE = 16
+};
 
 struct params {
     struct sampling sampling; /* stop holds the caller's stop_token_ids */
@@ -18,7 +25,10 @@ struct params {
     u32 n, best_of;           /* best_of 0: n */
     u32 max_tokens;           /* 0: not given */
     bool no_answer;           /* completions may ask for 0 tokens: what they say is of the prompt */
-    const char *max_field;    /* by which of its two names, for refusals */
+    const char *max_field;    /* how this request calls it, for refusals; and these: */
+    const char *prompt_field, *format_field, *schema_field, *effort_field;
+    const char *parameters_field; /* of a function in tools */
+    const struct json *body;      /* all of it */
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS];
     bool stream, include_usage, echo, ignore_eos;

@@ -29,6 +29,42 @@ struct caller {
 };
 
 struct job;
+struct choice;
+
+/* A language of requests and replies. Requests are read into the same params (`kind` says which
+ * fields there are), and what comes of them is told by these functions: as one JSON object, or as
+ * a stream of what happens. */
+struct dialect {
+    u32 kind;           /* PARAMS_* */
+    const char *prefix; /* of the ids of its replies */
+    const char *object; /* what a whole reply calls itself, */
+    const char *chunk;  /* and a piece of a stream; where shape_head writes them */
+    bool keeps;         /* streams keep their tokens, too: their end tells all of it again */
+    /* What of the request comes back in its replies: the members of an object; NULL: nothing. */
+    void (*echo)(struct json_out *o, const struct params *p);
+    void (*whole)(struct json_out *o, const struct api *api, struct job *job);
+    void (*begin)(struct api *api, struct job *job); /* of a stream, before any event; or NULL */
+    /* logprobs: of the token that the event brings, where they are wanted. */
+    void (*event)(struct api *api, struct choice *c, const struct event *event,
+                  const struct step_result *logprobs);
+    void (*end)(struct api *api, struct job *job);
+    void (*failed)(struct api *api, struct job *job, const struct refusal *f);
+};
+
+extern const struct dialect chat_dialect, completion_dialect; /* net/stream and net/whole */
+extern const struct dialect response_dialect;                 /* net/respond */
+
+/* The items of an answer so far, see net/walk.h. */
+enum item_kind { ITEM_NONE, ITEM_TEXT, ITEM_CALL };
+enum item_step { ITEM_LEFT_OUT, ITEM_GOES_ON, ITEM_BEGINS };
+struct items {
+    u32 n, calls;
+    enum item_kind open; /* what the newest one is */
+};
+struct told { /* tokens whose logprobs are told, or left out */
+    struct chain_reader at;
+    u32 n;
+};
 
 struct choice {
     struct job *job;
@@ -48,10 +84,12 @@ struct choice {
     u64 slot_ns, first_ns, last_ns;        /* when it got its slot, its first and its last token */
     struct decode_stream given_text, text; /* of prompt and output; in a stream, as far as it is */
     struct tool_reader calls;              /* a stream's, where there are tools */
+    struct items items;                    /* a stream's, where the dialect has them, */
+    struct told told;                      /* and of its logprobs */
     struct chain echo;           /* text of the prompt; of a stream, until all of it is sent */
     struct chain_reader echo_at; /* a stream's: so much of it is sent */
     u32 first_id;                /* of the prompt */
-    struct chain tokens;         /* whole replies: records of the tokens */
+    struct chain tokens;         /* records of the tokens, where they are kept */
 };
 
 struct job {
@@ -61,7 +99,9 @@ struct job {
     u32 n_choices, open;    /* open: have no last event yet */
     u32 echoes;             /* of a stream: choices whose prompt's text is not sent yet */
     u32 n, best_of, n_prompts;
-    bool chat, stream, ws, include_usage, echo, logprobs;
+    const struct dialect *dialect;
+    bool stream, ws, include_usage, echo, logprobs;
+    bool kept;                       /* records of the tokens are */
     bool one_call;                   /* further ones are left out */
     bool named_call;                 /* the caller knows that it comes */
     struct grammar *grammar;         /* of its own memory; text and tools have none */
@@ -69,6 +109,7 @@ struct job {
     bool failed;                     /* an error was sent; the rest is silence */
     bool cancelled;
     bool silent;               /* no log line: the refusal has one */
+    bool overflow;             /* an event of its stream is longer than what can be built */
     bool at_once;              /* came while no step was in flight, and is to be in the next one */
     bool over;                 /* its reply is complete; job_end follows when that is sent */
     int status;                /* for the log line */
@@ -79,7 +120,9 @@ struct job {
     bool ignore_eos, prompt_logprobs, no_answer;
     char id[API_ID_BYTES]; /* "chatcmpl-..." */
     i64 created_s;
-    u64 sent_ns; /* last bytes of a stream, for heartbeats */
+    struct chain request; /* what of it comes back: dialect->echo */
+    u32 sequence;         /* numbers the events of a stream */
+    u64 sent_ns;          /* last bytes of a stream, for heartbeats */
 };
 
 struct api {
@@ -116,8 +159,8 @@ struct api {
  */
 
 /* Begins the job of a request: all its choices, or false with the reason. */
-MUST bool job_begin(struct api *api, const struct caller *caller, bool chat, bool ws,
-                    const struct json *body, struct refusal *f);
+MUST bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect,
+                    bool ws, const struct json *body, struct refusal *f);
 
 /* The prompt of a body as token ids in the work arena: /tokenize. */
 MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n,
@@ -142,12 +185,19 @@ void stream_prompt_token(struct api *api, struct choice *c, const struct step_re
 void stream_end(struct api *api, struct job *job);
 void stream_heartbeat(struct api *api, struct job *job);
 void stream_failed(struct api *api, struct job *job, const struct refusal *f);
+/* For dialects: an event of a stream, `name` its type or NULL; wide: it may be longer than what a
+ * slow reader has room for, and borrows a buffer. Behind the last one the stream is closed. */
+struct json_out stream_open(struct api *api, const char *name);
+void stream_send(struct api *api, struct job *job, struct json_out *o, bool wide);
+void stream_close(struct api *api, struct job *job);
 
-/* A whole reply is server.body_max at most. These say false where it is longer: as soon as that is
- * certain, with nothing sent; whole_end where it can not be kept for a slow reader, too. */
+/* A whole reply is server.body_max at most, and so is what a stream keeps. These say false where it
+ * is longer: as soon as that is certain, with nothing sent; whole_end where it can not be kept for
+ * a slow reader, too. */
 bool whole_fits(const struct api *api, const struct job *job);
 MUST bool whole_event(struct api *api, struct choice *c, const struct event *event);
 MUST bool whole_end(struct api *api, struct job *job, struct refusal *f);
+void whole_completion(struct json_out *o, const struct api *api, struct job *job);
 void whole_prompt_token(struct api *api, struct choice *c, const struct step_result *r);
 /* The least that a choice takes with an echo of so many bytes and tokens. */
 size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens);
@@ -187,7 +237,7 @@ void api_reply(struct api *api, const struct caller *c, int status, const char *
 void api_reply_json(struct api *api, const struct caller *c, int status, struct json_out *o);
 /* Before a whole reply is sent: false where a slow reader could not get all of it. */
 MUST bool api_takes(struct api *api, const struct caller *c, struct str body, struct refusal *f);
-bool api_too_large(const struct api *api, struct refusal *f); /* always false, as refuse */
+bool api_too_large(const struct api *api, const struct job *job, struct refusal *f); /* false */
 void api_refuse(struct api *api, const struct caller *c, const struct refusal *f);
 void api_id(const struct api *api, u64 number, const char *prefix, char out[API_ID_BYTES]);
 /* What the log line of a refused request says more than that of another: " code=... param=...". */

@@ -210,6 +210,13 @@ bool conn_write(struct conns *c, conn_id id, struct str bytes)
     return slot_find(c, id) != NULL;
 }
 
+void conn_widen(struct conns *c, conn_id id, size_t bytes)
+{
+    struct slot *s = answering(c, id, true);
+    if (s && !s->bodyless)
+        (void)widen(c, s, bytes + FRAME_MAX, (struct str){0});
+}
+
 bool conn_end(struct conns *c, conn_id id)
 {
     struct slot *s = answering(c, id, true);

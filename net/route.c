@@ -18,11 +18,11 @@ static bool body_of(struct api *api, struct str text, const struct json **out, s
 }
 
 static void complete(struct api *api, const struct caller *c, const struct http_request *r,
-                     bool chat)
+                     const struct dialect *dialect)
 {
     const struct json *body;
     struct refusal f = {0};
-    if (!body_of(api, r->body, &body, &f) || !job_begin(api, c, chat, false, body, &f))
+    if (!body_of(api, r->body, &body, &f) || !job_begin(api, c, dialect, false, body, &f))
         api_refuse(api, c, &f);
 }
 
@@ -31,12 +31,17 @@ static void chat(struct api *api, const struct caller *c, const struct http_requ
     if (r->method == HTTP_GET)
         socket_open(api, c, r);
     else
-        complete(api, c, r, true);
+        complete(api, c, r, &chat_dialect);
 }
 
 static void completions(struct api *api, const struct caller *c, const struct http_request *r)
 {
-    complete(api, c, r, false);
+    complete(api, c, r, &completion_dialect);
+}
+
+static void responses(struct api *api, const struct caller *c, const struct http_request *r)
+{
+    complete(api, c, r, &response_dialect);
 }
 
 /* --- models -------------------------------------------------------------------------------------
@@ -335,6 +340,7 @@ static const struct route routes[] = {
     {"GET", "/v1/models/", ROUTE_PREFIX, model},
     {"POST", "/v1/chat/completions", ROUTE_JSON | ROUTE_SOCKET, chat},
     {"POST", "/v1/completions", ROUTE_JSON, completions},
+    {"POST", "/v1/responses", ROUTE_JSON, responses},
     {"POST", "/tokenize", ROUTE_JSON, tokenize},
     {"POST", "/detokenize", ROUTE_JSON, detokenize},
 };

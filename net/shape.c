@@ -21,9 +21,7 @@ void shape_call_id(const struct api *api, const struct choice *c, u32 i, char id
 
 void shape_head(struct json_out *o, const struct api *api, const struct job *job)
 {
-    const char *object = !job->chat    ? "text_completion"
-                         : job->stream ? "chat.completion.chunk"
-                                       : "chat.completion";
+    const char *object = job->stream ? job->dialect->chunk : job->dialect->object;
     json_open(o, '{');
     json_key(o, "id");
     json_put_str(o, str_of(job->id));

@@ -98,7 +98,7 @@ static bool handle(struct api *api, const struct caller *socket, struct str mess
                       "{\"type\": \"cancel\"}");
     if (api->draining)
         return refuse(f, 503, "not_ready", NULL, "the server is shutting down");
-    return job_begin(api, c, true, true, v, f);
+    return job_begin(api, c, &chat_dialect, true, v, f);
 }
 
 void socket_text(void *app, conn_id id, struct str message)

@@ -1,16 +1,28 @@
 #include "net/route.h"
 
+#include <stdio.h>
+
 /* Replies in pieces: server-sent events (WHATWG HTML, section 9.2) ended by "data: [DONE]", or one
  * WebSocket message a chunk, ended by {"type": "done"}. */
 
 /* A piece of a prompt's text, and the room that its chunk needs however it is escaped: less than
  * the least server.output. */
-enum { ECHO_BYTES = 2 << 10, ECHO_ROOM = 6 * ECHO_BYTES + 1024 };
+enum { ECHO_BYTES = 2 << 10, ECHO_ROOM = 6 * ECHO_BYTES + 1024, EVENT_BYTES = 64 };
+
+/* The name as a line of its own, and the beginning of the data. */
+struct json_out stream_open(struct api *api, const char *name)
+{
+    int n = 0;
+    if (name)
+        n = snprintf(api->text, EVENT_BYTES, "event: %s\n", name);
+    ASSERT(n >= 0 && n < EVENT_BYTES);
+    memcpy(api->text + n, "data: ", 6);
+    return json_out_over(api->text + n + 6, api->text_bytes - (size_t)n - 8);
+}
 
 static struct json_out chunk_begin(struct api *api)
 {
-    memcpy(api->text, "data: ", 6);
-    return json_out_over(api->text + 6, api->text_bytes - 8);
+    return stream_open(api, NULL);
 }
 
 static void send_bytes(struct api *api, struct job *job, struct str bytes)
@@ -23,15 +35,26 @@ static void send_bytes(struct api *api, struct job *job, struct str bytes)
         job_lost(api, job);
 }
 
-static void chunk_send(struct api *api, struct job *job, struct json_out *o)
+void stream_send(struct api *api, struct job *job, struct json_out *o, bool wide)
 {
-    ASSERT(!o->full); /* text_bytes holds the longest chunk */
+    ASSERT(!o->full || job->dialect->keeps); /* text_bytes holds the longest chunk of others */
+    job->overflow |= o->full;
+    if (job->overflow)
+        return;
     if (job->ws) {
         send_bytes(api, job, (struct str){o->p, o->n});
         return;
     }
     memcpy(o->p + o->n, "\n\n", 2);
-    send_bytes(api, job, (struct str){api->text, o->n + 8});
+    struct str bytes = {api->text, (size_t)(o->p + o->n - api->text) + 2};
+    if (wide && job->caller.conn)
+        conn_widen(api->conns, job->caller.conn, bytes.n);
+    send_bytes(api, job, bytes);
+}
+
+static void chunk_send(struct api *api, struct job *job, struct json_out *o)
+{
+    stream_send(api, job, o, false);
 }
 
 /* id ... choices: [{index: i, and it stays open. */
@@ -285,28 +308,37 @@ void stream_begin(struct api *api, struct job *job)
     if (!job->ws && !conn_begin(api->conns, job->caller.conn, 200, "text/event-stream",
                                 api_extra(api, &job->caller, more)))
         job_lost(api, job);
+    if (job->dialect->begin)
+        job->dialect->begin(api, job);
 }
 
 void stream_event(struct api *api, struct choice *c, const struct event *event)
 {
-    struct job *job = c->job;
-    bool logprobs = job->logprobs && event->has_token && !c->silent_end;
-    bool piece = event->text.n || logprobs;
+    bool logprobs = c->job->logprobs && event->has_token && !c->silent_end;
+    c->job->dialect->event(api, c, event, logprobs ? event->result : NULL);
+    api->written += event->has_token && (event->text.n || logprobs);
+}
+
+static void chat_event(struct api *api, struct choice *c, const struct event *event,
+                       const struct step_result *logprobs)
+{
+    if (!c->begun)
+        chat_role(api, c);
+    chat_pieces(api, c, event, logprobs);
+    if (event->finish != FINISH_NONE)
+        chat_finish(api, c, event->finish);
+}
+
+static void text_event(struct api *api, struct choice *c, const struct event *event,
+                       const struct step_result *logprobs)
+{
     echo_rest(api, c);
-    if (job->chat) {
-        if (!c->begun)
-            chat_role(api, c);
-        chat_pieces(api, c, event, logprobs ? event->result : NULL);
-        if (event->finish != FINISH_NONE)
-            chat_finish(api, c, event->finish);
-    } else if (piece || event->finish != FINISH_NONE) {
-        text_piece(api, c, event->text, logprobs ? event->result : NULL, false, event->finish);
-    }
-    if (logprobs && !job->chat) { /* by tokens: some of their text may be held back */
-        u32 n = decode_push(&c->text, event->result->token, api->text); /* is free by now */
+    if (event->text.n || logprobs || event->finish != FINISH_NONE)
+        text_piece(api, c, event->text, logprobs, false, event->finish);
+    if (logprobs) { /* by tokens: some of their text may be held back */
+        u32 n = decode_push(&c->text, logprobs->token, api->text); /* is free by now */
         c->chars += shape_chars((struct str){api->text, n});
     }
-    api->written += event->has_token && piece;
 }
 
 static void usage_chunk(struct api *api, struct job *job)
@@ -321,24 +353,29 @@ static void usage_chunk(struct api *api, struct job *job)
     chunk_send(api, job, &o);
 }
 
-static void finish_stream(struct api *api, struct job *job)
+void stream_close(struct api *api, struct job *job)
 {
-    if (!job->ws)
-        send_bytes(api, job, STR("data: [DONE]\n\n"));
     if (job->caller.conn && !(job->ws ? socket_done(api, job->caller.conn, job->id)
                                       : conn_end(api->conns, job->caller.conn)))
         job_lost(api, job);
     job->caller.conn = 0;
 }
 
-void stream_end(struct api *api, struct job *job)
+static void finish_stream(struct api *api, struct job *job)
+{
+    if (!job->ws)
+        send_bytes(api, job, STR("data: [DONE]\n\n"));
+    stream_close(api, job);
+}
+
+static void end_chunks(struct api *api, struct job *job)
 {
     if (job->include_usage)
         usage_chunk(api, job);
     finish_stream(api, job);
 }
 
-void stream_failed(struct api *api, struct job *job, const struct refusal *f)
+static void failed_chunk(struct api *api, struct job *job, const struct refusal *f)
 {
     struct json_out o = chunk_begin(api);
     refusal_json(&o, f);
@@ -346,8 +383,36 @@ void stream_failed(struct api *api, struct job *job, const struct refusal *f)
     finish_stream(api, job);
 }
 
+void stream_end(struct api *api, struct job *job)
+{
+    job->dialect->end(api, job);
+}
+
+void stream_failed(struct api *api, struct job *job, const struct refusal *f)
+{
+    job->dialect->failed(api, job, f);
+}
+
 void stream_heartbeat(struct api *api, struct job *job)
 {
     api->metrics.heartbeats++;
     send_bytes(api, job, STR(": still working\n\n"));
 }
+
+const struct dialect chat_dialect = {.kind = PARAMS_CHAT,
+                                     .prefix = "chatcmpl-",
+                                     .object = "chat.completion",
+                                     .chunk = "chat.completion.chunk",
+                                     .whole = whole_completion,
+                                     .event = chat_event,
+                                     .end = end_chunks,
+                                     .failed = failed_chunk};
+
+const struct dialect completion_dialect = {.kind = PARAMS_COMPLETION,
+                                           .prefix = "cmpl-",
+                                           .object = "text_completion",
+                                           .chunk = "text_completion",
+                                           .whole = whole_completion,
+                                           .event = text_event,
+                                           .end = end_chunks,
+                                           .failed = failed_chunk};

@@ -1,4 +1,4 @@
-#include "net/parts.h"
+#include "net/walk.h"
 
 /* Replies sent whole: what came is kept as records (token, logprob, tops) in the store, and the
  * text is decoded again at the end, so that memory is bounded by tokens, not by their text. */
@@ -8,8 +8,9 @@ enum { CHOICE_BYTES = 60, LOGPROB_BYTES = 6, CHAT_LOGPROB_BYTES = 35 }; /* at le
 static size_t logprob_bytes(const struct job *job, u32 tops)
 {
     return !job->logprobs ? 0
-           : job->chat    ? (1 + tops) * CHAT_LOGPROB_BYTES
-                          : LOGPROB_BYTES; /* tops of the same text are one */
+           : job->dialect->kind != PARAMS_COMPLETION
+               ? (1 + tops) * CHAT_LOGPROB_BYTES
+               : LOGPROB_BYTES; /* tops of the same text are one */
 }
 
 size_t whole_choice_bytes(const struct job *job, size_t echo, u32 tokens)
@@ -53,79 +54,8 @@ bool whole_event(struct api *api, struct choice *c, const struct event *event)
     return whole_fits(api, job);
 }
 
-/* --- reading the records back --------------------------------------------------------------- */
-
-/* Over the tokens of the prompt, where their logprobs were asked for, and of the output. */
-struct walk {
-    const struct api *api;
-    const struct choice *c;
-    struct chain_reader reader;
-    struct decode_stream decode;
-    u32 i, left; /* tokens behind us; bytes of the output's text to come */
-    u32 chars;   /* before this token, for text_offset */
-    u32 behind;  /* and behind it: text of a stop string counts, as in a stream */
-    bool given;  /* this token is one of the prompt */
-    bool silent; /* this token is a stop id: its text is only what others left */
-    struct step_result r;
-    struct str text;
-    char piece[2 * DECODE_PIECE_BYTES];
-};
-
-static struct walk *walk_from(const struct api *api, const struct choice *c)
-{
-    static struct walk w; /* one at a time */
-    w.api = api;
-    w.c = c;
-    w.reader = store_from(&c->tokens);
-    w.decode = c->given_text;
-    w.i = 0;
-    w.left = c->text_bytes;
-    w.behind = 0;
-    return &w;
-}
-
-static void read_record(struct walk *w)
-{
-    const struct choice *c = w->c;
-    const struct store *s = &w->api->store;
-    u32 tops = c->job->top_logprobs;
-    bool there = store_get(s, &c->tokens, &w->reader, &w->r.token, sizeof w->r.token) &&
-                 store_get(s, &c->tokens, &w->reader, &w->r.logprob, sizeof w->r.logprob) &&
-                 store_get(s, &c->tokens, &w->reader, w->r.top, tops * sizeof w->r.top[0]);
-    ASSERT(there);
-    w->r.n_top = tops;
-    while (w->r.n_top && w->r.top[w->r.n_top - 1].logprob <= -9999.0f)
-        w->r.n_top--;
-}
-
-/* The next token, with the text it brought to the output; false behind the last. */
-static bool walk_next(struct walk *w)
-{
-    const struct choice *c = w->c;
-    u32 n = 0, all = c->given + c->outputs;
-    if (w->i == all)
-        return false;
-    read_record(w);
-    w->chars = w->behind;
-    w->given = w->i < c->given;
-    if (w->i == c->given) /* the text of the output begins anew */
-        w->decode = c->text;
-    bool last = ++w->i == all;
-    w->silent = last && c->silent_end;
-    if (w->given) {
-        w->behind = shape_echoed(c, &w->decode, w->i - 1, w->r.token, w->chars);
-        return true;
-    }
-    if (!w->silent)
-        n = decode_push(&w->decode, w->r.token, w->piece);
-    if (last)
-        n += decode_end(&w->decode, w->piece + n);
-    w->behind += shape_chars((struct str){w->piece, n});
-    n = MIN(n, w->left);
-    w->left -= n;
-    w->text = (struct str){w->piece, n};
-    return true;
-}
+/* --- text -------------------------------------------------------------------------------------
+ */
 
 static void put_chain(struct json_out *o, const struct api *api, const struct chain *c)
 {
@@ -151,11 +81,12 @@ static void put_chain(struct json_out *o, const struct api *api, const struct ch
 
 static void put_text(struct json_out *o, const struct api *api, const struct choice *c)
 {
+    static struct walk w; /* one at a time */
     json_open_str(o);
     put_chain(o, api, &c->echo);
-    for (struct walk *w = walk_from(api, c); walk_next(w);)
-        if (!w->given)
-            json_put_piece(o, w->text);
+    for (walk_from(&w, api, c); walk_next(&w);)
+        if (!w.given)
+            json_put_piece(o, w.text);
     json_close_str(o);
 }
 
@@ -164,43 +95,26 @@ static void put_text(struct json_out *o, const struct api *api, const struct cho
 
 static void chat_logprobs(struct json_out *o, const struct api *api, const struct choice *c)
 {
+    static struct walk w;
     json_open(o, '{');
     json_key(o, "content");
     json_open(o, '[');
-    for (struct walk *w = walk_from(api, c); walk_next(w);)
-        if (!w->silent)
-            shape_chat_logprob(o, api, &w->r, c->job->top_logprobs);
+    for (walk_from(&w, api, c); walk_next(&w);)
+        if (!w.silent)
+            shape_chat_logprob(o, api, &w.r, c->job->top_logprobs);
     json_close(o, ']');
     json_key(o, "refusal");
     json_put_null(o);
     json_close(o, '}');
 }
 
-/* The next piece of the output, read for calls; false behind the last. */
-struct telling {
-    struct walk *walk;
-    struct tool_reader reader;
-    struct str text; /* of the walk's token, what is left of it */
-    bool over;
-};
-
-static bool tell_next(struct telling *t, struct tool_piece *piece)
-{
-    while (!t->over && !tool_next(&t->reader, &t->text, piece)) {
-        t->over = !walk_next(t->walk);
-        if (t->over)
-            return tool_end(&t->reader, piece);
-        t->text = t->walk->text;
-    }
-    return !t->over;
-}
-
 /* What stands outside of calls; null if that is nothing. Then how many calls there are is known. */
 static void call_text(struct json_out *o, const struct api *api, struct choice *c)
 {
-    struct telling t = {.walk = walk_from(api, c), .reader = tool_reader_of(c->job->tools)};
+    static struct telling t;
     struct tool_piece piece;
     bool any = false;
+    tell_from(&t, api, c);
     while (tell_next(&t, &piece)) {
         if (piece.part != TOOL_TEXT)
             continue;
@@ -245,9 +159,10 @@ static void end_call(struct json_out *o)
 
 static void calls(struct json_out *o, const struct api *api, const struct choice *c)
 {
-    struct telling t = {.walk = walk_from(api, c), .reader = tool_reader_of(c->job->tools)};
+    static struct telling t;
     struct tool_piece piece;
     u32 most = c->job->one_call ? 1 : UINT32_MAX, begun = 0;
+    tell_from(&t, api, c);
     json_key(o, "tool_calls");
     json_open(o, '[');
     while (tell_next(&t, &piece)) {
@@ -295,21 +210,22 @@ enum text_list { TOKENS, TOKEN_LOGPROBS, TOP_LOGPROBS, TEXT_OFFSET, TEXT_LISTS }
 static void text_list(struct json_out *o, const struct api *api, const struct choice *c,
                       enum text_list what)
 {
+    static struct walk w;
     json_open(o, '[');
-    for (struct walk *w = walk_from(api, c); walk_next(w);) {
-        if (w->silent)
+    for (walk_from(&w, api, c); walk_next(&w);) {
+        if (w.silent)
             continue;
-        bool first = w->given && w->i == 1; /* nothing comes before it */
+        bool first = w.given && w.i == 1; /* nothing comes before it */
         if (what == TOKENS)
-            shape_token(o, api, w->r.token);
+            shape_token(o, api, w.r.token);
         else if (first && what != TEXT_OFFSET)
             json_put_null(o);
         else if (what == TOKEN_LOGPROBS)
-            json_put_f64(o, shape_logprob(w->r.logprob), 9);
+            json_put_f64(o, shape_logprob(w.r.logprob), 9);
         else if (what == TOP_LOGPROBS)
-            shape_text_tops(o, api, &w->r, c->job->top_logprobs);
+            shape_text_tops(o, api, &w.r, c->job->top_logprobs);
         else
-            json_put_u64(o, w->chars);
+            json_put_u64(o, w.chars);
     }
     json_close(o, ']');
 }
@@ -360,7 +276,7 @@ static void choices(struct json_out *o, const struct api *api, struct job *job)
         json_open(o, '{');
         json_key(o, "index");
         json_put_u64(o, index++);
-        if (job->chat)
+        if (job->dialect->kind == PARAMS_CHAT)
             chat_choice(o, api, c);
         else
             text_choice(o, api, c);
@@ -371,16 +287,21 @@ static void choices(struct json_out *o, const struct api *api, struct job *job)
     json_close(o, ']');
 }
 
+void whole_completion(struct json_out *o, const struct api *api, struct job *job)
+{
+    shape_head(o, api, job);
+    choices(o, api, job);
+    shape_usage(o, job);
+    json_close(o, '}');
+}
+
 bool whole_end(struct api *api, struct job *job, struct refusal *f)
 {
     struct json_out o = api_out(api);
-    shape_head(&o, api, job);
-    choices(&o, api, job);
-    shape_usage(&o, job);
-    json_close(&o, '}');
+    job->dialect->whole(&o, api, job);
     struct str body = {o.p, o.n};
     if (o.full)
-        return api_too_large(api, f);
+        return api_too_large(api, job, f);
     if (!api_takes(api, &job->caller, body, f))
         return false;
     conn_reply(api->conns, job->caller.conn, job->status, "application/json", body,

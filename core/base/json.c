@@ -516,6 +516,27 @@ void json_put_null(struct json_out *o)
     put(o, "null", 4);
 }
 
+/* Depth is that of what was parsed, or made: LIMIT_JSON_DEPTH and a few. */
+void json_put_tree(struct json_out *o, const struct json *v)
+{
+    if (v->type == JSON_STRING) {
+        json_put_str(o, v->text);
+        return;
+    }
+    if (v->type < JSON_ARRAY) {
+        static const char *const words[] = {"null", "false", "true"};
+        json_put_number(o, v->type == JSON_NUMBER ? v->text : str_of(words[v->type]));
+        return;
+    }
+    json_open(o, v->type == JSON_ARRAY ? '[' : '{');
+    for (const struct json *m = v->child; m; m = m->next) {
+        if (v->type == JSON_OBJECT)
+            json_key_str(o, m->key);
+        json_put_tree(o, m);
+    }
+    json_close(o, v->type == JSON_ARRAY ? ']' : '}');
+}
+
 /* --- making --------------------------------------------------------------------------------- */
 
 struct json *json_make(struct arena *a, enum json_type type, struct str text)

@@ -73,6 +73,7 @@ void json_put_i64(struct json_out *o, i64 v);
 void json_put_f64(struct json_out *o, double v, int digits); /* not finite: null */
 void json_put_bool(struct json_out *o, bool v);
 void json_put_null(struct json_out *o);
+void json_put_tree(struct json_out *o, const struct json *v);
 
 /* --- making --------------------------------------------------------------------------------
  * Trees that were not parsed. The first missing piece of memory sticks in `full`. */

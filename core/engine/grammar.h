@@ -65,7 +65,8 @@ MUST enum err grammar_compile(struct grammar *g, const struct json *schema, stru
 struct grammar_call {
     struct str open, name, middle;
     const struct json *parameters; /* the schema of the arguments; NULL: any object */
-    u32 number;                    /* for messages: tools[number] */
+    u32 number;                    /* for messages: tools[number], and */
+    const char *where;             /* there; NULL: function.parameters */
 };
 
 /* One of these calls, and `close`. With a mark, which all of them begin with: any text, and where

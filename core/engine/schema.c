@@ -496,7 +496,8 @@ static enum err put_bytes(struct compiler *c, struct str s, struct grammar_text 
 static enum err compile_call(struct compiler *c, const struct grammar_call *call,
                              struct grammar_member *m)
 {
-    snprintf(c->path, sizeof c->path, "tools[%u].function.parameters", call->number);
+    snprintf(c->path, sizeof c->path, "tools[%u].%s", call->number,
+             call->where ? call->where : "function.parameters");
     m->required = true;
     m->key = (struct grammar_text){c->g->n_bytes, 0};
     TRY(put_bytes(c, call->open, &m->key));

@@ -154,7 +154,8 @@ def paths_that_miss_say_what_was_meant():
              ("/v1/api/tags", "Ollama's own API is not served", chat),
              ("/v1/embeddings", "embeddings are not served", chat),
              ("/embeddings", "embeddings are not served", chat),
-             ("/v1/responses", "Responses API is not served", chat),
+             ("/responses", "did you mean /v1/responses?", base),
+             ("/v1/responses/resp_1", "no response is kept here", "input"),
              ("/v1/messages", "Anthropic's API is not served", chat)]
     cases += [(path, "/openapi.json lists") for path in (
         "/v1", "/v1/", "//", "/nothing", "/v1/nothing", "/apiary", "/v1/embeddings2",

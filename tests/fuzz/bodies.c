@@ -31,7 +31,8 @@ static void keys(struct str text)
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
-    static const u32 kinds[] = {PARAMS_CHAT, PARAMS_COMPLETION, PARAMS_TOKENIZE, PARAMS_DETOKENIZE};
+    static const u32 kinds[] = {PARAMS_CHAT, PARAMS_COMPLETION, PARAMS_TOKENIZE, PARAMS_DETOKENIZE,
+                                PARAMS_RESPONSE};
     static struct arena tree, work;
     static struct model m;
     static struct params p;
@@ -51,7 +52,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     } else if (json_parse(&tree, text, "body", ERR_REQUEST, &body, &e) == ERR_OK &&
                body->type == JSON_OBJECT) {
         memset(&p, 0, sizeof p);
-        if (params_read(&p, kinds[data[0] % 4], body, &m, &work, &f))
+        if (params_read(&p, kinds[(u8)(data[0] - '0') % COUNTOF(kinds)], body, &m, &work, &f))
             check(&p);
         else
             ASSERT(f.status >= 400 && f.text[0]);

@@ -458,7 +458,7 @@ void api_document_has_every_route(void)
 void api_document_has_every_field(void)
 {
     static const char *const names[] = {"ChatRequest", "CompletionRequest", "TokenizeRequest",
-                                        "DetokenizeRequest"};
+                                        "DetokenizeRequest", "ResponseRequest"};
     const struct json *document;
     struct err_text e = {0};
     CHECK(json_parse(&unit_arena, pages_openapi(), "openapi.json", ERR_MODEL, &document, &e) ==
@@ -470,9 +470,9 @@ void api_document_has_every_field(void)
         u32 kinds, n = 0;
         for (u32 i = 0; (field = params_field(i, &kinds)); i++) {
             bool taken = kinds & 1u << k;
-            if (taken != (json_get(fields, field) != NULL))
+            if (taken && !json_get(fields, field))
                 printf("    %s: %s\n", names[k], field);
-            CHECK(taken == (json_get(fields, field) != NULL));
+            CHECK(!taken || json_get(fields, field)); /* a name can have a row for each kind */
             n += taken;
         }
         CHECK(fields && fields->n == n);

@@ -215,8 +215,8 @@ static bool compiles_calls(const char *mark, const char *close, struct err_text 
     const struct json *v = NULL;
     static const char schema[] = "{\"properties\": {\"x\": {\"type\": \"integer\"}}}";
     struct grammar_call calls[] = {
-        {STR("<c>{\"name\": \""), STR("get"), STR("\", \"arguments\": "), NULL, 0},
-        {STR("<c>{\"name\": \""), STR("get_x"), STR("\", \"arguments\": "), NULL, 1}};
+        {STR("<c>{\"name\": \""), STR("get"), STR("\", \"arguments\": "), NULL, 0, NULL},
+        {STR("<c>{\"name\": \""), STR("get_x"), STR("\", \"arguments\": "), NULL, 1, NULL}};
     if (json_parse(&unit_arena, STR(schema), "schema", ERR_REQUEST, &v, e) != ERR_OK)
         return false;
     calls[1].parameters = v;

@@ -1,0 +1,91 @@
+/* How the fields of a request are read, one function a kind of field: inside of net/params (the
+ * table and what no single field shows), net/fields (plain values and lists), net/forms (what an
+ * answer has to be: formats, tools, choices of tools) and net/input (conversations that are given
+ * in another form than chat's). Nobody else includes this. A reader refuses with the field's name.
+ */
+#ifndef ZIGCUDA_NET_FIELDS_H
+#define ZIGCUDA_NET_FIELDS_H
+
+#include "net/params.h"
+
+/* One reading: where it goes, and what it may look at. */
+struct reading {
+    struct params *p;
+    const struct model *m;
+    struct arena *work;
+    struct refusal *f;
+    u32 kind;
+    bool no_tools;            /* tool_choice */
+    const struct json *input; /* of a response, read when all fields are known */
+    struct str instructions;  /* come before it; p NULL: not given */
+};
+
+struct field {
+    const char *name;
+    u32 kinds; /* the same name can stand for another field of another kind */
+    bool (*read)(struct reading *r, const struct field *field, const struct json *v);
+    size_t at; /* of a plain field in struct params */
+    double min, max;
+};
+
+bool field_wrong_type(struct reading *r, const char *name, const char *wanted,
+                      const struct json *v); /* always false */
+/* True when it asks for nothing: null, false, and what is empty. */
+bool field_is_empty(const struct json *v);
+/* Refuses `name`.KEY for the first member of `v` that asks for something and is not in `known`,
+ * which ends with NULL. */
+bool field_members(struct reading *r, const char *name, const struct json *v,
+                   const char *const *known);
+bool field_no_room(struct reading *r, const char *name);   /* always false */
+bool field_is_str(const struct json *v, const char *text); /* v may be NULL */
+
+#define READER(name) \
+    bool field_##name(struct reading *r, const struct field *field, const struct json *v)
+
+READER(float);    /* in [min, max] */
+READER(positive); /* in (0, max] */
+READER(u32);
+READER(u64);
+READER(i32);
+READER(bool);
+READER(str);
+READER(tree);
+READER(ignored);
+READER(unsupported);
+READER(max_tokens);
+READER(seed);
+READER(top_k);
+READER(stop);
+READER(stop_ids);
+READER(bias);
+READER(logprobs);
+READER(stream_options);
+READER(modalities);
+READER(store);
+READER(messages);
+READER(variables);
+READER(generation_prompt);
+READER(add_special);
+READER(suffix);
+READER(extra_body);
+READER(format);
+READER(tools);
+READER(tool_choice);
+READER(parallel);
+READER(functions);
+READER(flat_tools);
+READER(input);
+READER(instructions);
+READER(include);
+READER(text);
+READER(reasoning);
+READER(metadata);
+READER(truncation);
+READER(stateful); /* what asks for something kept from another request */
+
+#undef READER
+
+/* Behind all fields: conversations in another form than chat's, as messages. */
+MUST bool input_read(struct reading *r);
+
+#endif

@@ -167,7 +167,10 @@ const char *api_extra(struct api *api, const struct caller *c, const char *more)
 {
     char id[API_ID_BYTES];
     api_id(api, c->number, "req-", id);
-    int n = snprintf(api->extra, sizeof api->extra, "X-Request-Id: %s\r\n%s", id, more ? more : "");
+    bool twice = route_flags(c->route) & ROUTE_MESSAGES; /* its clients look for another name */
+    int n = snprintf(api->extra, sizeof api->extra, "X-Request-Id: %s\r\n%s%s%s%s", id,
+                     twice ? "Request-Id: " : "", twice ? id : "", twice ? "\r\n" : "",
+                     more ? more : "");
     ASSERT(n > 0 && (size_t)n < sizeof api->extra);
     if (c->origin >= 0) {
         struct str o = api->origins[c->origin];
@@ -260,6 +263,19 @@ void api_reply_json(struct api *api, const struct caller *c, int status, struct 
     api_reply(api, c, status, "application/json", (struct str){o->p, o->n}, NULL);
 }
 
+/* As the clients of the route read it. */
+static void put_refusal(struct json_out *o, const struct api *api, const struct caller *c,
+                        const struct refusal *f)
+{
+    char id[API_ID_BYTES];
+    if (!(route_flags(c->route) & ROUTE_MESSAGES)) {
+        refusal_json(o, f);
+        return;
+    }
+    api_id(api, c->number, "req-", id);
+    refusal_message_json(o, f, id);
+}
+
 /* The client libraries try again on 429 and 5xx unless they are told that it is of no use. */
 static void send_refusal(struct api *api, const struct caller *c, const struct refusal *f)
 {
@@ -275,7 +291,7 @@ static void send_refusal(struct api *api, const struct caller *c, const struct r
     else if (f->status == 500 || f->status == 504)
         snprintf(more, sizeof more, "x-should-retry: false\r\n");
     struct json_out o = api_out(api);
-    refusal_json(&o, f);
+    put_refusal(&o, api, c, f);
     conn_reply(api->conns, c->conn, f->status, "application/json", (struct str){o.p, o.n},
                api_extra(api, c, more));
 }
@@ -342,7 +358,7 @@ static struct conn_refusal on_refused(void *app, const struct http_request *r, i
     refuse(&f, status, refusal_code(status), NULL, "%s", why);
     api_note(&f, note);
     struct json_out o = json_out_over(api->error_text, sizeof api->error_text);
-    refusal_json(&o, &f);
+    put_refusal(&o, api, &c, &f);
     ASSERT(!o.full);
     api_done(api, &c, status, 0, 0, note);
     return (struct conn_refusal){"application/json", api_extra(api, &c, more), {o.p, o.n}};
@@ -484,6 +500,7 @@ void api_event(struct api *api, const struct event *event)
     bool fails = event->finish == FINISH_DEADLINE || event->finish == FINISH_ERROR;
     bool heard = !job->failed && job->caller.conn;
     c->finish = event->finish;
+    c->stop = event->stop;
     if (heard && fails)
         fail_by(api, job, event->finish);
     else if (heard && job->kept && !whole_event(api, c, event))

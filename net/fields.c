@@ -187,14 +187,14 @@ bool field_top_k(struct reading *r, const struct field *field, const struct json
     return true;
 }
 
-static bool one_stop(struct reading *r, const struct json *v)
+static bool one_stop(struct reading *r, const char *name, const struct json *v)
 {
     struct params *p = r->p;
     if (v->type != JSON_STRING)
-        return field_wrong_type(r, "stop", "a string or a list of strings", v);
+        return field_wrong_type(r, name, "a string or a list of strings", v);
     if (v->text.n > LIMIT_STOP_STRING_BYTES)
-        return refuse(r->f, 400, "invalid_value", "stop",
-                      "a stop string has %zu bytes; the limit is %u", v->text.n,
+        return refuse(r->f, 400, "invalid_value", name,
+                      "a %s string has %zu bytes; the limit is %u", name, v->text.n,
                       LIMIT_STOP_STRING_BYTES);
     if (v->text.n) /* an input field that was left empty asks for no stop */
         p->stop[p->n_stop++] = v->text;
@@ -203,16 +203,22 @@ static bool one_stop(struct reading *r, const struct json *v)
 
 bool field_stop(struct reading *r, const struct field *field, const struct json *v)
 {
-    (void)field;
     if (v->type != JSON_ARRAY)
-        return one_stop(r, v);
+        return one_stop(r, field->name, v);
     if (v->n > LIMIT_STOP_STRINGS)
-        return refuse(r->f, 400, "invalid_value", "stop", "stop has %u strings; the limit is %u",
-                      v->n, LIMIT_STOP_STRINGS);
+        return refuse(r->f, 400, "invalid_value", field->name, "%s has %u strings; the limit is %u",
+                      field->name, v->n, LIMIT_STOP_STRINGS);
     for (const struct json *s = v->child; s; s = s->next)
-        if (!one_stop(r, s))
+        if (!one_stop(r, field->name, s))
             return false;
     return true;
+}
+
+bool field_stop_sequences(struct reading *r, const struct field *field, const struct json *v)
+{
+    if (v->type != JSON_ARRAY)
+        return field_wrong_type(r, field->name, "a list of strings", v);
+    return field_stop(r, field, v);
 }
 
 bool field_stop_ids(struct reading *r, const struct field *field, const struct json *v)
@@ -395,20 +401,24 @@ bool field_include(struct reading *r, const struct field *field, const struct js
     return true;
 }
 
-bool field_reasoning(struct reading *r, const struct field *field, const struct json *v)
+/* The member "effort" of an object. */
+bool field_reasoning_effort(struct reading *r, const struct field *field, const struct json *v)
 {
-    static const char *const known[] = {"effort", NULL};
     const struct json *effort = json_get(v, "effort");
     if (v->type != JSON_OBJECT)
         return field_wrong_type(r, field->name, "an object", v);
-    if (!field_members(r, field->name, v, known))
-        return false;
     if (!effort || effort->type == JSON_NULL)
         return true;
     if (effort->type != JSON_STRING)
         return field_wrong_type(r, r->p->effort_field, "a string", effort);
     r->p->effort = effort->text;
     return true;
+}
+
+bool field_reasoning(struct reading *r, const struct field *field, const struct json *v)
+{
+    static const char *const known[] = {"effort", NULL};
+    return field_members(r, field->name, v, known) && field_reasoning_effort(r, field, v);
 }
 
 /* It comes back in the response. */
@@ -437,4 +447,29 @@ bool field_stateful(struct reading *r, const struct field *field, const struct j
                   str_is(str_of(field->name), "background")
                       ? "wait for the response, or stream it"
                       : "leave it out, and send the earlier items in input");
+}
+
+/* --- of messages -------------------------------------------------------------------------------
+ */
+
+/* Who asks, for statistics that nobody makes here. */
+bool field_user_id(struct reading *r, const struct field *field, const struct json *v)
+{
+    static const char *const known[] = {"user_id", NULL};
+    if (v->type != JSON_OBJECT)
+        return field_wrong_type(r, field->name, "an object", v);
+    return field_members(r, field->name, v, known);
+}
+
+bool field_thinking(struct reading *r, const struct field *field, const struct json *v)
+{
+    return field_is_str(json_get(v, "type"), "disabled") ||
+           refuse(r->f, 400, "unsupported_value", field->name,
+                  "thinking must be {\"type\": \"disabled\"}: no thoughts are told apart here");
+}
+
+/* Prefixes are found again without being marked. */
+bool field_cache_control(struct reading *r, const struct field *field, const struct json *v)
+{
+    return v->type == JSON_OBJECT || field_wrong_type(r, field->name, "an object", v);
 }

@@ -1,7 +1,8 @@
 /* How the fields of a request are read, one function a kind of field: inside of net/params (the
  * table and what no single field shows), net/fields (plain values and lists), net/forms (what an
- * answer has to be: formats, tools, choices of tools) and net/input (conversations that are given
- * in another form than chat's). Nobody else includes this. A reader refuses with the field's name.
+ * answer has to be: formats, tools, choices of tools), net/input and net/blocks (conversations that
+ * are given in another form than chat's). Nobody else includes this. A reader refuses with the
+ * field's name.
  */
 #ifndef ZIGCUDA_NET_FIELDS_H
 #define ZIGCUDA_NET_FIELDS_H
@@ -16,7 +17,7 @@ struct reading {
     struct refusal *f;
     u32 kind;
     bool no_tools;            /* tool_choice */
-    const struct json *input; /* of a response, read when all fields are known */
+    const struct json *input; /* of a response or in blocks, read when all fields are known */
     struct str instructions;  /* come before it; p NULL: not given */
 };
 
@@ -79,13 +80,23 @@ READER(instructions);
 READER(include);
 READER(text);
 READER(reasoning);
+READER(reasoning_effort);
 READER(metadata);
 READER(truncation);
+READER(stop_sequences);
+READER(blocks);
+READER(system);
+READER(user_id);
+READER(tool_use);
+READER(thinking);
+READER(output_config);
+READER(cache_control);
 READER(stateful); /* what asks for something kept from another request */
 
 #undef READER
 
-/* Behind all fields: conversations in another form than chat's, as messages. */
+/* Behind all fields: conversations in another form than chat's, as messages; those of blocks. */
 MUST bool input_read(struct reading *r);
+MUST bool blocks_read(struct reading *r);
 
 #endif

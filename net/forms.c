@@ -10,6 +10,9 @@ static bool flat_format(struct reading *r, const struct json *v)
     const char *at = r->p->format_field;
     const struct json *type = json_get(v, "type"), *schema = json_get(v, "schema");
     bool by_schema = field_is_str(type, "json_schema");
+    if (r->kind != PARAMS_RESPONSE && (!by_schema || !schema || schema->type == JSON_NULL))
+        return refuse(r->f, 400, "unsupported_value", at,
+                      "%s must be {\"type\": \"json_schema\", \"schema\": ...}", at);
     if (v->type != JSON_OBJECT || (by_schema && (!schema || schema->type == JSON_NULL)) ||
         !(by_schema || field_is_str(type, "json_object") || field_is_str(type, "text")))
         return refuse(r->f, 400, "unsupported_value", at,
@@ -28,6 +31,14 @@ bool field_text(struct reading *r, const struct field *field, const struct json 
     if (v->type != JSON_OBJECT)
         return field_wrong_type(r, field->name, "an object", v);
     return field_members(r, field->name, v, known) &&
+           (!format || format->type == JSON_NULL || flat_format(r, format));
+}
+
+bool field_output_config(struct reading *r, const struct field *field, const struct json *v)
+{
+    static const char *const known[] = {"effort", "format", NULL};
+    const struct json *format = json_get(v, "format");
+    return field_members(r, field->name, v, known) && field_reasoning_effort(r, field, v) &&
            (!format || format->type == JSON_NULL || flat_format(r, format));
 }
 
@@ -122,14 +133,20 @@ static void append_copy(struct reading *r, struct json_tree *to, const char *key
 
 static bool flat_tool(struct reading *r, u32 i, const struct json *tool, struct json_tree *list)
 {
-    const char *const known[] = {"type",   "name", "description", r->p->parameters_field,
-                                 "strict", NULL};
+    bool response = r->kind == PARAMS_RESPONSE;
+    const char *const known[] = {"type",        "name",
+                                 "description", r->p->parameters_field,
+                                 "strict",      response ? NULL : "cache_control",
+                                 NULL};
     const struct json *text = json_get(tool, "description"), *strict = json_get(tool, "strict"),
                       *name = json_get(tool, "name"),
                       *schema = json_get(tool, r->p->parameters_field);
     char at[32];
-    if (!field_is_str(json_get(tool, "type"), "function"))
+    const struct json *type = json_get(tool, "type");
+    if (response && !field_is_str(type, "function"))
         return bad_tool(r, i, ".type", "must be \"function\": no other tool is known here");
+    if (!response && type && type->type != JSON_NULL && !field_is_str(type, "custom"))
+        return bad_tool(r, i, ".type", "must be \"custom\": the tools are the client's here");
     if (!is_tool_name(name))
         return bad_tool(r, i, ".name",
                         "must be a string of 1 to 64 bytes without blanks, quotes and backslashes");
@@ -191,6 +208,28 @@ bool field_tool_choice(struct reading *r, const struct field *field, const struc
     r->p->must_call = true;
     r->p->call = name->text;
     return true;
+}
+
+/* {"type": "auto"}, with "name" where that is "tool". */
+bool field_tool_use(struct reading *r, const struct field *field, const struct json *v)
+{
+    static const char *const known[] = {"name", "type", "disable_parallel_tool_use", NULL};
+    const struct json *type = json_get(v, "type"), *name = json_get(v, "name"),
+                      *single = json_get(v, "disable_parallel_tool_use");
+    bool named = field_is_str(type, "tool") && name && name->type == JSON_STRING;
+    r->no_tools = field_is_str(type, "none");
+    r->p->must_call = named || field_is_str(type, "any");
+    if (!r->no_tools && !r->p->must_call && !field_is_str(type, "auto"))
+        return refuse(r->f, 400, "unsupported_value", field->name,
+                      "tool_choice must be {\"type\": \"auto\"}, \"any\", \"none\", or {\"type\": "
+                      "\"tool\", \"name\": ...}");
+    if (single && single->type > JSON_TRUE)
+        return field_wrong_type(r, "tool_choice.disable_parallel_tool_use", "true or false",
+                                single);
+    r->p->one_call = single && single->type == JSON_TRUE;
+    if (named)
+        r->p->call = name->text;
+    return field_members(r, field->name, v, named ? known : known + 1);
 }
 
 bool field_parallel(struct reading *r, const struct field *field, const struct json *v)

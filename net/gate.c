@@ -166,6 +166,8 @@ static struct str bearer(const struct http_request *r)
 static i32 key_of(const struct api *api, const struct http_request *r)
 {
     struct str key = bearer(r);
+    if (!key.n) /* Anthropic's clients */
+        key = http_header(r, "x-api-key");
     return api->g.keys && key.n ? keys_find(api->g.keys, key) : -1;
 }
 
@@ -265,7 +267,7 @@ static const struct {
 } elsewhere[] = {
     {"/api/", "Ollama's own API is not served here, OpenAI's is: /v1/chat/completions"},
     {"/v1/responses/", "no response is kept here: POST /v1/responses with all items in input"},
-    {"/v1/messages", "Anthropic's API is not served here, OpenAI's is: /v1/chat/completions"},
+    {"/v1/messages/", "of Anthropic's API /v1/messages and its count_tokens are served here"},
     {"/v1/embeddings", "embeddings are not served here, /v1/chat/completions is"},
 };
 
@@ -334,10 +336,11 @@ static bool check(struct api *api, const struct http_request *r, const struct ro
     if (r->method == HTTP_OPTIONS)
         return true;
     if (api->g.keys && !(route->flags & ROUTE_OPEN) && c->key < 0)
-        return refuse(f, 401, "invalid_api_key", NULL,
-                      http_header(r, "authorization").p
-                          ? "the API key is not known here"
-                          : "this needs an API key: 'Authorization: Bearer KEY'");
+        return refuse(
+            f, 401, "invalid_api_key", NULL,
+            http_header(r, "authorization").p || http_header(r, "x-api-key").p
+                ? "the API key is not known here"
+                : "this needs an API key: 'Authorization: Bearer KEY', or 'x-api-key: KEY'");
     if (r->method == HTTP_POST && (route->flags & ROUTE_JSON) && sends_body(r) &&
         !is_json(http_header(r, "content-type")))
         return refuse(f, 415, "unsupported_media_type", NULL,

@@ -41,8 +41,7 @@ static bool string(const struct item *it, const struct json *v, const char *key,
     return true;
 }
 
-static bool part_text(const struct item *it, const char *where, const struct json *part,
-                      struct str *out)
+static bool is_text_part(const struct item *it, const char *where, const struct json *part)
 {
     /* An answer of ours comes back with its log probabilities. */
     static const char *const known[] = {"type", "text", "logprobs", NULL};
@@ -52,37 +51,22 @@ static bool part_text(const struct item *it, const char *where, const struct jso
                    "this model reads text only: parts of type \"input_text\" or \"output_text\"");
     if (!text || text->type != JSON_STRING)
         return bad(it, where, "a part is {\"type\": \"input_text\", \"text\": \"...\"}");
-    *out = text->text;
     return members(it, where, part, known);
 }
 
 /* A string, or parts of text, which are joined by newlines as chat's are. */
 static bool content(const struct item *it, const char *where, const struct json *v, struct str *out)
 {
-    struct str text;
-    size_t n = 0;
     if (v && v->type == JSON_STRING) {
         *out = v->text;
         return true;
     }
     if (!v || v->type != JSON_ARRAY)
         return bad(it, where, "must be a string or a list of parts");
-    for (const struct json *p = v->child; p; p = p->next) {
-        if (!part_text(it, where, p, &text))
+    for (const struct json *p = v->child; p; p = p->next)
+        if (!is_text_part(it, where, p))
             return false;
-        n += text.n + 1;
-    }
-    char *to = arena_alloc(it->r->work, n + 1, 1);
-    if (!to)
-        return field_no_room(it->r, "input");
-    *out = (struct str){to, n ? n - 1 : 0};
-    for (const struct json *p = v->child; p; p = p->next) {
-        text = json_get(p, "text")->text;
-        memcpy(to, text.p, text.n);
-        to += text.n;
-        *to++ = '\n';
-    }
-    return true;
+    return turns_join(it->r->work, STR(""), v->child, NULL, out) || field_no_room(it->r, "input");
 }
 
 static bool message(const struct item *it, const struct json *v)
@@ -165,12 +149,10 @@ bool field_instructions(struct reading *r, const struct field *field, const stru
     return true;
 }
 
-bool input_read(struct reading *r)
+static bool items(struct reading *r)
 {
     struct turns turns = turns_begin(r->work);
     struct item it = {.r = r, .turns = &turns};
-    if (!r->input)
-        return true;
     if (r->instructions.n)
         turns_say(&turns, STR("system"), r->instructions);
     if (r->input->type == JSON_STRING)
@@ -183,4 +165,11 @@ bool input_read(struct reading *r)
     if (!r->p->messages)
         return field_no_room(r, "input");
     return r->p->messages->n || bad(&it, "", "there is no message, only reasoning");
+}
+
+bool input_read(struct reading *r)
+{
+    if (!r->input)
+        return true;
+    return r->kind == PARAMS_RESPONSE ? items(r) : blocks_read(r);
 }

@@ -584,12 +584,12 @@ static bool begin(struct api *api, struct job *job, const struct params *p,
     return admission_key_enter(&api->admission, job->caller.key, api_now(api), f);
 }
 
-static bool check_model(const struct api *api, const struct params *p, struct refusal *f)
+bool job_check_model(const struct api *api, const struct params *p, bool needed, struct refusal *f)
 {
-    if (!p->model.p)
+    if (!p->model.p && needed)
         return refuse(f, 400, "missing_required_parameter", "model",
                       "model is missing; this server has '%s'", api->g.name);
-    if (str_is(p->model, api->g.name))
+    if (!p->model.p || str_is(p->model, api->g.name))
         return true;
     return refuse(f, 404, "model_not_found", "model",
                   "there is no model '%.*s' here; this server has '%s'",
@@ -614,7 +614,7 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
     if (p->echo && p->logprobs && !api->g.prompt_logprobs)
         return refuse(f, 400, "unsupported_value", "echo",
                       "echo with logprobs is off here (engine.prompt_logits)");
-    if (!check_model(api, p, f) || !read_prompts(api, p, &all, f))
+    if (!job_check_model(api, p, true, f) || !read_prompts(api, p, &all, f))
         return false;
     if (p->tools && tool_format_is_special(template_calls(api->g.template)))
         p->skip_special = false; /* calls are found by it */

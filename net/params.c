@@ -15,29 +15,32 @@ enum {
     TOKENS = PARAMS_TOKENIZE,
     DETOK = PARAMS_DETOKENIZE,
     RESP = PARAMS_RESPONSE,
-    OPENAI = BOTH | RESP
+    OPENAI = BOTH | RESP,
+    MSG = PARAMS_MESSAGE,
+    COUNT = MSG | PARAMS_COUNT,
+    ANY = OPENAI | MSG
 };
 
 static const struct field fields[] = {
-    {"model", OPENAI | TOKENS | DETOK, field_str, AT(model), 0, 0},
+    {"model", OPENAI | TOKENS | DETOK | COUNT, field_str, AT(model), 0, 0},
     {"messages", CHAT | TOKENS, field_messages, 0, 0, 0},
     {"prompt", TEXT | TOKENS, field_tree, AT(prompt), 0, 0},
     {"tokens", DETOK, field_tree, AT(tokens), 0, 0},
-    {"temperature", OPENAI, field_float, AT(sampling.temperature), 0, 2},
-    {"top_p", OPENAI, field_positive, AT(sampling.top_p), 0, 1},
+    {"temperature", ANY, field_float, AT(sampling.temperature), 0, 2},
+    {"top_p", ANY, field_positive, AT(sampling.top_p), 0, 1},
     {"n", BOTH, field_u32, AT(n), 1, LIMIT_CHOICES},
     {"best_of", TEXT, field_u32, AT(best_of), 1, LIMIT_CHOICES},
     {"stop", OPENAI, field_stop, 0, 0, 0},
-    {"stream", OPENAI, field_bool, AT(stream), 0, 0},
+    {"stream", ANY, field_bool, AT(stream), 0, 0},
     {"stream_options", BOTH, field_stream_options, 0, 0, 0},
-    {"max_tokens", BOTH, field_max_tokens, AT(max_tokens), 1, LIMIT_CONTEXT},
+    {"max_tokens", BOTH | MSG, field_max_tokens, AT(max_tokens), 1, LIMIT_CONTEXT},
     {"max_completion_tokens", CHAT, field_max_tokens, AT(max_tokens), 1, LIMIT_CONTEXT},
-    {"presence_penalty", OPENAI, field_float, AT(sampling.presence_penalty), -2, 2},
-    {"frequency_penalty", OPENAI, field_float, AT(sampling.frequency_penalty), -2, 2},
-    {"logit_bias", OPENAI, field_bias, 0, 0, 0},
+    {"presence_penalty", ANY, field_float, AT(sampling.presence_penalty), -2, 2},
+    {"frequency_penalty", ANY, field_float, AT(sampling.frequency_penalty), -2, 2},
+    {"logit_bias", ANY, field_bias, 0, 0, 0},
     {"logprobs", BOTH, field_logprobs, AT(logprobs), 0, 5},
     {"top_logprobs", CHAT | RESP, field_u32, AT(sampling.top_logprobs), 0, LIMIT_LOGPROBS},
-    {"seed", OPENAI, field_seed, 0, 0, 0},
+    {"seed", ANY, field_seed, 0, 0, 0},
     {"echo", TEXT, field_bool, AT(echo), 0, 0},
     {"response_format", CHAT, field_format, 0, 0, 0},
     {"modalities", CHAT, field_modalities, 0, 0, 0},
@@ -62,27 +65,37 @@ static const struct field fields[] = {
     {"previous_response_id", RESP, field_stateful, 0, 0, 0},
     {"conversation", RESP, field_stateful, 0, 0, 0},
     {"prompt", RESP, field_stateful, 0, 0, 0},
+    /* of messages, and of what counts their tokens */
+    {"messages", COUNT, field_blocks, 0, 0, 0},
+    {"system", COUNT, field_system, 0, 0, 0},
+    {"stop_sequences", MSG, field_stop_sequences, 0, 0, 0},
+    {"metadata", MSG, field_user_id, 0, 0, 0},
+    {"tools", COUNT, field_flat_tools, 0, 0, 0},
+    {"tool_choice", COUNT, field_tool_use, 0, 0, 0},
+    {"thinking", COUNT, field_thinking, 0, 0, 0},
+    {"output_config", COUNT, field_output_config, 0, 0, 0},
+    {"cache_control", COUNT, field_cache_control, 0, 0, 0},
     /* extensions, named as in vLLM where it has them */
-    {"min_tokens", OPENAI, field_u32, AT(sampling.min_tokens), 0, LIMIT_CONTEXT},
-    {"top_k", OPENAI, field_top_k, 0, -1, LIMIT_VOCAB},
-    {"min_p", OPENAI, field_float, AT(sampling.min_p), 0, 1},
-    {"typical_p", OPENAI, field_positive, AT(sampling.typical_p), 0, 1},
-    {"repetition_penalty", OPENAI, field_positive, AT(sampling.repetition_penalty), 0, 100},
-    {"stop_token_ids", OPENAI, field_stop_ids, 0, 0, 0},
-    {"ignore_eos", OPENAI, field_bool, AT(ignore_eos), 0, 0},
-    {"skip_special_tokens", OPENAI, field_bool, AT(skip_special), 0, 0},
+    {"min_tokens", ANY, field_u32, AT(sampling.min_tokens), 0, LIMIT_CONTEXT},
+    {"top_k", ANY, field_top_k, 0, -1, LIMIT_VOCAB},
+    {"min_p", ANY, field_float, AT(sampling.min_p), 0, 1},
+    {"typical_p", ANY, field_positive, AT(sampling.typical_p), 0, 1},
+    {"repetition_penalty", ANY, field_positive, AT(sampling.repetition_penalty), 0, 100},
+    {"stop_token_ids", ANY, field_stop_ids, 0, 0, 0},
+    {"ignore_eos", ANY, field_bool, AT(ignore_eos), 0, 0},
+    {"skip_special_tokens", ANY, field_bool, AT(skip_special), 0, 0},
     {"add_special_tokens", BOTH | TOKENS, field_add_special, AT(add_special), 0, 0},
     {"add_generation_prompt", CHAT | TOKENS, field_generation_prompt, AT(add_generation_prompt), 0,
      0},
     {"continue_final_message", CHAT | TOKENS, field_bool, AT(continue_final), 0, 0},
-    {"chat_template_kwargs", CHAT | TOKENS | RESP, field_variables, 0, 0, 0},
+    {"chat_template_kwargs", CHAT | TOKENS | RESP | COUNT, field_variables, 0, 0, 0},
     {"return_token_strs", TOKENS, field_bool, AT(token_strings), 0, 0},
-    {"deadline_ms", OPENAI, field_u64, AT(deadline_ms), 1, 86400e3},
-    {"priority", OPENAI, field_i32, AT(priority), -1000, 1000},
+    {"deadline_ms", ANY, field_u64, AT(deadline_ms), 1, 86400e3},
+    {"priority", ANY, field_i32, AT(priority), -1000, 1000},
     /* change no answer here */
     {"user", OPENAI, field_ignored, 0, 0, 0},
     {"metadata", BOTH, field_ignored, 0, 0, 0},
-    {"service_tier", OPENAI, field_ignored, 0, 0, 0},
+    {"service_tier", ANY, field_ignored, 0, 0, 0},
     {"safety_identifier", OPENAI, field_ignored, 0, 0, 0},
     {"prompt_cache_key", OPENAI, field_ignored, 0, 0, 0},
     {"prompt_cache_retention", OPENAI, field_ignored, 0, 0, 0},
@@ -93,11 +106,15 @@ static const struct field fields[] = {
     {"verbosity", CHAT, field_unsupported, 0, 0, 0},
     {"web_search_options", CHAT, field_unsupported, 0, 0, 0},
     {"max_tool_calls", RESP, field_unsupported, 0, 0, 0},
-    {"context_management", RESP, field_unsupported, 0, 0, 0},
     {"moderation", RESP, field_unsupported, 0, 0, 0},
     {"prompt_cache_options", RESP, field_unsupported, 0, 0, 0},
+    {"container", MSG, field_unsupported, 0, 0, 0},
+    {"context_management", RESP | COUNT, field_unsupported, 0, 0, 0},
+    {"inference_geo", MSG, field_unsupported, 0, 0, 0},
+    {"mcp_servers", COUNT, field_unsupported, 0, 0, 0},
+    {"speed", COUNT, field_unsupported, 0, 0, 0},
     {"suffix", TEXT, field_suffix, 0, 0, 0},
-    {"extra_body", OPENAI, field_extra_body, 0, 0, 0},
+    {"extra_body", ANY, field_extra_body, 0, 0, 0},
 };
 
 const char *params_field(u32 i, u32 *kinds)
@@ -193,6 +210,12 @@ static bool check_there(struct reading *r)
                       "messages is missing: a list of {\"role\", \"content\"}");
     if (r->kind == PARAMS_COMPLETION && !p->prompt)
         return refuse(r->f, 400, "missing_required_parameter", "prompt", "prompt is missing");
+    if ((r->kind & COUNT) && !p->messages)
+        return refuse(r->f, 400, "missing_required_parameter", "messages",
+                      "messages is missing: a list of {\"role\", \"content\"}");
+    if (r->kind == PARAMS_MESSAGE && !p->max_tokens)
+        return refuse(r->f, 400, "missing_required_parameter", "max_tokens",
+                      "max_tokens is missing: the longest answer");
     if (r->kind == PARAMS_RESPONSE && !p->messages)
         return refuse(r->f, 400, "missing_required_parameter", "input",
                       "input is missing: a string, or a list of items");
@@ -279,13 +302,19 @@ struct sampling params_default_sampling(const struct model *m)
 /* As the dialect has them, for refusals that are not of one field. */
 static void name_fields(struct params *p, u32 kind)
 {
-    bool response = kind == PARAMS_RESPONSE;
+    bool response = kind == PARAMS_RESPONSE, message = kind & COUNT;
     p->max_field = response ? "max_output_tokens" : "max_tokens";
-    p->format_field = response ? "text.format" : "response_format";
-    p->schema_field = response ? "text.format" : "response_format.json_schema";
-    p->effort_field = response ? "reasoning.effort" : "reasoning_effort";
-    p->parameters_field = response ? "parameters" : "function.parameters";
     p->prompt_field = response ? "input" : kind == PARAMS_COMPLETION ? "prompt" : "messages";
+    p->format_field = response  ? "text.format"
+                      : message ? "output_config.format"
+                                : "response_format";
+    p->schema_field = response || message ? p->format_field : "response_format.json_schema";
+    p->effort_field = response  ? "reasoning.effort"
+                      : message ? "output_config.effort"
+                                : "reasoning_effort";
+    p->parameters_field = response  ? "parameters"
+                          : message ? "input_schema"
+                                    : "function.parameters";
 }
 
 bool params_read(struct params *p, u32 kind, const struct json *body, const struct model *m,
@@ -300,7 +329,7 @@ bool params_read(struct params *p, u32 kind, const struct json *body, const stru
                          .body = body,
                          .skip_special = true,
                          .add_generation_prompt = true,
-                         .add_special = !(kind & (PARAMS_CHAT | PARAMS_RESPONSE))};
+                         .add_special = !(kind & (PARAMS_CHAT | PARAMS_RESPONSE | COUNT))};
     name_fields(p, kind);
     if (!read_all(&r, body) || !input_read(&r) || !check_together(&r))
         return false;

@@ -16,7 +16,9 @@ enum {
     PARAMS_COMPLETION = 2,
     PARAMS_TOKENIZE = 4,
     PARAMS_DETOKENIZE = 8,
-    PARAMS_RESPONSE = 16
+    PARAMS_RESPONSE = 16,
+    PARAMS_MESSAGE = 32,
+    PARAMS_COUNT = 64 /* of the tokens of a message's prompt */
 };
 
 struct params {

@@ -53,6 +53,7 @@ struct dialect {
 
 extern const struct dialect chat_dialect, completion_dialect; /* net/stream and net/whole */
 extern const struct dialect response_dialect;                 /* net/respond */
+extern const struct dialect message_dialect;                  /* net/anthropic */
 
 /* The items of an answer so far, see net/walk.h. */
 enum item_kind { ITEM_NONE, ITEM_TEXT, ITEM_CALL };
@@ -78,6 +79,7 @@ struct choice {
     u32 n_before;   /* prompt tokens that stand before the text of the prompt */
     u32 echo_chars; /* of that text */
     enum finish finish;
+    struct str stop; /* the stop string that has ended it: valid in its last event */
     bool silent_end; /* its last token is a stop id, which is no text */
     bool begun;      /* the first event has come */
     double logprob_sum;
@@ -165,6 +167,10 @@ MUST bool job_begin(struct api *api, const struct caller *caller, const struct d
 /* The prompt of a body as token ids in the work arena: /tokenize. */
 MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n,
                          struct refusal *f);
+
+/* Whether it is asked for the one model there is. */
+MUST bool job_check_model(const struct api *api, const struct params *p, bool needed,
+                          struct refusal *f);
 
 void job_cancel(struct api *api, struct job *job);
 /* Its client has left, or was dropped: nothing more is sent, its work ends. */

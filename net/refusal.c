@@ -73,3 +73,35 @@ void refusal_json(struct json_out *o, const struct refusal *f)
     json_close(o, '}');
     json_close(o, '}');
 }
+
+static const char *message_type(int status)
+{
+    static const struct {
+        int status;
+        const char *type;
+    } table[] = {{401, "authentication_error"}, {403, "permission_error"},
+                 {404, "not_found_error"},      {413, "request_too_large"},
+                 {429, "rate_limit_error"},     {503, "overloaded_error"},
+                 {504, "timeout_error"}};
+    for (size_t i = 0; i < COUNTOF(table); i++)
+        if (table[i].status == status)
+            return table[i].type;
+    return status < 500 ? "invalid_request_error" : "api_error";
+}
+
+void refusal_message_json(struct json_out *o, const struct refusal *f, const char *request_id)
+{
+    json_open(o, '{');
+    json_key(o, "type");
+    json_put_str(o, STR("error"));
+    json_key(o, "error");
+    json_open(o, '{');
+    json_key(o, "type");
+    json_put_str(o, str_of(message_type(f->status)));
+    json_key(o, "message");
+    json_put_str(o, str_of(f->text));
+    json_close(o, '}');
+    json_key(o, "request_id");
+    json_put_str(o, str_of(request_id));
+    json_close(o, '}');
+}

@@ -417,19 +417,10 @@ static void finish(struct api *api, struct choice *c)
 static void event(struct api *api, struct choice *c, const struct event *event,
                   const struct step_result *logprobs)
 {
-    struct tool_piece piece = {TOOL_TEXT, event->text};
-    struct str left = event->text;
-    bool tools = c->job->tools != NULL;
     (void)logprobs; /* they are read from the records: those of a token go with its text */
-    if (!tools && left.n)
-        tell_piece(api, c, &piece);
-    while (tools && tool_next(&c->calls, &left, &piece))
-        tell_piece(api, c, &piece);
-    if (event->finish == FINISH_NONE)
-        return;
-    if (tools && tool_end(&c->calls, &piece))
-        tell_piece(api, c, &piece);
-    finish(api, c);
+    stream_pieces(api, c, event, tell_piece);
+    if (event->finish != FINISH_NONE)
+        finish(api, c);
 }
 
 static void end(struct api *api, struct job *job)

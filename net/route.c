@@ -44,6 +44,11 @@ static void responses(struct api *api, const struct caller *c, const struct http
     complete(api, c, r, &response_dialect);
 }
 
+static void messages(struct api *api, const struct caller *c, const struct http_request *r)
+{
+    complete(api, c, r, &message_dialect);
+}
+
 /* --- models -------------------------------------------------------------------------------------
  */
 
@@ -214,15 +219,6 @@ static void status_page(struct api *api, const struct caller *c, const struct ht
 
 /* --- tokens ----------------------------------------------------------------------------------- */
 
-static bool check_name(const struct api *api, struct str name, struct refusal *f)
-{
-    if (!name.p || str_is(name, api->g.name))
-        return true;
-    return refuse(f, 404, "model_not_found", "model",
-                  "there is no model '%.*s' here; this server has '%s'",
-                  (int)MIN(name.n, (size_t)100), name.p, api->g.name);
-}
-
 static void put_tokens(struct json_out *o, const struct api *api, const u32 *ids, u32 n,
                        bool strings)
 {
@@ -255,7 +251,7 @@ static bool tokenize_body(struct api *api, const struct http_request *r, u32 **i
     struct params *p = &api->params;
     if (!body_of(api, r->body, &body, f) ||
         !params_read(p, PARAMS_TOKENIZE, body, api->g.model, api->g.work, f) ||
-        !check_name(api, p->model, f))
+        !job_check_model(api, p, false, f))
         return false;
     if (!p->messages == !p->prompt)
         return refuse(f, 400, "invalid_value", "prompt", "give either prompt or messages");
@@ -287,6 +283,32 @@ static void tokenize(struct api *api, const struct caller *c, const struct http_
     api_refuse(api, c, &f);
 }
 
+static bool count_body(struct api *api, const struct http_request *r, u32 *n, struct refusal *f)
+{
+    const struct json *body;
+    u32 *ids;
+    struct params *p = &api->params;
+    return body_of(api, r->body, &body, f) &&
+           params_read(p, PARAMS_COUNT, body, api->g.model, api->g.work, f) &&
+           job_check_model(api, p, true, f) && job_prompt_ids(api, p, &ids, n, f);
+}
+
+static void count_tokens(struct api *api, const struct caller *c, const struct http_request *r)
+{
+    struct refusal f = {0};
+    u32 n;
+    if (!count_body(api, r, &n, &f)) {
+        api_refuse(api, c, &f);
+        return;
+    }
+    struct json_out o = api_out(api);
+    json_open(&o, '{');
+    json_key(&o, "input_tokens");
+    json_put_u64(&o, n);
+    json_close(&o, '}');
+    api_reply_json(api, c, 200, &o);
+}
+
 static bool detokenize_body(struct api *api, const struct http_request *r, struct json_out *o,
                             struct refusal *f)
 {
@@ -295,7 +317,7 @@ static bool detokenize_body(struct api *api, const struct http_request *r, struc
     char piece[DECODE_PIECE_BYTES];
     if (!body_of(api, r->body, &body, f) ||
         !params_read(p, PARAMS_DETOKENIZE, body, api->g.model, api->g.work, f) ||
-        !check_name(api, p->model, f))
+        !job_check_model(api, p, false, f))
         return false;
     if (!p->tokens || p->tokens->type != JSON_ARRAY)
         return refuse(f, 400, "invalid_type", "tokens", "tokens must be a list of token ids");
@@ -341,6 +363,8 @@ static const struct route routes[] = {
     {"POST", "/v1/chat/completions", ROUTE_JSON | ROUTE_SOCKET, chat},
     {"POST", "/v1/completions", ROUTE_JSON, completions},
     {"POST", "/v1/responses", ROUTE_JSON, responses},
+    {"POST", "/v1/messages", ROUTE_JSON | ROUTE_MESSAGES, messages},
+    {"POST", "/v1/messages/count_tokens", ROUTE_JSON | ROUTE_MESSAGES, count_tokens},
     {"POST", "/tokenize", ROUTE_JSON, tokenize},
     {"POST", "/detokenize", ROUTE_JSON, detokenize},
 };
@@ -364,6 +388,11 @@ const struct route *route_of(struct str path, u32 *index)
 const char *route_path(u32 i)
 {
     return i < COUNTOF(routes) ? routes[i].path : NULL;
+}
+
+u32 route_flags(u32 i)
+{
+    return i < COUNTOF(routes) ? routes[i].flags : 0;
 }
 
 bool api_route(u32 i, const char **method, const char **path)

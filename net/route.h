@@ -5,10 +5,11 @@
 #include "net/parts.h"
 
 enum {
-    ROUTE_OPEN = 1,   /* no key needed */
-    ROUTE_JSON = 2,   /* the body is JSON */
-    ROUTE_SOCKET = 4, /* GET is a WebSocket */
-    ROUTE_PREFIX = 8  /* the rest of the path is an argument */
+    ROUTE_OPEN = 1,     /* no key needed */
+    ROUTE_JSON = 2,     /* the body is JSON */
+    ROUTE_SOCKET = 4,   /* GET is a WebSocket */
+    ROUTE_PREFIX = 8,   /* the rest of the path is an argument */
+    ROUTE_MESSAGES = 16 /* errors have Anthropic's form */
 };
 
 struct route {
@@ -20,6 +21,7 @@ struct route {
 /* The route of a path, and its index; NULL: none. */
 const struct route *route_of(struct str path, u32 *index);
 const char *route_path(u32 i); /* NULL behind the last */
+u32 route_flags(u32 i);        /* 0 there */
 
 /* net/gate: whether this request may come in at all. 0 and *c is filled, or CONN_ANSWERED. */
 int gate_admit(void *app, conn_id id, const struct http_request *r);

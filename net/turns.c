@@ -65,6 +65,27 @@ void turns_result(struct turns *t, struct str id, struct str text)
     t->last = t->calls = (struct json_tree){0};
 }
 
+bool turns_join(struct arena *work, struct str before, const struct json *first,
+                const struct json *end, struct str *out)
+{
+    size_t n = before.n + 1;
+    for (const struct json *p = first; p != end; p = p->next)
+        n += json_get(p, "text")->text.n + 1;
+    char *to = arena_alloc(work, n, 1);
+    if (!to)
+        return false;
+    *out = (struct str){to, before.n};
+    memcpy(to, before.p, before.n);
+    for (const struct json *p = first; p != end; p = p->next) {
+        struct str text = json_get(p, "text")->text;
+        if (p != first)
+            to[out->n++] = '\n';
+        memcpy(to + out->n, text.p, text.n);
+        out->n += text.n;
+    }
+    return true;
+}
+
 const struct json *turns_end(struct turns *t)
 {
     return t->full || t->list.full ? NULL : t->list.v;

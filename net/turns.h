@@ -20,6 +20,10 @@ struct turns turns_begin(struct arena *work);
 void turns_say(struct turns *t, struct str role, struct str text);
 void turns_call(struct turns *t, struct str id, struct str name, const struct json *arguments);
 void turns_result(struct turns *t, struct str id, struct str text);
+/* The texts of parts from `first` to before `end`, each an object with a string "text", joined by
+ * newlines, behind `before`; false: the work memory is full. */
+MUST bool turns_join(struct arena *work, struct str before, const struct json *first,
+                     const struct json *end, struct str *out);
 /* The messages; NULL: the work memory is full. */
 const struct json *turns_end(struct turns *t);
 

@@ -161,3 +161,20 @@ void item_put_logprobs(struct json_out *o, const struct api *api, const struct c
     }
     json_close(o, ']');
 }
+
+/* --- as it comes -------------------------------------------------------------------------------
+ */
+
+void stream_pieces(struct api *api, struct choice *c, const struct event *event,
+                   void (*tell)(struct api *api, struct choice *c, const struct tool_piece *piece))
+{
+    struct tool_piece piece = {TOOL_TEXT, event->text};
+    struct str left = event->text;
+    bool tools = c->job->tools != NULL;
+    if (!tools && left.n)
+        tell(api, c, &piece);
+    while (tools && tool_next(&c->calls, &left, &piece))
+        tell(api, c, &piece);
+    if (tools && event->finish != FINISH_NONE && tool_end(&c->calls, &piece))
+        tell(api, c, &piece);
+}

@@ -38,6 +38,10 @@ struct telling {
 void tell_from(struct telling *t, const struct api *api, const struct choice *c);
 bool tell_next(struct telling *t, struct tool_piece *piece); /* false behind the last */
 
+/* What an event of a stream brings, piece by piece. */
+void stream_pieces(struct api *api, struct choice *c, const struct event *event,
+                   void (*tell)(struct api *api, struct choice *c, const struct tool_piece *piece));
+
 /* What the next piece is to the items; calls: how many have begun with it. */
 enum item_step item_step(struct items *s, const struct job *job, enum tool_part part, u32 calls);
 

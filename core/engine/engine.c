@@ -385,7 +385,8 @@ static void deliver(struct engine *g, struct seq *s, const struct step_result *r
                           .prompt_tokens = s->n_prompt,
                           .cached_tokens = s->cached,
                           .output_tokens = s->outputs,
-                          .waited_ns = s->waited_ns};
+                          .waited_ns = s->waited_ns,
+                          .stop = s->stops.found};
     if (finish != FINISH_NONE) {
         g->stats.finished++;
         g->stats.cancelled += finish == FINISH_CANCELLED;

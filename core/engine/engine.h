@@ -63,6 +63,7 @@ struct event {
     const struct step_result *result; /* token, logprobs; when has_token or has_prompt_token */
     struct str text;                  /* new text, possibly empty */
     enum finish finish;               /* FINISH_NONE: more to come */
+    struct str stop;                  /* the stop string that has ended it; n 0: none has */
     u32 prompt_tokens, cached_tokens, output_tokens;
     u64 waited_ns; /* from submit until it got its slot; 0: it never did */
 };

@@ -3,6 +3,7 @@
 void stops_set(struct stops *s, const struct str *of, u32 n)
 {
     s->n = n;
+    s->found = (struct str){0};
     for (u32 i = 0; i < n; i++) {
         memcpy(s->bytes[i], of[i].p, of[i].n);
         s->of[i] = (struct str){s->bytes[i], of[i].n};
@@ -17,13 +18,15 @@ u32 stops_release(struct stops *s, char *text)
     return n;
 }
 
-u32 stops_find(const struct stops *s, const char *text, u32 n)
+u32 stops_find(struct stops *s, const char *text, u32 n)
 {
     for (size_t end = 1; end <= n; end++)
         for (u32 i = 0; i < s->n; i++) {
             struct str stop = s->of[i];
-            if (stop.n <= end && memcmp(text + end - stop.n, stop.p, stop.n) == 0)
-                return (u32)(end - stop.n);
+            if (stop.n > end || memcmp(text + end - stop.n, stop.p, stop.n) != 0)
+                continue;
+            s->found = stop;
+            return (u32)(end - stop.n);
         }
     return n;
 }

@@ -14,6 +14,7 @@ struct stops {
     char bytes[LIMIT_STOP_STRINGS][LIMIT_STOP_STRING_BYTES];
     u32 held_n;
     char held[LIMIT_STOP_STRING_BYTES];
+    struct str found; /* that has ended the answer; n 0: none has */
 };
 
 void stops_set(struct stops *s, const struct str *of, u32 n);
@@ -21,8 +22,9 @@ void stops_set(struct stops *s, const struct str *of, u32 n);
 /* Puts what was held back to the beginning of text, LIMIT_STOP_STRING_BYTES at most: how many. */
 u32 stops_release(struct stops *s, char *text);
 
-/* Where the earliest-ending stop string stands in text[n], or n; ties: the first of the list. */
-u32 stops_find(const struct stops *s, const char *text, u32 n);
+/* Where the earliest-ending stop string stands in text[n], which is `found`, or n; ties: the first
+ * of the list. */
+u32 stops_find(struct stops *s, const char *text, u32 n);
 
 /* Holds the end of text[n] back if it could be the beginning of a stop string: what is left of n.
  */

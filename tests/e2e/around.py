@@ -156,7 +156,8 @@ def paths_that_miss_say_what_was_meant():
              ("/embeddings", "embeddings are not served", chat),
              ("/responses", "did you mean /v1/responses?", base),
              ("/v1/responses/resp_1", "no response is kept here", "input"),
-             ("/v1/messages", "Anthropic's API is not served", chat)]
+             ("/messages", "did you mean /v1/messages?", base),
+             ("/v1/messages/batches", "Anthropic's API", "count_tokens")]
     cases += [(path, "/openapi.json lists") for path in (
         "/v1", "/v1/", "//", "/nothing", "/v1/nothing", "/apiary", "/v1/embeddings2",
         "/" + "a" * 5000, "//v1/models/" + "a" * 5000, "/%76%31/models")]

@@ -31,8 +31,9 @@ static void keys(struct str text)
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
-    static const u32 kinds[] = {PARAMS_CHAT, PARAMS_COMPLETION, PARAMS_TOKENIZE, PARAMS_DETOKENIZE,
-                                PARAMS_RESPONSE};
+    static const u32 kinds[] = {PARAMS_CHAT,       PARAMS_COMPLETION, PARAMS_TOKENIZE,
+                                PARAMS_DETOKENIZE, PARAMS_RESPONSE,   PARAMS_MESSAGE,
+                                PARAMS_COUNT};
     static struct arena tree, work;
     static struct model m;
     static struct params p;

@@ -20,8 +20,8 @@ split) sources="$base core/model/split*.c core/model/unicode_table.c" ;;
 files) sources="$base core/base/weight.c core/base/log.c core/base/clock.c core/base/date.c"
     sources="$sources core/model/config.c core/model/fields.c core/model/quant.c core/model/rope.c"
     sources="$sources core/model/safetensors.c config/options.c config/value.c" ;;
-bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/turns.c net/messages.c
-    net/refusal.c net/keys.c core/engine/sample.c" ;;
+bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blocks.c net/turns.c
+    net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
 answers) sources="$base core/engine/grammar.c core/engine/schema.c core/model/tool_call.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;
 esac

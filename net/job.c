@@ -284,13 +284,14 @@ static bool take_store(struct api *api, struct job *job, const struct params *p,
                        const struct prompts *all, struct str request, struct refusal *f)
 {
     struct store *store = &api->store;
-    char instead[64];
+    char instead[96];
     u64 need = request.n ? store_need(request.n) : 0;
-    snprintf(instead, sizeof instead, "%s%s",
-             job->kept && !job->dialect->keeps ? "stream, or " : "",
-             job->kept ? "lower " : "leave out echo");
-    if (job->kept)
-        snprintf(instead + strlen(instead), sizeof instead - strlen(instead), "%s", p->max_field);
+    snprintf(instead, sizeof instead, "%s%s%s",
+             !job->kept            ? "leave out echo"
+             : job->dialect->keeps ? "lower "
+                                   : "stream, or lower ",
+             job->kept ? p->max_field : "",
+             request.n ? ", or send less of what comes back in the reply" : "");
     for (const struct choice *c = job->choices; c; c = c->next)
         need += (job->kept ? store_need(records_bytes(job, c)) : 0) +
                 (job->echo ? store_need(all->at[c->prompt].text.n) : 0);

@@ -431,27 +431,31 @@ def a_stream_that_fails_says_so():
 
 @check
 def long_ends_reach_slow_readers():
-    """What the end of a stream repeats is longer than the output buffer."""
+    """What a stream repeats can be longer than the output buffer, and than a reply may be."""
     wish = dict(model=MODEL, input="Hello", max_output_tokens=200, temperature=0,
                 include=LOGPROBS, top_logprobs=20, stream=True, extra_body={"ignore_eos": True})
-    with server.Server(MODEL_DIR, "--server.output", "16384") as small:
+    with server.Server(MODEL_DIR, "--server.output", "16384", "--server.reply_memory",
+                       "524288") as small:
         r = joined(client_of(small).responses.create(**wish))
         assert len(r.output[0].content[0].logprobs) == 200
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wide = {"model": MODEL, "input": "Hello", "max_output_tokens": 20, "ignore_eos": True,
+                "stream": True, "metadata": {"a": "x" * 300000}}
+        with socket.socket() as s:  # the kernel's buffers hold little
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
             s.connect(("127.0.0.1", small.port))
-            body = json.dumps({**{k: v for k, v in wish.items() if k != "extra_body"},
-                               "ignore_eos": True}).encode()
+            body = json.dumps(wide).encode()
             s.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                       b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
                       + body)
-            got = b""
-            while b"event: response.output_text.done" not in got:
-                got += s.recv(4096)
             time.sleep(1)
+            got = b""
             while piece := s.recv(1 << 16):
                 got += piece
         assert b"event: response.incomplete" in got and got.endswith(b"0\r\n\r\n"), got[-200:]
+        wide["metadata"]["b"] = "x" * 400000
+        r = client_of(small)._client.post(f"http://127.0.0.1:{small.port}/v1/responses", json=wide)
+        assert r.status_code == 400 and "comes back" in r.text, r.text
     with server.Server(MODEL_DIR, "--server.body_max", "65536") as small:
         events = list(client_of(small).responses.create(**wish))
         assert events[-1].type == "response.failed", events[-1].type

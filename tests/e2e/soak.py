@@ -50,6 +50,20 @@ def completion(r):
     return json.dumps(body).encode()
 
 
+def response(r):
+    return json.dumps({"model": MODEL, "input": "Hello " * r.randrange(1, 20),
+                       "max_output_tokens": r.randrange(1, 60), "stream": r.random() < 0.5,
+                       "metadata": {"a": "x" * r.choice((0, 9, 9000, 90000))},
+                       "include": r.choice(([], ["message.output_text.logprobs"]))}).encode()
+
+
+def message(r):
+    return json.dumps({"model": MODEL, "max_tokens": r.randrange(1, 60), "system": "Be brief.",
+                       "messages": [{"role": "user", "content": "Hello " * r.randrange(1, 20)}],
+                       "stop_sequences": ["a b"], "stream": r.random() < 0.5}).encode()
+
+
+OTHERS = {"/v1/responses": response, "/v1/messages": message}
 LONG = json.dumps({"model": MODEL, "prompt": "Hello", "n": 8, "max_tokens": 200, "logprobs": 5,
                    "ignore_eos": True, "stream": True}).encode()
 
@@ -69,15 +83,16 @@ def one(r, port, counts):
     """One peer of one random kind; counts what was answered. two: pipelined; half: gone in the
     middle; stall: silent in the middle until the server has enough; deaf: reads nothing."""
     kind = r.choices(list(KINDS), KINDS.values())[0]
-    body = LONG if kind == "deaf" else broken(r) if kind == "bad" else completion(r)
+    path = r.choice(("/v1/completions", "/v1/completions", "/tokenize", "/nothing", *OTHERS))
+    good = OTHERS.get(path, completion)(r)
+    body = LONG if kind == "deaf" else broken(r) if kind == "bad" else good
     with socket.socket() as s:
         s.settimeout(60)
         if kind == "deaf":  # so that the kernel's buffers, whose sizes follow these, hold little
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
         s.connect(("127.0.0.1", port))
-        text = head(r.choice(("/v1/completions", "/v1/completions", "/tokenize", "/nothing")),
-                    len(body)) + body
+        text = head(path, len(body)) + body
         if kind in ("half", "stall"):
             s.sendall(text[:r.randrange(1, len(text))])
             if kind == "half":

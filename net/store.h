@@ -1,7 +1,7 @@
-/* Memory of replies that are sent whole, and of what streams give back of their prompts: blocks of
- * one size, lent as chains. A request takes all it can need before it begins, so that no reply runs
- * out half way; it writes records in order and reads them in order. Owned by net/api; planned and
- * taken at boot.
+/* Memory of replies that are sent whole, of streams whose end repeats them, and of what comes back
+ * of requests: blocks of one size, lent as chains. A request takes all it can need before it
+ * begins, so that no reply runs out half way; it writes records in order and reads them in order.
+ * Owned by net/api; planned and taken at boot.
  */
 #ifndef ZIGCUDA_STORE_H
 #define ZIGCUDA_STORE_H

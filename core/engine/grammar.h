@@ -7,8 +7,8 @@
  *
  * The schema's subset: type, properties, required, additionalProperties (false; for objects without
  * properties also a schema), items, minItems, maxItems, minLength, maxLength, enum, const, anyOf,
- * $ref into the same document (recursive, too), allOf of one. Words that only describe are passed
- * over; any other is refused with its path.
+ * oneOf of what can be told apart, $ref into the same document (recursive, too), allOf of one.
+ * Words that only describe are passed over; any other is refused with its path.
  */
 #ifndef ZIGCUDA_GRAMMAR_H
 #define ZIGCUDA_GRAMMAR_H
@@ -33,7 +33,9 @@ enum { GRAMMAR_NONE = 0xffff }; /* no limit; no node */
 
 struct grammar_node {
     u8 kind;
-    bool whole;
+    bool whole : 1;  /* a number: no fraction */
+    bool closed : 1; /* an object: with other names it would not fit */
+    bool loose : 1;  /* values of other types fit the schema, but are not let through */
     u16 first, n, items, min, max;
 };
 

@@ -1,11 +1,18 @@
 /* JSON Schema (draft 2020-12) to a grammar. What is not understood is refused: an answer that is
  * said to fit a schema has to. */
-#include "core/engine/grammar.h"
+#include "core/engine/apart.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH_BYTES = 256, REFS = 128 };
+enum { PATH_BYTES = 256, REFS = 128, CHECKS = 64, LOOKS = 1 << 19 };
+
+/* Of a node, when all are there: references may lead into what is being compiled. */
+struct check {
+    char path[PATH_BYTES];
+    u32 types; /* its texts are of these; 0: no text fits two of its alternatives */
+    u16 node;
+};
 
 struct compiler {
     struct grammar *g;
@@ -18,6 +25,8 @@ struct compiler {
         const struct json *to;
         u16 node;
     } refs[REFS];
+    u32 n_checks;
+    struct check checks[CHECKS];
 };
 
 static enum err refuse(struct compiler *c, const char *what)
@@ -231,7 +240,8 @@ static enum err compile_object(struct compiler *c, const struct json *v, u16 nod
         return too_large(c, "properties", LIMIT_SCHEMA_VALUES);
     TRY(check_required(c, v, properties));
     g->nodes[node].kind = GRAMMAR_OBJECT;
-    if (!n && !(more && more->type == JSON_FALSE)) {
+    g->nodes[node].closed = more && more->type == JSON_FALSE;
+    if (!n && !g->nodes[node].closed) {
         g->nodes[node].items = ANY;
         if (more && more->type != JSON_TRUE)
             TRY(compile_member(c, ".", STR("additionalProperties"), more, &g->nodes[node].items));
@@ -309,12 +319,22 @@ static enum err compile_types(struct compiler *c, const struct json *v, const st
     return ERR_OK;
 }
 
+static enum err add_check(struct compiler *c, u16 node, u32 types)
+{
+    if (c->n_checks == CHECKS)
+        return too_large(c, "places with oneOf, or with type beside alternatives", CHECKS);
+    struct check *to = &c->checks[c->n_checks++];
+    *to = (struct check){.node = node, .types = types};
+    memcpy(to->path, c->path, PATH_BYTES);
+    return ERR_OK;
+}
+
 static enum err compile_any_of(struct compiler *c, const struct json *list, const char *name,
                                u16 node)
 {
     u32 i = 0;
     if (list->type != JSON_ARRAY || list->n == 0)
-        return refuse(c, "anyOf and allOf must be lists of schemas");
+        return refuse(c, "anyOf, oneOf and allOf must be lists of schemas");
     TRY(take_links(c, node, list->n));
     u16 first = c->g->nodes[node].first;
     for (const struct json *one = list->child; one; one = one->next, i++) {
@@ -385,6 +405,63 @@ static enum err compile_ref(struct compiler *c, const struct json *ref, u16 node
     return ref_node(c, to, &c->g->links[link]);
 }
 
+/* --- what all of it must keep to -------------------------------------------------------------- */
+
+static u32 types_named(struct str name)
+{
+    return str_is(name, "null")      ? TYPE_NULL
+           : str_is(name, "boolean") ? TYPE_BOOLEAN
+           : str_is(name, "integer") ? TYPE_INTEGER
+           : str_is(name, "number")  ? TYPE_INTEGER | TYPE_FRACTION
+           : str_is(name, "string")  ? TYPE_STRING
+           : str_is(name, "array")   ? TYPE_ARRAY
+           : str_is(name, "object")  ? TYPE_OBJECT
+                                     : 0;
+}
+
+/* A type beside alternatives or texts takes nothing away: all of them are of it, or are refused. */
+static enum err check_types(struct compiler *c, const struct json *type, u16 node)
+{
+    u32 types = type->type == JSON_STRING ? types_named(type->text) : 0;
+    for (const struct json *t = type->type == JSON_ARRAY ? type->child : NULL; t; t = t->next)
+        types |= t->type == JSON_STRING ? types_named(t->text) : 0;
+    if (types == 0)
+        return refuse(c, "type must be a name of a type or a list of these");
+    return add_check(c, node, types);
+}
+
+static enum err check_apart(struct compiler *c, u16 node, u32 *looks)
+{
+    const struct grammar_node *n = &c->g->nodes[node];
+    const u16 *links = c->g->links + n->first;
+    for (u32 i = 0; i < n->n; i++)
+        for (u32 k = 0; k < n->n; k++) {
+            if (i == k || grammar_apart(c->g, links[i], links[k], looks))
+                continue;
+            if (*looks == 0)
+                return refuse(c, "too large to tell the alternatives of oneOf apart");
+            return err_set(c->e, ERR_REQUEST,
+                           "%s: an answer might fit both oneOf[%u] and oneOf[%u]; they are told "
+                           "apart by type, or by the values of a required property; or use anyOf",
+                           c->path, MIN(i, k), MAX(i, k));
+        }
+    return ERR_OK;
+}
+
+static enum err check_all(struct compiler *c)
+{
+    u32 looks = LOOKS;
+    for (u32 i = 0; i < c->n_checks; i++) {
+        const struct check *to = &c->checks[i];
+        memcpy(c->path, to->path, PATH_BYTES);
+        if (to->types == 0)
+            TRY(check_apart(c, to->node, &looks));
+        else if (grammar_types(c->g, to->node) & ~to->types)
+            return refuse(c, "some of it is not of the type that stands beside it");
+    }
+    return ERR_OK;
+}
+
 /* --- which it is -------------------------------------------------------------------------------
  */
 
@@ -398,51 +475,74 @@ static bool is_one_of(struct str s, const char *const *names, u32 n)
 
 static enum err check_words(struct compiler *c, const struct json *v)
 {
-    static const char *const known[] = {
-        "type",       "properties",  "required",  "additionalProperties",
-        "items",      "minItems",    "maxItems",  "minLength",
-        "maxLength",  "enum",        "const",     "anyOf",
-        "allOf",      "$ref",        "$defs",     "definitions",
-        "title",      "description", "default",   "examples",
-        "format",     "$schema",     "$id",       "$comment",
-        "deprecated", "readOnly",    "writeOnly", "discriminator"};
-    static const char *const whole[] = {"anyOf", "allOf", "$ref", "enum", "const"};
-    static const char *const parts[] = {"properties", "items", "additionalProperties"};
-    u32 wholes = 0, more = 0;
+    static const char *const wholes[] = {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"};
+    static const char *const parts[] = {"properties", "required", "additionalProperties",
+                                        "items",      "minItems", "maxItems",
+                                        "minLength",  "maxLength"};
+    static const char *const beside[] = {"type",        "$defs",     "definitions",  "title",
+                                         "description", "default",   "examples",     "format",
+                                         "$schema",     "$id",       "$comment",     "deprecated",
+                                         "readOnly",    "writeOnly", "discriminator"};
+    u32 whole = 0, part = 0;
     for (const struct json *m = v->child; m; m = m->next) {
-        if (!is_one_of(m->key, known, COUNTOF(known))) {
+        bool is_whole = is_one_of(m->key, wholes, COUNTOF(wholes)),
+             is_part = is_one_of(m->key, parts, COUNTOF(parts));
+        if (!is_whole && !is_part && !is_one_of(m->key, beside, COUNTOF(beside))) {
             enter(c, ".", m->key);
             return refuse(c, "this keyword is not supported, so that it could not be kept to");
         }
-        wholes += is_one_of(m->key, whole, COUNTOF(whole));
-        more += is_one_of(m->key, parts, COUNTOF(parts));
+        whole += is_whole;
+        part += is_part;
     }
-    return wholes > 1 || (wholes && more)
-               ? refuse(c, "$ref, anyOf, allOf, enum and const stand alone here")
+    return whole > 1 || (whole && part)
+               ? refuse(c,
+                        "$ref, anyOf, oneOf, allOf, enum and const stand alone here, or with type")
                : ERR_OK;
+}
+
+/* One of the words that say all. */
+static enum err compile_whole(struct compiler *c, const struct json *v, u16 node)
+{
+    static const char *const names[] = {"anyOf", "oneOf", "allOf"};
+    const struct json *ref = json_get(v, "$ref"), *all = json_get(v, "allOf"),
+                      *type = json_get(v, "type");
+    if (type)
+        TRY(check_types(c, type, node));
+    if (json_get(v, "oneOf"))
+        TRY(add_check(c, node, 0));
+    if (all && all->type == JSON_ARRAY && all->n > 1)
+        return refuse(c, "allOf of more than one schema is not supported");
+    for (u32 i = 0; i < COUNTOF(names); i++)
+        if (json_get(v, names[i]))
+            return compile_any_of(c, json_get(v, names[i]), names[i], node);
+    return ref ? compile_ref(c, ref, node) : compile_texts(c, v, node);
+}
+
+/* The type that words stand for where none is named; NULL: they say nothing. */
+static const char *implied_type(const struct json *v)
+{
+    static const char *const words[][2] = {
+        {"properties", "object"}, {"required", "object"}, {"additionalProperties", "object"},
+        {"items", "array"},       {"minItems", "array"},  {"maxItems", "array"},
+        {"minLength", "string"},  {"maxLength", "string"}};
+    for (u32 i = 0; i < COUNTOF(words); i++)
+        if (json_get(v, words[i][0]))
+            return words[i][1];
+    return NULL;
 }
 
 static enum err compile_words(struct compiler *c, const struct json *v, u16 node)
 {
-    const struct json *ref = json_get(v, "$ref"), *any = json_get(v, "anyOf"),
-                      *all = json_get(v, "allOf"), *type = json_get(v, "type");
-    if (all && all->type == JSON_ARRAY && all->n > 1)
-        return refuse(c, "allOf of more than one schema is not supported");
-    if (ref)
-        return compile_ref(c, ref, node);
-    if (any || all)
-        return compile_any_of(c, any ? any : all, any ? "anyOf" : "allOf", node);
-    if (json_get(v, "enum") || json_get(v, "const"))
-        return compile_texts(c, v, node);
+    static const char *const wholes[] = {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"};
+    const struct json *type = json_get(v, "type");
+    for (u32 i = 0; i < COUNTOF(wholes); i++)
+        if (json_get(v, wholes[i]))
+            return compile_whole(c, v, node);
     if (type)
         return compile_types(c, v, type, node);
-    if (json_get(v, "properties") || json_get(v, "additionalProperties"))
-        return compile_object(c, v, node);
-    if (json_get(v, "items") || json_get(v, "minItems") || json_get(v, "maxItems"))
-        return compile_array(c, v, node);
-    if (json_get(v, "minLength") || json_get(v, "maxLength"))
-        return compile_type(c, v, STR("string"), node);
-    return compile_any(c, node);
+    const char *implied = implied_type(v);
+    c->g->nodes[node].loose = implied != NULL;
+    return implied ? compile_type(c, v, str_of(implied), node) : compile_any(c, node);
 }
 
 static enum err compile(struct compiler *c, const struct json *v, u16 node)
@@ -476,7 +576,9 @@ enum err grammar_compile(struct grammar *g, const struct json *schema, struct er
     snprintf(c->path, sizeof c->path, "schema");
     TRY(put_any(c));
     g->root = ANY_OBJECT;
-    return schema ? ref_node(c, schema, &g->root) : ERR_OK;
+    if (schema)
+        TRY(ref_node(c, schema, &g->root));
+    return check_all(c);
 }
 
 /* --- calls -------------------------------------------------------------------------------------
@@ -537,6 +639,7 @@ enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *cal
     TRY(add_bytes(c, close, &g->nodes[node].items));
     for (u32 i = 0; i < n; i++)
         TRY(compile_call(c, &calls[i], &g->members[i]));
+    TRY(check_all(c));
     if (mark.n == 0)
         return ERR_OK;
     TRY(new_node(c, &g->root));

@@ -3,10 +3,13 @@ anything else. What comes is read by jsonschema.
 
 usage: answers.py MODEL_DIR... [--option=VALUE...]   (environment: ZIGCUDA, how to run the binary)
 """
+from __future__ import annotations
+
 import json
 import os
 import random
 import sys
+from typing import Annotated, Literal
 
 import jsonschema
 import openai
@@ -53,7 +56,7 @@ class Model:
 
 
 def schema_of(rng, depth=0):
-    deep = ["array", "object", "union", "types", "any", "names"] if depth < 3 else []
+    deep = ["array", "object", "union", "one", "types", "any", "names"] if depth < 3 else []
     kind = rng.choice(["string", "integer", "number", "boolean", "null", "enum", "const", *deep])
     if kind in ("integer", "number", "boolean", "null"):
         return {"type": kind}
@@ -76,6 +79,11 @@ def schema_of(rng, depth=0):
                 "additionalProperties": False}
     if kind == "union":
         return {"anyOf": [schema_of(rng, depth + 1) for _ in range(rng.randint(1, 4))]}
+    if kind == "one":
+        tags = rng.sample(["a", "ab", 1, 10, True, None], rng.randint(1, 4))
+        return {"oneOf": [{"type": "object", "properties": {
+            "tag": {"const": t}, "x": schema_of(rng, depth + 1)}, "required": ["tag"]}
+            for t in tags] + [{"type": rng.choice(["integer", "array"])}]}
     if kind == "types":
         return {"type": rng.sample(["string", "integer", "null", "boolean"], 2), "maxLength": 3}
     return {} if kind == "any" else {"type": "object",
@@ -123,7 +131,7 @@ def answers_are_the_same_whole_streamed_and_among_others():
 
 @check
 def pydantic_models_are_read_back():
-    """As the client's parse() sends them: $defs, $ref, anyOf, enum."""
+    """As the client's parse() sends them: $defs, $ref, anyOf, enum; oneOf of what has a tag."""
     class Item(pydantic.BaseModel):
         name: str = pydantic.Field(max_length=5, description="what it is called")
         count: int | None
@@ -133,13 +141,29 @@ def pydantic_models_are_read_back():
         items: list[Item] = pydantic.Field(max_length=2)
         paid: bool
 
+    class Leaf(pydantic.BaseModel):
+        kind: Literal["leaf"]
+        on: bool
+
+    class Pair(pydantic.BaseModel):
+        kind: Literal["pair", "twins"]
+        parts: list[Annotated[Leaf | Pair, pydantic.Field(discriminator="kind")]] = pydantic.Field(
+            max_length=2)
+
+    class Tree(pydantic.BaseModel):
+        root: Annotated[Leaf | Pair, pydantic.Field(discriminator="kind")]
+
+    def parsed(m, model, seed):
+        reply = m.client.chat.completions.parse(
+            model=m.name, messages=[{"role": "user", "content": "Hello"}], seed=seed,
+            response_format=model)
+        assert isinstance(reply.choices[0].message.parsed, model)
+        return reply.choices[0].message.parsed
+
     with Model("image/demo") as m:
         for seed in range(5):
-            reply = m.client.chat.completions.parse(
-                model=m.name, messages=[{"role": "user", "content": "Hello"}], seed=seed,
-                response_format=Order)
-            order = reply.choices[0].message.parsed
-            assert isinstance(order, Order) and len(order.items) <= 2
+            assert len(parsed(m, Order, seed).items) <= 2
+            parsed(m, Tree, seed)
 
 
 @check

@@ -85,6 +85,38 @@ static const struct {
      {"5", "0"},
      {"-"},
      {"5.", "00"}},
+    {"{\"oneOf\": [{\"$ref\": \"#/$defs/A\"}, {\"$ref\": \"#/$defs/B\"}], \"discriminator\": "
+     "{\"propertyName\": \"k\"}, \"$defs\": {\"A\": {\"type\": \"object\", \"properties\": {\"k\": "
+     "{\"type\": \"string\", \"const\": \"a\"}}, \"required\": [\"k\"]}, \"B\": {\"type\": "
+     "\"object\", \"properties\": {\"k\": {\"enum\": [\"b\", \"c\"], \"type\": \"string\"}, "
+     "\"of\": "
+     "{\"type\": \"array\", \"items\": {\"oneOf\": [{\"$ref\": \"#/$defs/A\"}, {\"$ref\": "
+     "\"#/$defs/B\"}]}}}, \"required\": [\"k\"]}}}",
+     {"{\"k\": \"a\"}", "{\"k\": \"b\"}", "{\"k\":\"c\",\"of\":[{\"k\":\"b\",\"of\":[]}]}"},
+     {"{\"k\": \"b\", \"of"},
+     {"{}", "{\"k\": \"d", "{\"k\": \"a\", \"of"}},
+    {"{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": [\"string\", \"null\"]}, {\"enum\": "
+     "[true]}]}",
+     {"1", "\"x\"", "null", "true"},
+     {"-"},
+     {"f", "1."}},
+    {"{\"oneOf\": [{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"a\"]}, "
+     "{\"type\": \"object\", \"properties\": {\"b\": {}}, \"required\": [\"b\"]}]}",
+     {"{\"a\": 1}", "{\"b\": 1}"},
+     {"{"},
+     {"{}", "{\"a\": 1, "}},
+    {"{\"oneOf\": [{\"const\": 0}, {\"enum\": [1, \"0\"]}, {\"type\": \"object\", \"properties\": "
+     "{\"a\": {}}, \"required\": [\"a\"], \"additionalProperties\": false}, {\"type\": \"object\", "
+     "\"properties\": {\"a\": {}, \"b\": {}}, \"required\": [\"b\"], \"additionalProperties\": "
+     "false}]}",
+     {"0", "1", "\"0\"", "{\"a\": 1}", "{\"b\": 1}", "{\"a\": 1, \"b\": 2}"},
+     {"{"},
+     {"2"}},
+    {"{\"type\": [\"string\", \"null\"], \"enum\": [\"a\", null]}",
+     {"\"a\"", "null"},
+     {"n"},
+     {"1"}},
+    {"{\"required\": []}", {"{}"}, {"{"}, {"1"}},
 };
 
 void grammar_reads_what_fits(void)
@@ -121,7 +153,24 @@ void grammar_says_what_it_does_not_keep(void)
         {"{\"type\": \"object\", \"required\": [\"a\"]}", "one of properties"},
         {"{\"type\": \"float\"}", "type must be"},
         {"{\"type\": []}", "type must be"},
-        {"{\"anyOf\": [{}, {\"oneOf\": []}]}", "schema.anyOf[1].oneOf"},
+        {"{\"anyOf\": [{}, {\"not\": {}}]}", "schema.anyOf[1].not"},
+        {"{\"anyOf\": [{}, {\"oneOf\": []}]}", "schema.anyOf[1]: "},
+        {"{\"items\": {\"oneOf\": [{}, {\"type\": \"string\"}]}}", "schema.items: an answer might"},
+        {"{\"oneOf\": [{\"type\": \"null\"}, {\"type\": \"integer\"}, {\"type\": \"number\"}]}",
+         "both oneOf[1] and oneOf[2]"},
+        {"{\"oneOf\": [{\"enum\": [1, 2]}, {\"enum\": [3, 1.0]}]}", "oneOf[0] and oneOf[1]"},
+        /* a string fits the second one, too */
+        {"{\"oneOf\": [{\"type\": \"string\"}, {\"properties\": {\"a\": {}}}]}", "oneOf[0]"},
+        /* and of these names that neither knows may come */
+        {"{\"oneOf\": [{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"a\"]}, "
+         "{\"type\": \"object\", \"properties\": {\"b\": {}}}]}",
+         "oneOf[0] and oneOf[1]"},
+        {"{\"oneOf\": [{\"$ref\": \"#\"}, {\"type\": \"string\"}]}", "oneOf[0] and oneOf[1]"},
+        {"{\"type\": \"string\", \"enum\": [\"a\", 1]}", "not of the type"},
+        {"{\"type\": \"string\", \"anyOf\": [{\"type\": [\"string\", \"null\"]}]}",
+         "not of the type"},
+        {"{\"enum\": [\"a\"], \"minLength\": 2}", "alone"},
+        {"{\"required\": [\"a\"]}", "one of properties"},
         {"{\"allOf\": [{}, {}]}", "allOf"},
         {"{\"enum\": []}", "enum"},
         {"{\"enum\": [1], \"properties\": {}}", "alone"},

@@ -84,6 +84,7 @@
 #define LIMIT_STOP_STRING_BYTES 256
 #define LIMIT_SCHEMA_VALUES 512  /* of an answer's JSON Schema: values, members, texts: each */
 #define LIMIT_SCHEMA_BYTES 16384 /* of its keys and texts */
+#define LIMIT_SCHEMA_RANGES 128  /* of its numbers: different ones */
 #define LIMIT_SCHEMA_DEPTH 24    /* values within values of the answer */
 #define LIMIT_THREADS 256        /* CPU worker threads */
 #define LIMIT_PAGE_TOKENS 16     /* KV positions a page; fixed, so that bits do not depend on it */

@@ -334,10 +334,18 @@ static bool is_digit(u8 c)
     return c >= '0' && c <= '9';
 }
 
-static bool number_complete(const struct grammar_frame *f)
+static struct range_at range_at(const struct grammar_frame *f)
 {
-    return f->phase == ZERO || f->phase == DIGITS || f->phase == FRACTION ||
-           f->phase == EXPONENT_DIGITS;
+    return (struct range_at){.digits = f->a, .compare = f->b, .whole = f->c};
+}
+
+static bool number_complete(const struct grammar *g, const struct grammar_frame *f)
+{
+    u16 range = g->nodes[f->node].items;
+    struct range_at at = range_at(f);
+    return (f->phase == ZERO || f->phase == DIGITS || f->phase == FRACTION ||
+            f->phase == EXPONENT_DIGITS) &&
+           (range == GRAMMAR_NONE || range_complete(&g->ranges[range], &at));
 }
 
 /* Digits go on, or what follows them begins. */
@@ -355,9 +363,45 @@ static enum act digits(struct grammar_frame *f, u8 c, u32 most, bool whole)
     return is_digit(c) ? REFUSED : PASSED;
 }
 
+/* A number with bounds. a, b, c: where it stands in its range. */
+static enum act bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    const struct range *r = &g->ranges[n->items];
+    struct range_at at = range_at(f);
+    u8 phase = f->phase;
+    bool fits;
+    if (is_digit(c) && phase != ZERO) {
+        f->phase = phase == POINT || phase == FRACTION ? FRACTION
+                   : phase == SIGN && c == '0'         ? ZERO
+                                                       : DIGITS;
+        fits = range_digit(r, &at, c, f->phase == DIGITS);
+    } else if (c == '.' && !n->whole && (phase == ZERO || phase == DIGITS)) {
+        f->phase = POINT;
+        fits = range_point(r, &at);
+    } else {
+        return !is_digit(c) && number_complete(g, f) ? PASSED : REFUSED;
+    }
+    f->a = at.digits;
+    f->b = at.compare;
+    f->c = at.whole;
+    return fits ? TAKEN : REFUSED;
+}
+
+static enum act begin_bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
+{
+    bool negative = c == '-';
+    f->b = range_begin(negative).compare;
+    if (negative)
+        return g->ranges[g->nodes[f->node].items].none[1] ? REFUSED : TAKEN;
+    return is_digit(c) ? bounded(g, f, c) : REFUSED;
+}
+
 static enum act number(const struct grammar *g, struct grammar_frame *f, u8 c)
 {
     bool whole = g->nodes[f->node].whole;
+    if (g->nodes[f->node].items != GRAMMAR_NONE)
+        return bounded(g, f, c);
     f->a += f->phase == SIGN || f->phase == POINT || f->phase == EXPONENT_SIGN;
     switch ((enum number_phase)f->phase) {
     case SIGN:
@@ -434,6 +478,8 @@ static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u1
         return c == '"' ? TAKEN : REFUSED;
     case GRAMMAR_NUMBER:
         f->phase = SIGN;
+        if (n->items != GRAMMAR_NONE)
+            return begin_bounded(g, f, c);
         return c == '-' ? TAKEN : is_digit(c) ? number(g, f, c) : REFUSED;
     case GRAMMAR_LITERAL:
         return literal(g, f, c);
@@ -567,7 +613,7 @@ static bool thread_complete(const struct grammar *g, const struct grammar_thread
     if (f->kind == GRAMMAR_LITERAL)
         return f->c == text_of(g, g->nodes[f->node].first + f->b).n;
     return f->kind == GRAMMAR_CALL ? call_complete(g, f)
-                                   : f->kind == GRAMMAR_NUMBER && number_complete(f);
+                                   : f->kind == GRAMMAR_NUMBER && number_complete(g, f);
 }
 
 bool grammar_complete(const struct grammar *g, const struct grammar_state *s)

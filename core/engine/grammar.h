@@ -2,13 +2,14 @@
  * grammar is compiled from JSON Schema once (grammar_compile); a state is moved by one byte at a
  * time, and says whether the text may end. So what is let through fits the schema, always; not all
  * that fits is let through: an object's members come in the order of its properties, numbers have
- * at most 15 digits, one blank stands in front at most, and
- * elsewhere one, or one or two line ends and an indent.
+ * at most 15 digits (with bounds 15 in all, and no exponent), one blank stands in front at most,
+ * and elsewhere one, or one or two line ends and an indent.
  *
  * The schema's subset: type, properties, required, additionalProperties (false; for objects without
- * properties also a schema), items, minItems, maxItems, minLength, maxLength, enum, const, anyOf,
- * oneOf of what can be told apart, $ref into the same document (recursive, too), allOf of one.
- * Words that only describe are passed over; any other is refused with its path.
+ * properties also a schema), items, minItems, maxItems, minLength, maxLength, minimum, maximum,
+ * exclusiveMinimum, exclusiveMaximum, enum, const, anyOf, oneOf of what can be told apart, $ref
+ * into the same document (recursive, too), allOf of one. Words that only describe are passed over;
+ * any other is refused with its path.
  */
 #ifndef ZIGCUDA_GRAMMAR_H
 #define ZIGCUDA_GRAMMAR_H
@@ -16,12 +17,13 @@
 #include "config/limits.h"
 #include "core/base/arena.h"
 #include "core/base/json.h"
+#include "core/engine/range.h"
 
 enum grammar_kind {
     GRAMMAR_OBJECT,  /* members[first, first + n), or members of any name: items */
     GRAMMAR_ARRAY,   /* items, min, max */
     GRAMMAR_STRING,  /* min, max characters */
-    GRAMMAR_NUMBER,  /* whole or not */
+    GRAMMAR_NUMBER,  /* whole or not; items: its range */
     GRAMMAR_LITERAL, /* one of texts[first, first + n) */
     GRAMMAR_UNION,   /* one of links[first, first + n) */
     GRAMMAR_PROSE,   /* any text, and behind each texts[first] the rest of the call `items` */
@@ -52,11 +54,12 @@ struct grammar_member {
 struct grammar {
     u64 serial; /* no two have the same */
     u16 root;
-    u16 n_nodes, n_members, n_texts, n_links, n_bytes;
+    u16 n_nodes, n_members, n_texts, n_links, n_ranges, n_bytes;
     struct grammar_node nodes[LIMIT_SCHEMA_VALUES];
     struct grammar_member members[LIMIT_SCHEMA_VALUES];
     struct grammar_text texts[LIMIT_SCHEMA_VALUES];
     u16 links[LIMIT_SCHEMA_VALUES];
+    struct range ranges[LIMIT_SCHEMA_RANGES];
     char bytes[LIMIT_SCHEMA_BYTES];
 };
 

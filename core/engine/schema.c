@@ -269,6 +269,54 @@ static enum err compile_array(struct compiler *c, const struct json *v, u16 node
     return items ? compile_member(c, ".", STR("items"), items, &c->g->nodes[node].items) : ERR_OK;
 }
 
+/* minimum or maximum, or exclusive; NULL into *to: neither. */
+static enum err bound(struct compiler *c, const struct json *v, const char *name,
+                      const char *exclusive, struct range_end *end, const struct range_end **to)
+{
+    const struct json *in = json_get(v, name), *out = json_get(v, exclusive), *m = in ? in : out;
+    *to = m ? end : NULL;
+    if (!m)
+        return ERR_OK;
+    enter(c, ".", m->key);
+    if (in && out)
+        return refuse(c, "exclusive or not: one of them");
+    if (m->type != JSON_NUMBER)
+        return refuse(c, "must be a number");
+    if (!range_end_of(m->text, out != NULL, end))
+        return err_set(c->e, ERR_REQUEST,
+                       "%s: a bound has at most %d digits before and behind the point together%s, "
+                       "so that it can be kept to exactly",
+                       c->path, RANGE_DIGITS - (out != NULL), out ? " where it is exclusive" : "");
+    return ERR_OK;
+}
+
+static enum err compile_number(struct compiler *c, const struct json *v, u16 node)
+{
+    struct grammar *g = c->g;
+    struct range_end ends[2];
+    const struct range_end *low, *high;
+    struct range r;
+    u16 i = 0;
+    size_t path = strlen(c->path);
+    g->nodes[node].kind = GRAMMAR_NUMBER;
+    TRY(bound(c, v, "minimum", "exclusiveMinimum", &ends[0], &low));
+    c->path[path] = 0;
+    TRY(bound(c, v, "maximum", "exclusiveMaximum", &ends[1], &high));
+    c->path[path] = 0;
+    if (!low && !high)
+        return ERR_OK;
+    if (!range_of(low, high, g->nodes[node].whole, &r))
+        return refuse(c, "no number of at most 15 digits is between the bounds");
+    while (i < g->n_ranges && !range_same(&g->ranges[i], &r))
+        i++;
+    if (i == LIMIT_SCHEMA_RANGES)
+        return too_large(c, "different bounds of numbers", LIMIT_SCHEMA_RANGES);
+    if (i == g->n_ranges)
+        g->ranges[g->n_ranges++] = r;
+    g->nodes[node].items = i;
+    return ERR_OK;
+}
+
 static enum err compile_type(struct compiler *c, const struct json *v, struct str type, u16 node)
 {
     static const struct json words[] = {
@@ -283,9 +331,8 @@ static enum err compile_type(struct compiler *c, const struct json *v, struct st
         return limits(c, v, node, "minLength", "maxLength");
     }
     if (str_is(type, "number") || str_is(type, "integer")) {
-        n->kind = GRAMMAR_NUMBER;
         n->whole = str_is(type, "integer");
-        return ERR_OK;
+        return compile_number(c, v, node);
     }
     n->kind = GRAMMAR_LITERAL;
     n->first = c->g->n_texts;
@@ -476,9 +523,10 @@ static bool is_one_of(struct str s, const char *const *names, u32 n)
 static enum err check_words(struct compiler *c, const struct json *v)
 {
     static const char *const wholes[] = {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"};
-    static const char *const parts[] = {"properties", "required", "additionalProperties",
-                                        "items",      "minItems", "maxItems",
-                                        "minLength",  "maxLength"};
+    static const char *const parts[] = {"properties", "required",         "additionalProperties",
+                                        "items",      "minItems",         "maxItems",
+                                        "minLength",  "maxLength",        "minimum",
+                                        "maximum",    "exclusiveMinimum", "exclusiveMaximum"};
     static const char *const beside[] = {"type",        "$defs",     "definitions",  "title",
                                          "description", "default",   "examples",     "format",
                                          "$schema",     "$id",       "$comment",     "deprecated",
@@ -521,10 +569,18 @@ static enum err compile_whole(struct compiler *c, const struct json *v, u16 node
 /* The type that words stand for where none is named; NULL: they say nothing. */
 static const char *implied_type(const struct json *v)
 {
-    static const char *const words[][2] = {
-        {"properties", "object"}, {"required", "object"}, {"additionalProperties", "object"},
-        {"items", "array"},       {"minItems", "array"},  {"maxItems", "array"},
-        {"minLength", "string"},  {"maxLength", "string"}};
+    static const char *const words[][2] = {{"properties", "object"},
+                                           {"required", "object"},
+                                           {"additionalProperties", "object"},
+                                           {"items", "array"},
+                                           {"minItems", "array"},
+                                           {"maxItems", "array"},
+                                           {"minLength", "string"},
+                                           {"maxLength", "string"},
+                                           {"minimum", "number"},
+                                           {"maximum", "number"},
+                                           {"exclusiveMinimum", "number"},
+                                           {"exclusiveMaximum", "number"}};
     for (u32 i = 0; i < COUNTOF(words); i++)
         if (json_get(v, words[i][0]))
             return words[i][1];
@@ -566,7 +622,7 @@ static struct compiler *begin(struct grammar *g, const struct json *schema, stru
     static struct compiler c; /* one at a time */
     c = (struct compiler){.g = g, .document = schema, .e = e};
     g->serial = ++serial;
-    g->n_nodes = g->n_members = g->n_texts = g->n_links = g->n_bytes = 0;
+    g->n_nodes = g->n_members = g->n_texts = g->n_links = g->n_ranges = g->n_bytes = 0;
     return &c;
 }
 

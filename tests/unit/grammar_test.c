@@ -145,7 +145,16 @@ void grammar_reads_what_fits(void)
 void grammar_says_what_it_does_not_keep(void)
 {
     static const char *const refused[][2] = {
-        {"{\"type\": \"integer\", \"minimum\": 1}", "schema.minimum"},
+        {"{\"type\": \"integer\", \"multipleOf\": 2}", "schema.multipleOf"},
+        {"{\"type\": \"integer\", \"minimum\": \"1\"}", "schema.minimum"},
+        {"{\"minimum\": 1, \"exclusiveMinimum\": 1}", "one of them"},
+        {"{\"type\": \"integer\", \"exclusiveMinimum\": 1, \"exclusiveMaximum\": 2}", "no number"},
+        {"{\"type\": \"number\", \"exclusiveMinimum\": 1, \"maximum\": 1}", "no number"},
+        {"{\"type\": \"integer\", \"minimum\": 1e15}", "no number"},
+        {"{\"type\": \"number\", \"maximum\": -10000000000000000000000}", "no number"},
+        {"{\"type\": \"number\", \"minimum\": 0.1234567890123456}", "at most 15 digits"},
+        {"{\"type\": \"number\", \"exclusiveMaximum\": 1e-14}", "at most 14 digits"},
+        {"{\"const\": 5, \"minimum\": 1}", "alone"},
         {"{\"type\": \"object\", \"properties\": {\"a\": {\"items\": {\"pattern\": \"x\"}}}}",
          "schema.properties.a.items.pattern"},
         {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"additionalProperties\": {}}",

@@ -14,7 +14,8 @@ enum object_phase { /* a: the first member that may come; b, c: in a key: a memb
 };
 enum call_phase { CALL_OPEN, CALL_CLOSE };   /* b, c: as in a key; c: bytes of what closes */
 enum array_phase { ARRAY_OPEN, ARRAY_NEXT }; /* a: items so far, as far as they count */
-enum string_phase {                          /* a: characters so far, as far as they count */
+enum string_phase { /* a: characters so far, as far as they count; with a pattern b: its state, c:
+                       what came of a character */
                     IN_STRING,
                     ESCAPE,
                     HEX_1,
@@ -251,8 +252,7 @@ static enum act array(const struct grammar *g, struct grammar_thread *t, struct 
     return push(t, VALUE, n->items) ? act : REFUSED;
 }
 
-/* --- strings, numbers, literals ----------------------------------------------------------------
- */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 static const struct grammar_node any_string = {
     .kind = GRAMMAR_STRING, .items = GRAMMAR_NONE, .max = GRAMMAR_NONE};
@@ -276,9 +276,14 @@ static int lead(u8 c)
     return c == 0xf0 ? TAIL_F0 : c == 0xf4 ? TAIL_F4 : TAIL_3;
 }
 
+static bool is_digit(u8 c)
+{
+    return c >= '0' && c <= '9';
+}
+
 static bool is_hex(u8 c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 static enum act phase(struct grammar_frame *f, bool fits, u8 next)
@@ -287,9 +292,8 @@ static enum act phase(struct grammar_frame *f, bool fits, u8 next)
     return fits ? TAKEN : REFUSED;
 }
 
-static enum act string(const struct grammar *g, struct grammar_frame *f, u8 c)
+static enum act string_byte(const struct grammar_node *n, struct grammar_frame *f, u8 c)
 {
-    const struct grammar_node *n = string_node(g, f->node);
     switch ((enum string_phase)f->phase) {
     case IN_STRING:
         break;
@@ -329,10 +333,78 @@ static enum act string(const struct grammar *g, struct grammar_frame *f, u8 c)
     return phase(f, next >= 0, (u8)next);
 }
 
-static bool is_digit(u8 c)
+static u32 escaped(u8 c)
 {
-    return c >= '0' && c <= '9';
+    static const char plain[][2] = {
+        {'b', '\b'}, {'f', '\f'}, {'n', '\n'}, {'r', '\r'}, {'t', '\t'}};
+    for (u32 i = 0; i < COUNTOF(plain); i++)
+        if (c == plain[i][0])
+            return (u32)plain[i][1];
+    return c;
 }
+
+/* The bits of a character that a byte adds to those in f->c; was: the phase before it. */
+static u32 character(const struct grammar_frame *f, u8 was, u8 c)
+{
+    u32 digit = is_digit(c) ? (u32)c - '0' : (c | 0x20u) - 'a' + 10;
+    switch ((enum string_phase)was) {
+    case IN_STRING:
+        return c == '\\' ? 0 : c < 0x80 ? c : c < 0xe0 ? c & 0x1f : c < 0xf0 ? c & 0x0f : c & 7;
+    case ESCAPE:
+        return c == 'u' ? 0 : escaped(c);
+    case HEX_1:
+    case HEX_2:
+    case HEX_2_D:
+    case HEX_3:
+    case HEX_4:
+        return (u32)f->c << 4 | digit;
+    default:
+        return (u32)f->c << 6 | (c & 0x3f);
+    }
+}
+
+/* How many bits are missing in a phase. */
+static u32 bits_left(u8 phase)
+{
+    static const u8 left[] = {
+        [ESCAPE] = 16, [HEX_1] = 16,   [HEX_2] = 12,  [HEX_2_D] = 12, [HEX_3] = 8,
+        [HEX_4] = 4,   [TAIL_1] = 6,   [TAIL_2] = 12, [TAIL_E0] = 12, [TAIL_ED] = 12,
+        [TAIL_3] = 18, [TAIL_F0] = 18, [TAIL_F4] = 18};
+    return left[phase];
+}
+
+/* Goes on with the pattern: where a character is whole by it, else where it may become whole. */
+static bool matches(const struct grammar *g, const struct grammar_node *n, struct grammar_frame *f,
+                    u8 was, u8 c)
+{
+    u32 bits = character(f, was, c), left = bits_left(f->phase);
+    struct regex_room room = {.most = n->max == GRAMMAR_NONE ? UINT32_MAX : (u32)n->max - f->a,
+                              .least = f->a < n->min ? (u32)n->min - f->a : 0};
+    if (left == 0) {
+        f->c = 0;
+        f->b = regex_next(&g->patterns, n->items, f->b, bits);
+        return f->b != REGEX_DEAD && regex_fits(regex_state_of(&g->patterns, n->items, f->b), room);
+    }
+    f->c = (u16)bits;
+    u32 low = bits << left, high = low + (1u << left) - 1;
+    low = f->phase == TAIL_E0 ? 0x800 : f->phase == TAIL_F0 ? 0x10000 : low;
+    high = low == 0xd000 && left == 12 ? 0xd7ff : MIN(high, 0x10ffffu);
+    return regex_any(&g->patterns, n->items, f->b, low, high, room);
+}
+
+static enum act string(const struct grammar *g, struct grammar_frame *f, u8 c)
+{
+    const struct grammar_node *n = string_node(g, f->node);
+    u8 was = f->phase;
+    enum act act = string_byte(n, f, c);
+    if (act == REFUSED || n->items == GRAMMAR_NONE)
+        return act;
+    if (act == ENDED)
+        return regex_state_of(&g->patterns, n->items, f->b).least ? REFUSED : ENDED;
+    return matches(g, n, f, was, c) ? TAKEN : REFUSED;
+}
+
+/* --- numbers, literals ------------------------------------------------------------------------ */
 
 static struct range_at range_at(const struct grammar_frame *f)
 {
@@ -648,6 +720,8 @@ u32 grammar_text_room(const struct grammar *g, const struct grammar_state *s)
         if (!f || f->kind != GRAMMAR_STRING || f->phase != IN_STRING)
             continue;
         const struct grammar_node *n = string_node(g, f->node);
+        if (n->items != GRAMMAR_NONE)
+            continue;
         most = MAX(most, n->max == GRAMMAR_NONE ? UINT32_MAX : (u32)n->max - f->a);
     }
     return most;

@@ -7,9 +7,9 @@
  *
  * The schema's subset: type, properties, required, additionalProperties (false; for objects without
  * properties also a schema), items, minItems, maxItems, minLength, maxLength, minimum, maximum,
- * exclusiveMinimum, exclusiveMaximum, enum, const, anyOf, oneOf of what can be told apart, $ref
- * into the same document (recursive, too), allOf of one. Words that only describe are passed over;
- * any other is refused with its path.
+ * exclusiveMinimum, exclusiveMaximum, pattern, format, enum, const, anyOf, oneOf of what can be
+ * told apart, $ref into the same document (recursive, too), allOf of one. Words that only describe
+ * are passed over; any other is refused with its path.
  */
 #ifndef ZIGCUDA_GRAMMAR_H
 #define ZIGCUDA_GRAMMAR_H
@@ -18,11 +18,12 @@
 #include "core/base/arena.h"
 #include "core/base/json.h"
 #include "core/engine/range.h"
+#include "core/engine/regex.h"
 
 enum grammar_kind {
     GRAMMAR_OBJECT,  /* members[first, first + n), or members of any name: items */
     GRAMMAR_ARRAY,   /* items, min, max */
-    GRAMMAR_STRING,  /* min, max characters */
+    GRAMMAR_STRING,  /* min, max characters; items: the pattern */
     GRAMMAR_NUMBER,  /* whole or not; items: its range */
     GRAMMAR_LITERAL, /* one of texts[first, first + n) */
     GRAMMAR_UNION,   /* one of links[first, first + n) */
@@ -60,6 +61,7 @@ struct grammar {
     struct grammar_text texts[LIMIT_SCHEMA_VALUES];
     u16 links[LIMIT_SCHEMA_VALUES];
     struct range ranges[LIMIT_SCHEMA_RANGES];
+    struct regex_tables patterns;
     char bytes[LIMIT_SCHEMA_BYTES];
 };
 

@@ -1,6 +1,7 @@
 /* JSON Schema (draft 2020-12) to a grammar. What is not understood is refused: an answer that is
  * said to fit a schema has to. */
 #include "core/engine/apart.h"
+#include "core/engine/format.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -317,6 +318,46 @@ static enum err compile_number(struct compiler *c, const struct json *v, u16 nod
     return ERR_OK;
 }
 
+static enum err refuse_pattern(struct compiler *c, struct str pattern,
+                               const struct regex_fault *fault)
+{
+    struct str rest = {pattern.p + fault->at, MIN(pattern.n - fault->at, (size_t)24)};
+    while (rest.n && rest.p + rest.n < pattern.p + pattern.n && (rest.p[rest.n] & 0xc0) == 0x80)
+        rest.n--;
+    if (fault->limit)
+        return err_set(c->e, ERR_REQUEST, "%s: more than %u %s", c->path, fault->limit,
+                       fault->what);
+    return err_set(c->e, ERR_REQUEST, "%s: byte %zu (\"%.*s\"): %s", c->path, fault->at,
+                   (int)rest.n, rest.p, fault->what);
+}
+
+static enum err compile_string(struct compiler *c, const struct json *v, u16 node)
+{
+    struct grammar_node *n = &c->g->nodes[node];
+    const struct json *pattern = json_get(v, "pattern"), *format = json_get(v, "format");
+    struct str text =
+        format && format->type == JSON_STRING ? format_pattern(format->text) : (struct str){0};
+    struct regex_fault fault = {0};
+    n->kind = GRAMMAR_STRING;
+    TRY(limits(c, v, node, "minLength", "maxLength"));
+    if (pattern && text.p)
+        return refuse(c, "pattern and format exclude each other here");
+    if (!pattern && !text.p)
+        return ERR_OK;
+    size_t path = enter(c, ".", pattern ? STR("pattern") : STR("format"));
+    if (pattern && pattern->type != JSON_STRING)
+        return refuse(c, "must be a string");
+    text = pattern ? pattern->text : text;
+    if (!regex_add(&c->g->patterns, text, &n->items, &fault))
+        return refuse_pattern(c, text, &fault);
+    struct regex_room room = {.most = n->max == GRAMMAR_NONE ? UINT32_MAX : n->max,
+                              .least = n->min};
+    if (!regex_fits(regex_state_of(&c->g->patterns, n->items, 0), room))
+        return refuse(c, "no text of that length matches it");
+    c->path[path] = 0;
+    return ERR_OK;
+}
+
 static enum err compile_type(struct compiler *c, const struct json *v, struct str type, u16 node)
 {
     static const struct json words[] = {
@@ -326,10 +367,8 @@ static enum err compile_type(struct compiler *c, const struct json *v, struct st
         return compile_object(c, v, node);
     if (str_is(type, "array"))
         return compile_array(c, v, node);
-    if (str_is(type, "string")) {
-        n->kind = GRAMMAR_STRING;
-        return limits(c, v, node, "minLength", "maxLength");
-    }
+    if (str_is(type, "string"))
+        return compile_string(c, v, node);
     if (str_is(type, "number") || str_is(type, "integer")) {
         n->whole = str_is(type, "integer");
         return compile_number(c, v, node);
@@ -523,10 +562,11 @@ static bool is_one_of(struct str s, const char *const *names, u32 n)
 static enum err check_words(struct compiler *c, const struct json *v)
 {
     static const char *const wholes[] = {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"};
-    static const char *const parts[] = {"properties", "required",         "additionalProperties",
-                                        "items",      "minItems",         "maxItems",
-                                        "minLength",  "maxLength",        "minimum",
-                                        "maximum",    "exclusiveMinimum", "exclusiveMaximum"};
+    static const char *const parts[] = {"properties",      "required",  "additionalProperties",
+                                        "items",           "minItems",  "maxItems",
+                                        "minLength",       "maxLength", "pattern",
+                                        "minimum",         "maximum",   "exclusiveMinimum",
+                                        "exclusiveMaximum"};
     static const char *const beside[] = {"type",        "$defs",     "definitions",  "title",
                                          "description", "default",   "examples",     "format",
                                          "$schema",     "$id",       "$comment",     "deprecated",
@@ -577,6 +617,7 @@ static const char *implied_type(const struct json *v)
                                            {"maxItems", "array"},
                                            {"minLength", "string"},
                                            {"maxLength", "string"},
+                                           {"pattern", "string"},
                                            {"minimum", "number"},
                                            {"maximum", "number"},
                                            {"exclusiveMinimum", "number"},
@@ -623,6 +664,7 @@ static struct compiler *begin(struct grammar *g, const struct json *schema, stru
     c = (struct compiler){.g = g, .document = schema, .e = e};
     g->serial = ++serial;
     g->n_nodes = g->n_members = g->n_texts = g->n_links = g->n_ranges = g->n_bytes = 0;
+    g->patterns.n = g->patterns.n_states = g->patterns.n_cells = g->patterns.n_zones = 0;
     return &c;
 }
 

@@ -5,10 +5,13 @@ usage: answers.py MODEL_DIR... [--option=VALUE...]   (environment: ZIGCUDA, how 
 """
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import json
 import os
 import random
 import sys
+import uuid
 from typing import Annotated, Literal
 
 import jsonschema
@@ -64,6 +67,51 @@ def bounds_of(rng, kind):
     return dict(pairs if rng.random() < .7 else [rng.choice(pairs)])
 
 
+FORMATS = ["date", "time", "date-time", "uuid", "ipv4", "email"]
+
+
+def pattern_of(rng, depth=0):
+    """With something in it that each engine reads as its own; never one that nothing matches."""
+    pieces = [".", "é", "[a-z]", "[^a-z\\s]", "\\d", "\\w", "\\s", "\\S", "\\D", "[^\\w]", "\\.",
+              "\\u00e9", "[\\u20a0-\\u20bf]", "😀", '"', "\\\\", "(ab|c|)", "(?:x{2}|[yz]?)"]
+    parts = [rng.choice(pieces) + rng.choice(["", "", "?", "{2}", "{1,3}", "{0,4}"])
+             for _ in range(rng.randint(1, 4))]
+    if depth < 2 and rng.random() < .4:
+        parts.append("(" + pattern_of(rng, depth + 1) + ")")
+    text = "|".join(["".join(parts)] + ["b+"] * (rng.random() < .2))
+    around = ["^(?:_)$", "^(?:_)$", "^(?:_)$", "^(?:_)", "_"]
+    return text if depth else rng.choice(around).replace("_", text, 1)
+
+
+FORMAT_CHECKER = jsonschema.FormatChecker(["date", "email"])
+
+
+def format_check(name):
+    """Of texts; other values have no format."""
+    return lambda is_one: FORMAT_CHECKER.checks(name, ValueError)(
+        lambda value: not isinstance(value, str) or is_one(value))
+
+
+@format_check("uuid")
+def is_uuid(text):
+    return str(uuid.UUID(text)) == text.lower()
+
+
+@format_check("ipv4")
+def is_ipv4(text):
+    return str(ipaddress.IPv4Address(text)) == text
+
+
+@format_check("date-time")
+def is_date_time(text):
+    return datetime.datetime.fromisoformat(text).tzinfo is not None and text[10] == "T"
+
+
+@format_check("time")
+def is_time(text):
+    return datetime.time.fromisoformat(text).tzinfo is not None
+
+
 def schema_of(rng, depth=0):
     deep = ["array", "object", "union", "one", "types", "any", "names"] if depth < 3 else []
     kind = rng.choice(["string", "integer", "number", "boolean", "null", "enum", "const", *deep])
@@ -71,6 +119,11 @@ def schema_of(rng, depth=0):
         return {"type": kind} | bounds_of(rng, kind)
     if kind in ("integer", "number", "boolean", "null"):
         return {"type": kind}
+    if kind == "string" and rng.random() < .3:
+        return {"type": "string", "format": rng.choice(FORMATS)}
+    if kind == "string" and rng.random() < .6:
+        return {"type": "string", "pattern": pattern_of(rng)} | rng.choice([
+            {}, {"minLength": 1}, {"maxLength": 30}])
     if kind == "string":
         least = rng.randint(0, 4)
         return {"type": "string", "minLength": least, "maxLength": least + rng.randint(0, 6)}
@@ -119,7 +172,8 @@ def every_answer_fits():
                         continue
                     assert choice.finish_reason == "stop", choice
                     value = json.loads(choice.message.content)
-                    jsonschema.validate(value, {"type": "object"} if schema is None else schema)
+                    jsonschema.validate(value, {"type": "object"} if schema is None else schema,
+                                        format_checker=FORMAT_CHECKER)
                     ended += 1
         assert ended > ROUNDS / 2, f"{folder}: {ended} have ended"
 
@@ -147,6 +201,10 @@ def pydantic_models_are_read_back():
         name: str = pydantic.Field(max_length=5, description="what it is called")
         count: Annotated[int, pydantic.Field(ge=1, lt=12)] | None
         price: float = pydantic.Field(gt=0, le=99.95)
+        code: str = pydantic.Field(pattern=r"^[A-Z]{2}-\d{3}(\.[^\s\d]{1,2})?$")
+        made: datetime.date
+        at: datetime.datetime
+        id: uuid.UUID
 
     class Order(pydantic.BaseModel):
         kind: str = pydantic.Field(max_length=3)
@@ -203,8 +261,9 @@ def what_can_not_be_kept_is_refused():
         for schema, why in (({"type": "integer", "multipleOf": 3},
                              "json_schema.schema.multipleOf"),
                             ({"oneOf": [{}, {"type": "null"}]}, "oneOf[0] and oneOf[1]"),
-                            ({"type": "object", "properties": {"a": {"pattern": "x"}}},
-                             "json_schema.schema.properties.a.pattern"),
+                            ({"type": "object", "properties": {"a": {"pattern": "x(?!y)"}}},
+                             "json_schema.schema.properties.a.pattern: byte 1"),
+                            ({"pattern": "^a{5000}$"}, "1024 steps"),
                             ({"anyOf": [{"not": {}}]}, "json_schema.schema.anyOf[0].not"),
                             ({"enum": ["x" * 20000]}, "16384")):
             param, message = refused(m, schema=schema)

@@ -23,7 +23,8 @@ files) sources="$base core/base/weight.c core/base/log.c core/base/clock.c core/
 bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blocks.c net/turns.c
     net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
 answers) sources="$base core/engine/grammar.c core/engine/schema.c core/engine/apart.c"
-    sources="$sources core/engine/range.c core/model/tool_call.c" ;;
+    sources="$sources core/engine/range.c core/engine/regex*.c core/engine/format.c"
+    sources="$sources core/model/tool_call.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;
 esac
 mkdir -p build/fuzz/$name-corpus

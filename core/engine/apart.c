@@ -2,7 +2,7 @@
 
 enum { DEPTH = 16 }; /* unions and tags within each other */
 
-static struct str text_of(const struct grammar *g, struct grammar_text t)
+static struct str text_of(const struct grammar *g, struct grammar_piece t)
 {
     return (struct str){g->bytes + t.at, t.n};
 }

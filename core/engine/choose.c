@@ -5,14 +5,18 @@
 #include <math.h>
 #include <string.h>
 
-/* What a token's text is made of. */
+/* What a token is in a JSON string, at the beginning of a character. */
 enum {
     WORD_NONE,
     WORD_SPECIAL, /* no text, but where a mark is */
-    WORD_ANY,
-    WORD_PLAIN, /* and further: so many characters, which may stand in a JSON string as they are */
-    WORD_MOST = 255 /* longer ones are any */
+    WORD_ANY,     /* it has more characters than are counted */
+    WORD_OUTSIDE, /* it fits in none */
+    WORD_END,     /* characters, a quote, and anything or nothing */
+    WORD_END_PLAIN,
+    WORD_INSIDE, /* characters, of which the last one may be a beginning */
+    WORD_PLAIN   /* whole ones that are written as they are */
 };
+enum { CHARS_MAX = 255 };
 
 static size_t words(u32 vocab)
 {
@@ -21,7 +25,7 @@ static size_t words(u32 vocab)
 
 size_t choose_bytes(u32 vocab, u32 rows)
 {
-    size_t a_token = 4 * (rows + 4) + sizeof(u16) + 3;
+    size_t a_token = 4 * (rows + 4) + sizeof(u16) + 5;
     return vocab * a_token + CHOOSE_MASKS * words(vocab) * sizeof(u64) + 1024;
 }
 
@@ -40,8 +44,10 @@ bool choose_lay_out(struct chooser *c, struct arena *a, const struct tokenizer *
     c->counts.prompt = ARENA_NEW(a, u8, vocab);
     c->first = ARENA_NEW(a, u8, vocab);
     c->kind = ARENA_NEW(a, u8, vocab);
+    c->chars = ARENA_NEW(a, u8, vocab);
+    c->end = ARENA_NEW(a, u8, vocab);
     bool room = c->logits && c->masked && c->scratch.z && c->scratch.key && c->scratch.index &&
-                c->counts.output && c->counts.prompt && c->first && c->kind;
+                c->counts.output && c->counts.prompt && c->first && c->kind && c->chars && c->end;
     for (u32 i = 0; i < CHOOSE_MASKS; i++) {
         c->masks[i].bits = ARENA_NEW(a, u64, words(vocab));
         room = room && c->masks[i].bits;
@@ -57,17 +63,44 @@ float *choose_row(const struct chooser *c, u32 i)
 
 /* --- words ------------------------------------------------------------------------------------ */
 
-static u8 kind_of(struct str s)
+/* Bytes of an escape, or of the beginning of one that is all there is; 0: it is none. */
+static u32 escape(struct str s)
 {
-    u32 n = 0;
-    if (!utf8_valid(s))
-        return WORD_ANY;
-    for (size_t i = 0; i < s.n; i++) {
-        if ((u8)s.p[i] < ' ' || s.p[i] == '"' || s.p[i] == '\\')
-            return WORD_ANY;
-        n += ((u8)s.p[i] & 0xc0) != 0x80;
+    static const char hex[] = "0123456789abcdefABCDEF";
+    if (s.n == 1 || (s.p[1] != 'u' && memchr("\"\\/bfnrt", s.p[1], 8)))
+        return (u32)MIN(s.n, (size_t)2);
+    for (u32 i = 2; s.p[1] == 'u' && i < 6; i++) {
+        if (i == s.n)
+            return i;
+        bool surrogate = i == 3 && (s.p[2] | 0x20) == 'd' && s.p[3] > '7';
+        if (surrogate || !memchr(hex, s.p[i], sizeof hex - 1))
+            return 0;
     }
-    return n <= WORD_MOST - WORD_PLAIN ? (u8)(WORD_PLAIN + n) : WORD_ANY;
+    return s.p[1] == 'u' ? 6 : 0;
+}
+
+/* What it is, how many characters of it are in the string, and where these end. */
+static u8 kind_of(struct str s, u8 *chars, u8 *end)
+{
+    size_t i = 0;
+    u32 n = 0, cp;
+    bool plain = true;
+    *chars = *end = 0;
+    for (; i < s.n && s.p[i] != '"'; n++) {
+        struct str rest = {s.p + i, s.n - i};
+        u32 bytes = s.p[i] == '\\' ? escape(rest) : utf8_decode(rest.p, rest.n, &cp);
+        plain = plain && bytes && s.p[i] != '\\';
+        if (!bytes && utf8_incomplete(rest.p, rest.n))
+            bytes = (u32)rest.n;
+        if (!bytes || (u8)s.p[i] < ' ')
+            return WORD_OUTSIDE;
+        i += bytes;
+    }
+    if (i > CHARS_MAX)
+        return WORD_ANY;
+    *chars = (u8)n;
+    *end = (u8)i;
+    return i < s.n ? (plain ? WORD_END_PLAIN : WORD_END) : plain ? WORD_PLAIN : WORD_INSIDE;
 }
 
 static void read_words(struct chooser *c)
@@ -75,26 +108,31 @@ static void read_words(struct chooser *c)
     char bytes[LIMIT_TOKEN_BYTES];
     for (u32 id = 0; id < c->vocab; id++) {
         u32 n = tokenizer_bytes(c->tokenizer, id, bytes);
+        u8 kind = kind_of((struct str){bytes, n}, &c->chars[id], &c->end[id]);
         c->first[id] = n ? (u8)bytes[0] : 0;
-        c->kind[id] = !n                                       ? WORD_NONE
-                      : tokenizer_is_special(c->tokenizer, id) ? WORD_SPECIAL
-                                                               : kind_of((struct str){bytes, n});
+        c->kind[id] = !n ? WORD_NONE : tokenizer_is_special(c->tokenizer, id) ? WORD_SPECIAL : kind;
     }
     c->ready = true;
 }
 
 /* --- masks ------------------------------------------------------------------------------------ */
 
+/* Does a token fit, from its byte `from` on? */
 static bool fits(const struct chooser *c, const struct grammar *g, const struct grammar_state *s,
-                 u32 id)
+                 u32 id, u32 from)
 {
     char bytes[LIMIT_TOKEN_BYTES];
-    u32 n = tokenizer_bytes(c->tokenizer, id, bytes), i = 0;
+    u32 n = tokenizer_bytes(c->tokenizer, id, bytes), i = from;
     struct grammar_state at;
     grammar_copy(&at, s);
     while (i < n && grammar_step(g, &at, (u8)bytes[i]))
         i++;
     return i == n;
+}
+
+static void set(struct mask *m, u32 id, bool fits)
+{
+    m->bits[id / 64] |= (u64)fits << id % 64;
 }
 
 static void fill(struct chooser *c, const struct grammar *g, const struct grammar_state *s,
@@ -107,26 +145,97 @@ static void fill(struct chooser *c, const struct grammar *g, const struct gramma
         grammar_copy(&at, s);
         first[byte] = grammar_step(g, &at, (u8)byte);
     }
-    memset(m->bits, 0, words(c->vocab) * sizeof *m->bits);
+    for (u32 id = 0; id < c->vocab; id++)
+        if (c->kind[id] >= least && first[c->first[id]])
+            set(m, id, (c->kind[id] == WORD_PLAIN && c->chars[id] <= room) || fits(c, g, s, id, 0));
+}
+
+static struct mask *mask_of(struct chooser *c, const struct grammar *g,
+                            const struct grammar_state *s, bool rest);
+
+static bool ends(u8 kind)
+{
+    return kind == WORD_END || kind == WORD_END_PLAIN;
+}
+
+/* What is behind the quote that ends a string is the same wherever in the string that comes. */
+static void fill_rest(struct chooser *c, const struct grammar *g, const struct grammar_state *s,
+                      struct mask *m)
+{
+    for (u32 id = 0; id < c->vocab; id++)
+        if (ends(c->kind[id]))
+            set(m, id, fits(c, g, s, id, c->end[id] + 1u));
+}
+
+/* A string with a pattern that is read by tokens. */
+struct text {
+    const struct grammar *g;
+    struct grammar_text is;
+    struct regex_reader pattern;
+    bool dead[256]; /* first bytes that do not fit */
+};
+
+static void open_text(struct text *t)
+{
+    regex_open(&t->pattern, &t->g->patterns, t->is.pattern);
+    memset(t->dead, 0, sizeof t->dead);
+    for (u32 i = ' '; i < COUNTOF(t->pattern.ascii); i++)
+        t->dead[i] = i != '"' && i != '\\' &&
+                     t->pattern.cells[t->is.state * t->pattern.n_classes + t->pattern.ascii[i]] ==
+                         REGEX_DEAD;
+}
+
+/* Do a token's characters, which are plain, fit the pattern, and if it has a quote that, too? */
+static bool matches(const struct chooser *c, const struct text *t, u32 id)
+{
+    struct regex_room room = t->is.room;
+    char bytes[LIMIT_TOKEN_BYTES];
+    u32 chars = c->chars[id];
+    tokenizer_bytes(c->tokenizer, id, bytes);
+    u16 state = regex_read_text(&t->pattern, t->is.state, (struct str){bytes, c->end[id]});
+    if (state == REGEX_DEAD)
+        return false;
+    room.most -= room.most == UINT32_MAX ? 0 : chars;
+    room.least -= MIN(room.least, chars);
+    struct regex_state to = regex_state_of(&t->g->patterns, t->is.pattern, state);
+    return ends(c->kind[id]) ? to.least == 0 : regex_fits(to, room);
+}
+
+/* In a string, whose state may be new with each character: the grammar reads few tokens or none. */
+static void fill_text(struct chooser *c, const struct grammar_state *s, struct text *t,
+                      struct mask *m)
+{
+    struct grammar_state behind;
+    struct regex_room room = t->is.room;
+    bool pattern = t->is.pattern != GRAMMAR_NONE;
+    grammar_end_text(&behind, s);
+    const struct mask *rest = mask_of(c, t->g, &behind, true);
+    if (pattern)
+        open_text(t);
     for (u32 id = 0; id < c->vocab; id++) {
-        u32 kind = c->kind[id];
-        if (kind < least || !first[c->first[id]])
+        u8 kind = c->kind[id];
+        bool end = ends(kind);
+        if (kind < WORD_ANY || kind == WORD_OUTSIDE || c->chars[id] > room.most ||
+            (pattern && t->dead[c->first[id]]) ||
+            (end && (c->chars[id] < room.least || !(rest->bits[id / 64] >> id % 64 & 1))))
             continue;
-        if (!(kind > WORD_PLAIN && kind - WORD_PLAIN <= room) && !fits(c, g, s, id))
-            continue;
-        m->bits[id / 64] |= (u64)1 << id % 64;
+        if (pattern && (kind == WORD_PLAIN || kind == WORD_END_PLAIN))
+            set(m, id, matches(c, t, id));
+        else
+            set(m, id, (!pattern && kind != WORD_ANY) || fits(c, t->g, s, id, 0));
     }
 }
 
 /* The one that was not used for longest makes room for a new one. */
-static const struct mask *mask_of(struct chooser *c, const struct grammar *g,
-                                  const struct grammar_state *s)
+static struct mask *mask_of(struct chooser *c, const struct grammar *g,
+                            const struct grammar_state *s, bool rest)
 {
     struct mask *oldest = c->masks;
+    struct text text = {.g = g};
     c->used++;
     for (u32 i = 0; i < CHOOSE_MASKS; i++) {
         struct mask *m = &c->masks[i];
-        if (m->serial == g->serial && grammar_same(&m->state, s)) {
+        if (m->serial == g->serial && m->rest == rest && grammar_same(&m->state, s)) {
             m->used = c->used;
             return m;
         }
@@ -135,8 +244,15 @@ static const struct mask *mask_of(struct chooser *c, const struct grammar *g,
     }
     oldest->serial = g->serial;
     oldest->used = c->used;
+    oldest->rest = rest;
     grammar_copy(&oldest->state, s);
-    fill(c, g, s, oldest);
+    memset(oldest->bits, 0, words(c->vocab) * sizeof *oldest->bits);
+    if (rest)
+        fill_rest(c, g, s, oldest);
+    else if (grammar_in_text(g, s, &text.is))
+        fill_text(c, s, &text, oldest);
+    else
+        fill(c, g, s, oldest);
     return oldest;
 }
 
@@ -162,7 +278,7 @@ bool choose_token(struct chooser *c, const struct choosing *what, struct step_re
     bool complete = grammar_complete(what->grammar, what->state);
     if (!c->ready)
         read_words(c);
-    const struct mask *m = mask_of(c, what->grammar, what->state);
+    const struct mask *m = mask_of(c, what->grammar, what->state, false);
     for (u32 id = 0; id < c->vocab; id++)
         c->masked[id] = m->bits[id / 64] >> id % 64 & 1 ? what->logits[id] : -INFINITY;
     for (u32 i = 0; i < s->n_stop; i++)

@@ -14,6 +14,7 @@ enum { CHOOSE_MASKS = 16 };
 
 struct mask { /* of a state of a grammar */
     u64 serial, used;
+    bool rest; /* only of tokens with a quote, of what is behind it */
     struct grammar_state state;
     u64 *bits; /* [CEIL_DIV(vocab, 64)] */
 };
@@ -24,7 +25,8 @@ struct chooser {
     float *logits, *masked; /* [rows][vocab], [vocab] */
     struct sample_scratch scratch;
     struct sample_counts counts;
-    u8 *first, *kind; /* [vocab] of a token's text: its first byte, and what it is made of */
+    u8 *first, *kind; /* [vocab] of a token's text: its first byte, and what it is in a string, */
+    u8 *chars, *end;  /* so many characters of it, and where that ends */
     bool ready;       /* these are there: from the first use on */
     u64 used;
     struct mask masks[CHOOSE_MASKS];

@@ -13,15 +13,17 @@
 
 struct str format_pattern(struct str name)
 {
-    static const char *const formats[][2] = {
-        {"date", "^" DATE "$"},
-        {"time", "^" TIME "$"},
-        {"date-time", "^" DATE "T" TIME "$"},
-        {"uuid", "^" HEX "{8}(-" HEX "{4}){3}-" HEX "{12}$"},
-        {"ipv4", "^" BYTE "(\\." BYTE "){3}$"},
-        {"email", "^" LOCAL "(\\." LOCAL ")*@(" LABEL "\\.)+[A-Za-z]{2,24}$"}};
+    static const struct {
+        char name[16];
+        const char *pattern;
+    } formats[] = {{"date", "^" DATE "$"},
+                   {"time", "^" TIME "$"},
+                   {"date-time", "^" DATE "T" TIME "$"},
+                   {"uuid", "^" HEX "{8}(-" HEX "{4}){3}-" HEX "{12}$"},
+                   {"ipv4", "^" BYTE "(\\." BYTE "){3}$"},
+                   {"email", "^" LOCAL "(\\." LOCAL ")*@(" LABEL "\\.)+[A-Za-z]{2,24}$"}};
     for (u32 i = 0; i < COUNTOF(formats); i++)
-        if (str_is(name, formats[i][0]))
-            return str_of(formats[i][1]);
+        if (str_is(name, formats[i].name))
+            return str_of(formats[i].pattern);
     return (struct str){0};
 }

@@ -100,7 +100,7 @@ static bool is_blank(u8 c)
 
 static struct str key_of(const struct grammar *g, const struct grammar_node *n, u32 i)
 {
-    struct grammar_text key = g->members[n->first + i].key;
+    struct grammar_piece key = g->members[n->first + i].key;
     return (struct str){g->bytes + key.at, key.n};
 }
 
@@ -167,7 +167,7 @@ static enum act call(const struct grammar *g, struct grammar_thread *t, struct g
                      u8 c)
 {
     const struct grammar_node *n = &g->nodes[f->node];
-    struct grammar_text close = g->texts[n->items];
+    struct grammar_piece close = g->texts[n->items];
     if (f->phase == CALL_OPEN) {
         if (f->c && skips_before(t, key_of(g, n, f->b).p, f->c, c))
             return TAKEN;
@@ -373,13 +373,19 @@ static u32 bits_left(u8 phase)
     return left[phase];
 }
 
+/* How many characters may follow, and have to. */
+static struct regex_room room_of(const struct grammar_node *n, const struct grammar_frame *f)
+{
+    return (struct regex_room){.most = n->max == GRAMMAR_NONE ? UINT32_MAX : (u32)n->max - f->a,
+                               .least = f->a < n->min ? (u32)n->min - f->a : 0};
+}
+
 /* Goes on with the pattern: where a character is whole by it, else where it may become whole. */
 static bool matches(const struct grammar *g, const struct grammar_node *n, struct grammar_frame *f,
                     u8 was, u8 c)
 {
     u32 bits = character(f, was, c), left = bits_left(f->phase);
-    struct regex_room room = {.most = n->max == GRAMMAR_NONE ? UINT32_MAX : (u32)n->max - f->a,
-                              .least = f->a < n->min ? (u32)n->min - f->a : 0};
+    struct regex_room room = room_of(n, f);
     if (left == 0) {
         f->c = 0;
         f->b = regex_next(&g->patterns, n->items, f->b, bits);
@@ -722,7 +728,26 @@ u32 grammar_text_room(const struct grammar *g, const struct grammar_state *s)
         const struct grammar_node *n = string_node(g, f->node);
         if (n->items != GRAMMAR_NONE)
             continue;
-        most = MAX(most, n->max == GRAMMAR_NONE ? UINT32_MAX : (u32)n->max - f->a);
+        most = MAX(most, room_of(n, f).most);
     }
     return most;
+}
+
+bool grammar_in_text(const struct grammar *g, const struct grammar_state *s,
+                     struct grammar_text *text)
+{
+    const struct grammar_thread *t = s->threads;
+    const struct grammar_frame *f = s->n == 1 && t->depth ? &t->frames[t->depth - 1] : NULL;
+    if (!f || f->kind != GRAMMAR_STRING || f->phase != IN_STRING)
+        return false;
+    const struct grammar_node *n = string_node(g, f->node);
+    *text = (struct grammar_text){.room = room_of(n, f), .pattern = n->items, .state = f->b};
+    return true;
+}
+
+void grammar_end_text(struct grammar_state *to, const struct grammar_state *s)
+{
+    grammar_copy(to, s);
+    to->threads[0].depth--;
+    to->threads[0].blanks = 0;
 }

@@ -42,12 +42,12 @@ struct grammar_node {
     u16 first, n, items, min, max;
 };
 
-struct grammar_text { /* JSON text */
+struct grammar_piece { /* JSON text */
     u16 at, n;
 };
 
 struct grammar_member {
-    struct grammar_text key; /* with its quotes */
+    struct grammar_piece key; /* with its quotes */
     u16 node;
     bool required;
 };
@@ -58,7 +58,7 @@ struct grammar {
     u16 n_nodes, n_members, n_texts, n_links, n_ranges, n_bytes;
     struct grammar_node nodes[LIMIT_SCHEMA_VALUES];
     struct grammar_member members[LIMIT_SCHEMA_VALUES];
-    struct grammar_text texts[LIMIT_SCHEMA_VALUES];
+    struct grammar_piece texts[LIMIT_SCHEMA_VALUES];
     u16 links[LIMIT_SCHEMA_VALUES];
     struct range ranges[LIMIT_SCHEMA_RANGES];
     struct regex_tables patterns;
@@ -108,6 +108,17 @@ bool grammar_closed(const struct grammar_state *s); /* it has to: nothing may fo
 /* In a string: so many characters may follow, whichever they are, but quotes, backslashes and
  * control characters. */
 u32 grammar_text_room(const struct grammar *g, const struct grammar_state *s);
+
+/* In one string and nothing else, at the beginning of a character. */
+struct grammar_text {
+    struct regex_room room; /* how many characters may follow, and have to */
+    u16 pattern, state;     /* GRAMMAR_NONE: whichever they are */
+};
+
+bool grammar_in_text(const struct grammar *g, const struct grammar_state *s,
+                     struct grammar_text *text);
+/* The state behind the quote that ends it, whether or not it may come here. */
+void grammar_end_text(struct grammar_state *to, const struct grammar_state *s);
 /* In a call, around its value, or in prose: there marks are, which may be special tokens. */
 bool grammar_in_mark(const struct grammar_state *s);
 bool grammar_same(const struct grammar_state *a, const struct grammar_state *b);

@@ -1,5 +1,6 @@
 #include "core/engine/regex.h"
 
+#include "core/base/utf8.h"
 #include "core/engine/regex_code.h"
 
 enum { WORDS = LIMIT_REGEX_CODE / 64, SLOTS = 2 * LIMIT_REGEX_STATES };
@@ -327,4 +328,28 @@ bool regex_any(const struct regex_tables *t, u16 number, u16 state, u32 low, u32
             return true;
     }
     return false;
+}
+
+void regex_open(struct regex_reader *r, const struct regex_tables *t, u16 number)
+{
+    const struct regex *of = &t->of[number];
+    *r = (struct regex_reader){
+        .t = t, .number = number, .n_classes = of->n_classes, .cells = t->cells + of->cell};
+    for (u32 c = 0; c < COUNTOF(r->ascii); c++)
+        r->ascii[c] = (u8)t->zones[of->zone + zone_of(t, of, c)];
+}
+
+u16 regex_read_text(const struct regex_reader *r, u16 state, struct str text)
+{
+    for (size_t i = 0; i < text.n && state != REGEX_DEAD;) {
+        u32 cp = (u8)text.p[i], n = 1;
+        if (cp < COUNTOF(r->ascii)) {
+            state = r->cells[state * r->n_classes + r->ascii[cp]];
+        } else {
+            n = utf8_decode(text.p + i, text.n - i, &cp);
+            state = n ? regex_next(r->t, r->number, state, cp) : REGEX_DEAD;
+        }
+        i += n;
+    }
+    return state;
 }

@@ -57,4 +57,16 @@ bool regex_any(const struct regex_tables *t, u16 number, u16 state, u32 low, u32
                struct regex_room room);
 bool regex_fits(struct regex_state s, struct regex_room room);
 
+/* One pattern, to be read by many texts. */
+struct regex_reader {
+    const struct regex_tables *t;
+    u16 number, n_classes;
+    const u16 *cells;
+    u8 ascii[128]; /* the classes of these characters */
+};
+
+void regex_open(struct regex_reader *r, const struct regex_tables *t, u16 number);
+/* The state behind whole characters, or REGEX_DEAD. */
+u16 regex_read_text(const struct regex_reader *r, u16 state, struct str text);
+
 #endif

@@ -89,14 +89,14 @@ static void put_json(struct json_out *o, const struct json *v)
     json_close(o, v->type == JSON_ARRAY ? ']' : '}');
 }
 
-static enum err put_text(struct compiler *c, const struct json *v, struct grammar_text *text)
+static enum err put_text(struct compiler *c, const struct json *v, struct grammar_piece *text)
 {
     struct grammar *g = c->g;
     struct json_out o = json_out_over(g->bytes + g->n_bytes, LIMIT_SCHEMA_BYTES - g->n_bytes);
     put_json(&o, v);
     if (o.full)
         return too_large(c, "bytes of keys and texts", LIMIT_SCHEMA_BYTES);
-    *text = (struct grammar_text){g->n_bytes, (u16)o.n};
+    *text = (struct grammar_piece){g->n_bytes, (u16)o.n};
     g->n_bytes += (u16)o.n;
     return ERR_OK;
 }
@@ -551,47 +551,58 @@ static enum err check_all(struct compiler *c)
 /* --- which it is -------------------------------------------------------------------------------
  */
 
-static bool is_one_of(struct str s, const char *const *names, u32 n)
-{
-    for (u32 i = 0; i < n; i++)
-        if (str_is(s, names[i]))
-            return true;
-    return false;
-}
+/* What a word is about. Those of a type stand for it where none is named. */
+enum about { OBJECTS, ARRAYS, STRINGS, NUMBERS, ALL, NOTHING, UNKNOWN };
 
-static enum err check_words(struct compiler *c, const struct json *v)
+static enum about about(struct str word)
 {
-    static const char *const wholes[] = {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"};
-    static const char *const parts[] = {"properties",      "required",  "additionalProperties",
-                                        "items",           "minItems",  "maxItems",
-                                        "minLength",       "maxLength", "pattern",
-                                        "minimum",         "maximum",   "exclusiveMinimum",
-                                        "exclusiveMaximum"};
-    static const char *const beside[] = {"type",        "$defs",     "definitions",  "title",
-                                         "description", "default",   "examples",     "format",
-                                         "$schema",     "$id",       "$comment",     "deprecated",
-                                         "readOnly",    "writeOnly", "discriminator"};
-    u32 whole = 0, part = 0;
-    for (const struct json *m = v->child; m; m = m->next) {
-        bool is_whole = is_one_of(m->key, wholes, COUNTOF(wholes)),
-             is_part = is_one_of(m->key, parts, COUNTOF(parts));
-        if (!is_whole && !is_part && !is_one_of(m->key, beside, COUNTOF(beside))) {
-            enter(c, ".", m->key);
-            return refuse(c, "this keyword is not supported, so that it could not be kept to");
-        }
-        whole += is_whole;
-        part += is_part;
-    }
-    return whole > 1 || (whole && part)
-               ? refuse(c,
-                        "$ref, anyOf, oneOf, allOf, enum and const stand alone here, or with type")
-               : ERR_OK;
+    static const struct {
+        char word[23];
+        u8 about;
+    } words[] = {{"anyOf", ALL},
+                 {"oneOf", ALL},
+                 {"allOf", ALL},
+                 {"$ref", ALL},
+                 {"enum", ALL},
+                 {"const", ALL},
+                 {"properties", OBJECTS},
+                 {"required", OBJECTS},
+                 {"additionalProperties", OBJECTS},
+                 {"items", ARRAYS},
+                 {"minItems", ARRAYS},
+                 {"maxItems", ARRAYS},
+                 {"minLength", STRINGS},
+                 {"maxLength", STRINGS},
+                 {"pattern", STRINGS},
+                 {"minimum", NUMBERS},
+                 {"maximum", NUMBERS},
+                 {"exclusiveMinimum", NUMBERS},
+                 {"exclusiveMaximum", NUMBERS},
+                 {"type", NOTHING},
+                 {"$defs", NOTHING},
+                 {"definitions", NOTHING},
+                 {"title", NOTHING},
+                 {"description", NOTHING},
+                 {"default", NOTHING},
+                 {"examples", NOTHING},
+                 {"format", NOTHING},
+                 {"$schema", NOTHING},
+                 {"$id", NOTHING},
+                 {"$comment", NOTHING},
+                 {"deprecated", NOTHING},
+                 {"readOnly", NOTHING},
+                 {"writeOnly", NOTHING},
+                 {"discriminator", NOTHING}};
+    u32 i = 0;
+    while (i < COUNTOF(words) && !str_is(word, words[i].word))
+        i++;
+    return i < COUNTOF(words) ? words[i].about : UNKNOWN;
 }
 
 /* One of the words that say all. */
 static enum err compile_whole(struct compiler *c, const struct json *v, u16 node)
 {
-    static const char *const names[] = {"anyOf", "oneOf", "allOf"};
+    static const char names[][8] = {"anyOf", "oneOf", "allOf"};
     const struct json *ref = json_get(v, "$ref"), *all = json_get(v, "allOf"),
                       *type = json_get(v, "type");
     if (type)
@@ -606,40 +617,32 @@ static enum err compile_whole(struct compiler *c, const struct json *v, u16 node
     return ref ? compile_ref(c, ref, node) : compile_texts(c, v, node);
 }
 
-/* The type that words stand for where none is named; NULL: they say nothing. */
-static const char *implied_type(const struct json *v)
-{
-    static const char *const words[][2] = {{"properties", "object"},
-                                           {"required", "object"},
-                                           {"additionalProperties", "object"},
-                                           {"items", "array"},
-                                           {"minItems", "array"},
-                                           {"maxItems", "array"},
-                                           {"minLength", "string"},
-                                           {"maxLength", "string"},
-                                           {"pattern", "string"},
-                                           {"minimum", "number"},
-                                           {"maximum", "number"},
-                                           {"exclusiveMinimum", "number"},
-                                           {"exclusiveMaximum", "number"}};
-    for (u32 i = 0; i < COUNTOF(words); i++)
-        if (json_get(v, words[i][0]))
-            return words[i][1];
-    return NULL;
-}
-
 static enum err compile_words(struct compiler *c, const struct json *v, u16 node)
 {
-    static const char *const wholes[] = {"anyOf", "oneOf", "allOf", "$ref", "enum", "const"};
+    static const char types[][8] = {"object", "array", "string", "number"};
     const struct json *type = json_get(v, "type");
-    for (u32 i = 0; i < COUNTOF(wholes); i++)
-        if (json_get(v, wholes[i]))
-            return compile_whole(c, v, node);
+    u32 words[UNKNOWN] = {0}, first = 0;
+    for (const struct json *m = v->child; m; m = m->next) {
+        enum about of = about(m->key);
+        if (of == UNKNOWN) {
+            enter(c, ".", m->key);
+            return refuse(c, "this keyword is not supported, so that it could not be kept to");
+        }
+        words[of]++;
+    }
+    while (first < ALL && !words[first])
+        first++;
+    if (words[ALL] > 1 || (words[ALL] && first < ALL))
+        return refuse(c,
+                      "$ref, anyOf, oneOf, allOf, enum and const stand alone here, or with type");
+    if (words[ALL])
+        return compile_whole(c, v, node);
     if (type)
         return compile_types(c, v, type, node);
-    const char *implied = implied_type(v);
-    c->g->nodes[node].loose = implied != NULL;
-    return implied ? compile_type(c, v, str_of(implied), node) : compile_any(c, node);
+    if (first == ALL)
+        return compile_any(c, node);
+    c->g->nodes[node].loose = true;
+    return compile_type(c, v, str_of(types[first]), node);
 }
 
 static enum err compile(struct compiler *c, const struct json *v, u16 node)
@@ -651,7 +654,6 @@ static enum err compile(struct compiler *c, const struct json *v, u16 node)
     if (v->type == JSON_TRUE)
         return compile_any(c, node);
     c->depth++;
-    TRY(check_words(c, v));
     TRY(compile_words(c, v, node));
     c->depth--;
     return ERR_OK;
@@ -682,7 +684,7 @@ enum err grammar_compile(struct grammar *g, const struct json *schema, struct er
 /* --- calls -------------------------------------------------------------------------------------
  */
 
-static enum err put_bytes(struct compiler *c, struct str s, struct grammar_text *text)
+static enum err put_bytes(struct compiler *c, struct str s, struct grammar_piece *text)
 {
     struct grammar *g = c->g;
     if (s.n > (size_t)LIMIT_SCHEMA_BYTES - g->n_bytes)
@@ -699,7 +701,7 @@ static enum err compile_call(struct compiler *c, const struct grammar_call *call
     snprintf(c->path, sizeof c->path, "tools[%u].%s", call->number,
              call->where ? call->where : "function.parameters");
     m->required = true;
-    m->key = (struct grammar_text){c->g->n_bytes, 0};
+    m->key = (struct grammar_piece){c->g->n_bytes, 0};
     TRY(put_bytes(c, call->open, &m->key));
     TRY(put_bytes(c, call->name, &m->key));
     TRY(put_bytes(c, call->middle, &m->key));
@@ -717,7 +719,7 @@ static enum err add_bytes(struct compiler *c, struct str s, u16 *text)
     if (c->g->n_texts == LIMIT_SCHEMA_VALUES)
         return too_large(c, "values of enum and const", LIMIT_SCHEMA_VALUES);
     *text = c->g->n_texts++;
-    c->g->texts[*text] = (struct grammar_text){c->g->n_bytes, 0};
+    c->g->texts[*text] = (struct grammar_piece){c->g->n_bytes, 0};
     return put_bytes(c, s, &c->g->texts[*text]);
 }
 

@@ -25,7 +25,7 @@ static size_t words(u32 vocab)
 
 size_t choose_bytes(u32 vocab, u32 rows)
 {
-    size_t a_token = 4 * (rows + 4) + sizeof(u16) + 5;
+    size_t a_token = 4 * (rows + 4) + sizeof(u16) + 6;
     return vocab * a_token + CHOOSE_MASKS * words(vocab) * sizeof(u64) + 1024;
 }
 
@@ -43,11 +43,13 @@ bool choose_lay_out(struct chooser *c, struct arena *a, const struct tokenizer *
     c->counts.output = ARENA_NEW(a, u16, vocab);
     c->counts.prompt = ARENA_NEW(a, u8, vocab);
     c->first = ARENA_NEW(a, u8, vocab);
+    c->second = ARENA_NEW(a, u8, vocab);
     c->kind = ARENA_NEW(a, u8, vocab);
     c->chars = ARENA_NEW(a, u8, vocab);
     c->end = ARENA_NEW(a, u8, vocab);
     bool room = c->logits && c->masked && c->scratch.z && c->scratch.key && c->scratch.index &&
-                c->counts.output && c->counts.prompt && c->first && c->kind && c->chars && c->end;
+                c->counts.output && c->counts.prompt && c->first && c->second && c->kind &&
+                c->chars && c->end;
     for (u32 i = 0; i < CHOOSE_MASKS; i++) {
         c->masks[i].bits = ARENA_NEW(a, u64, words(vocab));
         room = room && c->masks[i].bits;
@@ -110,6 +112,7 @@ static void read_words(struct chooser *c)
         u32 n = tokenizer_bytes(c->tokenizer, id, bytes);
         u8 kind = kind_of((struct str){bytes, n}, &c->chars[id], &c->end[id]);
         c->first[id] = n ? (u8)bytes[0] : 0;
+        c->second[id] = n > 1 ? (u8)bytes[1] : 0;
         c->kind[id] = !n ? WORD_NONE : tokenizer_is_special(c->tokenizer, id) ? WORD_SPECIAL : kind;
     }
     c->ready = true;
@@ -135,19 +138,33 @@ static void set(struct mask *m, u32 id, bool fits)
     m->bits[id / 64] |= (u64)fits << id % 64;
 }
 
-static void fill(struct chooser *c, const struct grammar *g, const struct grammar_state *s,
-                 struct mask *m)
+static void next_bytes(const struct grammar *g, const struct grammar_state *s, bool fits[256])
 {
-    bool first[256];
-    u32 room = grammar_text_room(g, s), least = grammar_in_mark(s) ? WORD_SPECIAL : WORD_ANY;
     struct grammar_state at;
     for (u32 byte = 0; byte < 256; byte++) {
         grammar_copy(&at, s);
-        first[byte] = grammar_step(g, &at, (u8)byte);
+        fits[byte] = grammar_step(g, &at, (u8)byte);
     }
-    for (u32 id = 0; id < c->vocab; id++)
-        if (c->kind[id] >= least && first[c->first[id]])
-            set(m, id, (c->kind[id] == WORD_PLAIN && c->chars[id] <= room) || fits(c, g, s, id, 0));
+}
+
+/* Many tokens begin with a blank, and between values blanks fit: there it is seen by the second
+ * byte that most of them do not. */
+static void fill(struct chooser *c, const struct grammar *g, const struct grammar_state *s,
+                 struct mask *m)
+{
+    bool first[256], second[256] = {false};
+    u32 room = grammar_text_room(g, s), least = grammar_in_mark(s) ? WORD_SPECIAL : WORD_ANY;
+    struct grammar_state blank;
+    next_bytes(g, s, first);
+    grammar_copy(&blank, s);
+    if (grammar_step(g, &blank, ' '))
+        next_bytes(g, &blank, second);
+    for (u32 id = 0; id < c->vocab; id++) {
+        if (c->kind[id] < least || !first[c->first[id]] ||
+            (c->first[id] == ' ' && c->second[id] && !second[c->second[id]]))
+            continue;
+        set(m, id, (c->kind[id] == WORD_PLAIN && c->chars[id] <= room) || fits(c, g, s, id, 0));
+    }
 }
 
 static struct mask *mask_of(struct chooser *c, const struct grammar *g,

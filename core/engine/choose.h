@@ -25,9 +25,10 @@ struct chooser {
     float *logits, *masked; /* [rows][vocab], [vocab] */
     struct sample_scratch scratch;
     struct sample_counts counts;
-    u8 *first, *kind; /* [vocab] of a token's text: its first byte, and what it is in a string, */
-    u8 *chars, *end;  /* so many characters of it, and where that ends */
-    bool ready;       /* these are there: from the first use on */
+    u8 *first, *second; /* [vocab] of a token's text: its first bytes, or 0, */
+    u8 *kind;           /* what it is in a string, */
+    u8 *chars, *end;    /* so many characters of it, and where that ends */
+    bool ready;         /* these are there: from the first use on */
     u64 used;
     struct mask masks[CHOOSE_MASKS];
 };

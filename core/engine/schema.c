@@ -495,14 +495,17 @@ static enum err compile_ref(struct compiler *c, const struct json *ref, u16 node
 
 static u32 types_named(struct str name)
 {
-    return str_is(name, "null")      ? TYPE_NULL
-           : str_is(name, "boolean") ? TYPE_BOOLEAN
-           : str_is(name, "integer") ? TYPE_INTEGER
-           : str_is(name, "number")  ? TYPE_INTEGER | TYPE_FRACTION
-           : str_is(name, "string")  ? TYPE_STRING
-           : str_is(name, "array")   ? TYPE_ARRAY
-           : str_is(name, "object")  ? TYPE_OBJECT
-                                     : 0;
+    static const struct {
+        char name[8];
+        u8 types;
+    } known[] = {{"null", TYPE_NULL},       {"boolean", TYPE_BOOLEAN},
+                 {"integer", TYPE_INTEGER}, {"number", TYPE_INTEGER | TYPE_FRACTION},
+                 {"string", TYPE_STRING},   {"array", TYPE_ARRAY},
+                 {"object", TYPE_OBJECT}};
+    for (u32 i = 0; i < COUNTOF(known); i++)
+        if (str_is(name, known[i].name))
+            return known[i].types;
+    return 0;
 }
 
 /* A type beside alternatives or texts takes nothing away: all of them are of it, or are refused. */

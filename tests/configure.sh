@@ -31,7 +31,7 @@ check unknown_option 1 "unknown option '--nonsense'" ./configure --nonsense
 check unknown_target 1 'x86_64 and aarch64' ./configure --target=sparc
 check wrong_sm 1 "'81' is none of" ./configure --sm=80,81
 check some_architectures 0 'release build' ./configure --sm=90,80
-check architectures_in_order 0 '^gpu_codes = sm_80 sm_90 compute_80$' cat build/config.ninja
+check architectures_in_order 0 '^gpu_images = sm:80:.* sm:90:.* ptx:80:.*$' cat build/config.ninja
 check relative_prefix 1 absolute ./configure --prefix=here
 check sanitized_arm 1 sanitize ./configure --target=aarch64 --sanitize
 check missing_gcc_is_named 1 'apt-get install gcc' env PATH="$bin" ./configure

@@ -22,7 +22,7 @@ bool gpu_wanted(const struct options *o, char *why)
     }
     cuda_box_look("", &box);
     bool has = cuda_box_has_gpu(&box);
-    if (has && gpu_image_bytes == 0) {
+    if (has && gpu_codes_n() == 0) {
         snprintf(why, CUDA_TEXT, "this build has no GPU kernels for this box's %s", box.what);
         log_event(LOG_WARN, "gpu_unused", "why=\"%s\"", why);
         return false;
@@ -61,6 +61,10 @@ static void print_device(const struct cuda_info *g, bool chosen)
            "%u registers and %u threads an SM\n",
            g->shared_block_bytes >> 10, g->shared_optin_bytes >> 10, g->shared_sm_bytes >> 10,
            g->registers_sm, g->threads_sm);
+    const struct gpu_code *code = gpu_code_for(g->major, g->minor);
+    char text[GPU_CODE_TEXT];
+    printf("         kernels of this program for it: %s\n",
+           code ? gpu_code_text(code, text) : "none");
 }
 
 static void print_memory(const struct cuda_info *g)

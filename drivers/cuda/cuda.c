@@ -1,10 +1,10 @@
 #include "drivers/cuda/cuda.h"
 
 #include "core/base/log.h"
+#include "drivers/cuda/code.h"
 #include "drivers/cuda/submit.h"
 #include "drivers/cuda/telemetry.h"
 #include "drivers/cuda/upload.h"
-#include "kernels/cuda/image.h"
 
 #include <stdio.h>
 
@@ -69,36 +69,15 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
     return ERR_OK;
 }
 
-/* The image is compressed in a way that drivers know from CUDA 12.4 on. */
-static enum err load_image(const struct cuda_info *info, struct cuda_module **out,
-                           struct err_text *e)
-{
-    const u32 driver = cuda_driver_number();
-    enum cuda_result r = cuda_module_load(out, gpu_image);
-    if (r == CUDA_SUCCESS)
-        return ERR_OK;
-    if (driver < 12040 && cuda_result_class(r) == CUDA_CLASS_IMAGE)
-        return err_set(e, ERR_DEVICE,
-                       "the NVIDIA driver is too old for the GPU kernels: it supports CUDA %u.%u, "
-                       "and 12.4 is needed (%s, %u). Install driver 550 or newer (JetPack 6.1 on a "
-                       "Jetson), or set device.kind to cpu",
-                       driver / 1000, driver % 1000 / 10, cuda_result_name(r), (u32)r);
-    return cuda_failed(r, e,
-                       "load the GPU kernels for sm_%u%u by a driver of CUDA %u.%u (README, GPUs, "
-                       "says which are new enough)",
-                       info->major, info->minor, driver / 1000, driver % 1000 / 10);
-}
-
-static enum err load_kernels(struct cuda_device *c, const struct model *model, struct err_text *e)
+static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
+                             const struct model *model, struct err_text *e)
 {
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     static const char *const mid[MID_KERNELS] = MID_NAMES;
-    struct cuda_module *module;
     struct cuda_function *own;
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
                        c->info.name);
-    TRY(load_image(&c->info, &module, e));
     u32 all = c->info.shared_optin_bytes / 128 * 128;
     u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES;
     if (least > all)
@@ -187,6 +166,20 @@ static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct 
     return ERR_OK;
 }
 
+/* The context, and in it this program's kernels. */
+static enum err open_card(struct cuda_device *c, struct code *code, const struct model *model,
+                          bool spin, struct err_text *e)
+{
+    struct cuda_module *module;
+    TRY(code_open(code, &c->info, e));
+    TRY(cuda_context_open(&c->info, spin, e));
+    TRY(ask_sms(&c->info, e));
+    log_phase("context");
+    CUDA_TRY(cuda_stream_open(&c->stream, CU_STREAM_NON_BLOCKING), e, "make a stream");
+    TRY(code_load(code, &module, e));
+    return find_kernels(c, module, model, e);
+}
+
 static const struct device_ops cuda_ops;
 
 enum err cuda_open(struct arena *keep, const struct model *model, struct device_limits *limits,
@@ -196,19 +189,14 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
     struct cuda_device *c = ARENA_NEW(keep, struct cuda_device, 1);
     if (!c)
         return arena_full(keep, "the CUDA backend", e);
-    if (gpu_image_bytes == 0)
-        return err_set(e, ERR_DEVICE,
-                       "this build has no GPU kernels (it was configured without nvcc); set "
-                       "device.kind to cpu, or build it with nvcc");
     c->info = *o->info;
     c->telemetry = cuda_telemetry_none();
     c->read_ahead = o->read_ahead;
     log_phase("driver_init");
-    TRY(cuda_context_open(&c->info, o->spin, e));
-    TRY(ask_sms(&c->info, e));
-    log_phase("context");
-    CUDA_TRY(cuda_stream_open(&c->stream, CU_STREAM_NON_BLOCKING), e, "make a stream");
-    TRY(load_kernels(c, model, e));
+    struct code code;
+    enum err r = open_card(c, &code, model, o->spin, e);
+    code_close(&code);
+    TRY(r);
     log_phase("kernels");
     c->vram.chunk_bytes = c->info.integrated ? INTEGRATED_CHUNK_BYTES : SIZE_MAX;
     c->list = (struct list){.model = model,

@@ -55,7 +55,7 @@ static enum err ask_version(void *lib, const char *library, u32 *out, struct err
     if (*out < CUDA_DRIVER_MIN)
         return err_set(e, ERR_DEVICE,
                        "the NVIDIA driver is too old: %s supports CUDA %u.%u, and %u.%u is needed. "
-                       "Install driver 550 or newer (JetPack 6.1 on a Jetson), or set device.kind "
+                       "Install driver 525 or newer (JetPack 6 on a Jetson), or set device.kind "
                        "to cpu",
                        library, *out / 1000, *out % 1000 / 10, CUDA_DRIVER_MIN / 1000,
                        CUDA_DRIVER_MIN % 1000 / 10);

@@ -1,16 +1,77 @@
 #include "kernels/cuda/image.h"
 
-/* GPU_IMAGE and GPU_CODES are the build's. */
+#include "core/base/lzma.h"
+
+#include <stdio.h>
+
+/* GPU_IMAGE is the build's. */
 __asm__(".section .rodata.gpu_image, \"a\"\n"
         ".balign 64\n"
-        ".globl gpu_image\n"
         "gpu_image:\n"
         ".incbin \"" GPU_IMAGE "\"\n"
-        "gpu_image_end:\n"
-        ".balign 8\n"
-        ".globl gpu_image_bytes\n"
-        "gpu_image_bytes:\n"
-        ".quad gpu_image_end - gpu_image\n"
+        ".long 0\n" /* no codes, where the file has no bytes */
         ".previous\n");
 
-const char gpu_image_codes[] = GPU_CODES;
+extern const u8 gpu_image[] __attribute__((visibility("hidden")));
+
+struct head {
+    u32 n;
+    struct gpu_code codes[];
+};
+
+u32 gpu_codes_n(void)
+{
+    return ((const struct head *)(const void *)gpu_image)->n;
+}
+
+const struct gpu_code *gpu_code(u32 i)
+{
+    ASSERT(i < gpu_codes_n());
+    return &((const struct head *)(const void *)gpu_image)->codes[i];
+}
+
+static bool runs(u32 code, u32 card)
+{
+    if (code & GPU_PTX)
+        return code - GPU_PTX <= card;
+    bool alone = code == 87 || card == 87 || code == 90;
+    return code == card || (!alone && code / 10 == card / 10 && code < card);
+}
+
+/* The higher, the better. */
+static u32 rank(const struct gpu_code *c)
+{
+    return c->code & GPU_PTX ? c->code - GPU_PTX : GPU_PTX + c->code;
+}
+
+const struct gpu_code *gpu_code_for(u32 major, u32 minor)
+{
+    const struct gpu_code *best = NULL;
+    for (u32 i = 0; i < gpu_codes_n(); i++) {
+        const struct gpu_code *c = gpu_code(i);
+        if (runs(c->code, major * 10 + minor) && (!best || rank(c) > rank(best)))
+            best = c;
+    }
+    return best;
+}
+
+size_t gpu_code_room(const struct gpu_code *c)
+{
+    return ROUND_UP((size_t)c->at + c->bytes, (size_t)16) + sizeof(struct lzma);
+}
+
+const void *gpu_code_unpack(const struct gpu_code *c, void *room)
+{
+    const size_t bytes = (size_t)c->at + c->bytes;
+    struct lzma *work = (struct lzma *)(void *)((u8 *)room + ROUND_UP(bytes, (size_t)16));
+    return lzma_unpack(work, gpu_image + c->stream, c->stream_bytes, room, bytes)
+               ? (const u8 *)room + c->at
+               : NULL;
+}
+
+const char *gpu_code_text(const struct gpu_code *c, char out[GPU_CODE_TEXT])
+{
+    bool ptx = c->code & GPU_PTX;
+    snprintf(out, GPU_CODE_TEXT, "%ssm_%u", ptx ? "PTX of " : "", c->code & ~GPU_PTX);
+    return out;
+}

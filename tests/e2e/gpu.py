@@ -181,11 +181,19 @@ def a_hanging_step_ends_the_command():
 
 
 @check
-def a_driver_too_old_for_the_kernels_is_told_by_its_age():
-    for version, words in ((12020, ("CUDA 12.2", "12.4", "550")), (12080, ("CUDA 12.8", "README"))):
-        env = environment(version=version, fail="cuModuleLoadData:1:209")
-        _, _, err = zigcuda("run", *RUN, env=env, want=6)
-        assert all(w in err for w in ("NO_BINARY_FOR_GPU", *words)), err
+def a_driver_that_refuses_the_kernels_is_told_by_its_age():
+    env = environment(version=12080, fail="cuModuleLoadData:1:209")
+    _, _, err = zigcuda("run", *RUN, env=env, want=6)
+    assert all(w in err for w in ("NO_BINARY_FOR_GPU", "CUDA 12.8", "sm_90", "README")), err
+
+
+@check
+def a_card_without_kernels_is_told_before_its_context():
+    log = os.path.join(FOLDER.name, "old-card")
+    _, _, err = zigcuda("run", *RUN, env=environment(sm=70, log=log), want=6)
+    assert "capability 7.0" in err and "device.kind" in err, err
+    with open(log) as f:
+        assert "cuDevicePrimaryCtxRetain" not in f.read()
 
 
 # --- memory ----------------------------------------------------------------------------------

@@ -3,18 +3,6 @@
  * templates of some models demand. */
 #include "net/walk.h"
 
-static void text(struct json_out *o, const char *key, const char *v)
-{
-    json_key(o, key);
-    json_put_str(o, str_of(v));
-}
-
-static void number(struct json_out *o, const char *key, u64 v)
-{
-    json_key(o, key);
-    json_put_u64(o, v);
-}
-
 /* --- what all replies have ---------------------------------------------------------------------
  */
 
@@ -23,10 +11,10 @@ static void put_usage(struct json_out *o, const struct choice *c)
 {
     json_key(o, "usage");
     json_open(o, '{');
-    number(o, "input_tokens", c->n_prompt - c->cached);
-    number(o, "cache_creation_input_tokens", 0);
-    number(o, "cache_read_input_tokens", c->cached);
-    number(o, "output_tokens", c->outputs);
+    json_pair_u64(o, "input_tokens", c->n_prompt - c->cached);
+    json_pair_u64(o, "cache_creation_input_tokens", 0);
+    json_pair_u64(o, "cache_read_input_tokens", c->cached);
+    json_pair_u64(o, "output_tokens", c->outputs);
     json_close(o, '}');
 }
 
@@ -53,10 +41,10 @@ static void put_stop(struct json_out *o, const struct choice *c)
 static void open_message(struct json_out *o, const struct api *api, const struct job *job)
 {
     json_open(o, '{');
-    text(o, "id", job->id);
-    text(o, "type", "message");
-    text(o, "role", "assistant");
-    text(o, "model", api->g.name);
+    json_pair_text(o, "id", job->id);
+    json_pair_text(o, "type", "message");
+    json_pair_text(o, "role", "assistant");
+    json_pair_text(o, "model", api->g.name);
     json_key(o, "content");
     json_open(o, '[');
 }
@@ -76,10 +64,10 @@ static void open_block(struct json_out *o, const struct api *api, const struct c
     char id[SHAPE_CALL_ID];
     bool call = s->open == ITEM_CALL;
     json_open(o, '{');
-    text(o, "type", call ? "tool_use" : "text");
+    json_pair_text(o, "type", call ? "tool_use" : "text");
     if (call) {
         shape_call_id(api, c, s->calls - 1, id);
-        text(o, "id", id);
+        json_pair_text(o, "id", id);
         json_key(o, "name");
         json_put_str(o, name);
     }
@@ -165,14 +153,14 @@ static struct json_out open_event(struct api *api, const char *name)
 {
     struct json_out o = stream_open(api, name);
     json_open(&o, '{');
-    text(&o, "type", name);
+    json_pair_text(&o, "type", name);
     return o;
 }
 
 static struct json_out block_event(struct api *api, const struct items *s, const char *name)
 {
     struct json_out o = open_event(api, name);
-    number(&o, "index", s->n - 1);
+    json_pair_u64(&o, "index", s->n - 1);
     return o;
 }
 
@@ -217,7 +205,7 @@ static void tell_delta(struct api *api, struct choice *c, struct str delta)
     struct json_out o = block_event(api, &c->items, "content_block_delta");
     json_key(&o, "delta");
     json_open(&o, '{');
-    text(&o, "type", call ? "input_json_delta" : "text_delta");
+    json_pair_text(&o, "type", call ? "input_json_delta" : "text_delta");
     json_key(&o, call ? "partial_json" : "text");
     json_put_str(&o, delta);
     json_close(&o, '}');

@@ -3,24 +3,6 @@
  * request comes back in every reply lies in the store until the job ends. */
 #include "net/walk.h"
 
-static void text(struct json_out *o, const char *key, const char *v)
-{
-    json_key(o, key);
-    json_put_str(o, str_of(v));
-}
-
-static void number(struct json_out *o, const char *key, u64 v)
-{
-    json_key(o, key);
-    json_put_u64(o, v);
-}
-
-static void null(struct json_out *o, const char *key)
-{
-    json_key(o, key);
-    json_put_null(o);
-}
-
 /* --- what comes back of the request ------------------------------------------------------------
  */
 
@@ -46,7 +28,7 @@ static void echo(struct json_out *o, const struct params *p)
     json_key(o, "reasoning");
     json_open(o, '{');
     given(o, effort, "effort", "null");
-    null(o, "summary");
+    json_pair_null(o, "summary");
     json_close(o, '}');
     json_key(o, "text");
     json_open(o, '{');
@@ -60,7 +42,7 @@ static void echo(struct json_out *o, const struct params *p)
     json_put_f64(o, p->sampling.temperature, 6);
     json_key(o, "top_p");
     json_put_f64(o, p->sampling.top_p, 6);
-    number(o, "top_logprobs", p->sampling.top_logprobs);
+    json_pair_u64(o, "top_logprobs", p->sampling.top_logprobs);
 }
 
 static void put_request(struct json_out *o, const struct api *api, const struct job *job)
@@ -93,17 +75,17 @@ static void open_item(struct json_out *o, const struct api *api, const struct ch
     char id[API_ID_BYTES];
     item_id(api, c, s, id);
     json_open(o, '{');
-    text(o, "id", id);
-    text(o, "type", s->open == ITEM_CALL ? "function_call" : "message");
-    text(o, "status", status);
+    json_pair_text(o, "id", id);
+    json_pair_text(o, "type", s->open == ITEM_CALL ? "function_call" : "message");
+    json_pair_text(o, "status", status);
     if (s->open == ITEM_CALL) {
         shape_call_id(api, c, s->calls - 1, id);
-        text(o, "call_id", id);
+        json_pair_text(o, "call_id", id);
         json_key(o, "name");
         json_put_str(o, name);
         return;
     }
-    text(o, "role", "assistant");
+    json_pair_text(o, "role", "assistant");
     json_key(o, "content");
     json_open(o, '[');
 }
@@ -119,7 +101,7 @@ static void close_item(struct json_out *o, const struct items *s)
 static void open_part(struct json_out *o)
 {
     json_open(o, '{');
-    text(o, "type", "output_text");
+    json_pair_text(o, "type", "output_text");
     json_key(o, "annotations");
     json_open(o, '[');
     json_close(o, ']');
@@ -192,18 +174,18 @@ static void put_usage(struct json_out *o, const struct choice *c)
 {
     json_key(o, "usage");
     json_open(o, '{');
-    number(o, "input_tokens", c->n_prompt);
+    json_pair_u64(o, "input_tokens", c->n_prompt);
     json_key(o, "input_tokens_details");
     json_open(o, '{');
-    number(o, "cached_tokens", c->cached);
-    number(o, "cache_write_tokens", 0);
+    json_pair_u64(o, "cached_tokens", c->cached);
+    json_pair_u64(o, "cache_write_tokens", 0);
     json_close(o, '}');
-    number(o, "output_tokens", c->outputs);
+    json_pair_u64(o, "output_tokens", c->outputs);
     json_key(o, "output_tokens_details");
     json_open(o, '{');
-    number(o, "reasoning_tokens", 0);
+    json_pair_u64(o, "reasoning_tokens", 0);
     json_close(o, '}');
-    number(o, "total_tokens", (u64)c->n_prompt + c->outputs);
+    json_pair_u64(o, "total_tokens", (u64)c->n_prompt + c->outputs);
     json_close(o, '}');
 }
 
@@ -215,8 +197,8 @@ static void put_error(struct json_out *o, const struct refusal *f)
         return;
     }
     json_open(o, '{');
-    text(o, "code", f->code);
-    text(o, "message", f->text);
+    json_pair_text(o, "code", f->code);
+    json_pair_text(o, "message", f->text);
     json_close(o, '}');
 }
 
@@ -226,21 +208,21 @@ static void put_response(struct json_out *o, const struct api *api, const struct
 {
     const struct choice *c = job->choices;
     json_open(o, '{');
-    text(o, "id", job->id);
-    text(o, "object", "response");
+    json_pair_text(o, "id", job->id);
+    json_pair_text(o, "object", "response");
     json_key(o, "created_at");
     json_put_i64(o, job->created_s);
-    text(o, "status", status);
+    json_pair_text(o, "status", status);
     put_error(o, f);
     json_key(o, "incomplete_details");
     if (over && c->finish == FINISH_LENGTH) {
         json_open(o, '{');
-        text(o, "reason", "max_output_tokens");
+        json_pair_text(o, "reason", "max_output_tokens");
         json_close(o, '}');
     } else {
         json_put_null(o);
     }
-    text(o, "model", api->g.name);
+    json_pair_text(o, "model", api->g.name);
     put_request(o, api, job);
     json_key(o, "output");
     json_open(o, '[');
@@ -250,14 +232,14 @@ static void put_response(struct json_out *o, const struct api *api, const struct
     if (over)
         put_usage(o, c);
     else
-        null(o, "usage");
+        json_pair_null(o, "usage");
     json_key(o, "background");
     json_put_bool(o, false);
     json_key(o, "store");
     json_put_bool(o, false);
-    null(o, "previous_response_id");
-    text(o, "truncation", "disabled");
-    text(o, "service_tier", "default");
+    json_pair_null(o, "previous_response_id");
+    json_pair_text(o, "truncation", "disabled");
+    json_pair_text(o, "service_tier", "default");
     json_close(o, '}');
 }
 
@@ -279,8 +261,8 @@ static struct json_out open_event(struct api *api, struct job *job, const char *
 {
     struct json_out o = stream_open(api, name);
     json_open(&o, '{');
-    text(&o, "type", name);
-    number(&o, "sequence_number", job->sequence++);
+    json_pair_text(&o, "type", name);
+    json_pair_u64(&o, "sequence_number", job->sequence++);
     return o;
 }
 
@@ -312,10 +294,10 @@ static struct json_out item_event(struct api *api, const struct choice *c, const
     char id[API_ID_BYTES];
     struct json_out o = open_event(api, c->job, name);
     item_id(api, c, s, id);
-    text(&o, "item_id", id);
-    number(&o, "output_index", s->n - 1);
+    json_pair_text(&o, "item_id", id);
+    json_pair_u64(&o, "output_index", s->n - 1);
     if (s->open == ITEM_TEXT)
-        number(&o, "content_index", 0);
+        json_pair_u64(&o, "content_index", 0);
     return o;
 }
 
@@ -323,11 +305,11 @@ static void tell_begin(struct api *api, struct choice *c, struct str name)
 {
     const struct items *s = &c->items;
     struct json_out o = open_event(api, c->job, "response.output_item.added");
-    number(&o, "output_index", s->n - 1);
+    json_pair_u64(&o, "output_index", s->n - 1);
     json_key(&o, "item");
     open_item(&o, api, c, s, "in_progress", name);
     if (s->open == ITEM_CALL)
-        text(&o, "arguments", "");
+        json_pair_text(&o, "arguments", "");
     close_item(&o, s);
     send_event(api, c->job, &o, false);
     if (s->open == ITEM_CALL)
@@ -381,7 +363,7 @@ static void tell_end(struct api *api, struct choice *c, const struct items *s, c
     }
     send_event(api, c->job, &o, true);
     o = open_event(api, c->job, "response.output_item.done");
-    number(&o, "output_index", s->n - 1);
+    json_pair_u64(&o, "output_index", s->n - 1);
     json_key(&o, "item");
     put_items(&o, api, c, s->n - 1, s->n, status);
     send_event(api, c->job, &o, true);
@@ -435,12 +417,12 @@ static void end(struct api *api, struct job *job)
 static void failed(struct api *api, struct job *job, const struct refusal *f)
 {
     struct json_out o = open_event(api, job, "error");
-    text(&o, "code", f->code);
-    text(&o, "message", f->text);
+    json_pair_text(&o, "code", f->code);
+    json_pair_text(&o, "message", f->text);
     if (f->param[0])
-        text(&o, "param", f->param);
+        json_pair_text(&o, "param", f->param);
     else
-        null(&o, "param");
+        json_pair_null(&o, "param");
     send_event(api, job, &o, false);
     tell_response(api, job, "response.failed", "failed", false, f);
     stream_close(api, job);

@@ -8,12 +8,6 @@ static void number(struct json_out *o, const char *key, double v)
     json_put_f64(o, v, 9);
 }
 
-static void text(struct json_out *o, const char *key, const char *v)
-{
-    json_key(o, key);
-    json_put_str(o, str_of(v));
-}
-
 static void load(struct json_out *o, const struct api *api)
 {
     struct engine_stats s = engine_stats(api->g.engine);
@@ -46,10 +40,10 @@ static void memory(struct json_out *o, const struct plan *plan)
     for (u32 i = 0; plan && i < plan->n; i++) {
         const struct plan_row *row = &plan->rows[i];
         json_open(o, '{');
-        text(o, "place", places[row->place]);
-        text(o, "what", row->what);
-        text(o, "detail", row->detail);
-        text(o, "option", row->option);
+        json_pair_text(o, "place", places[row->place]);
+        json_pair_text(o, "what", row->what);
+        json_pair_text(o, "detail", row->detail);
+        json_pair_text(o, "option", row->option);
         json_key(o, "bytes");
         json_put_u64(o, row->bytes);
         json_close(o, '}');
@@ -60,12 +54,12 @@ static void memory(struct json_out *o, const struct plan *plan)
 void status_json(struct json_out *o, const struct api *api)
 {
     json_open(o, '{');
-    text(o, "version", api->g.version);
-    text(o, "system_fingerprint", api->g.fingerprint);
-    text(o, "model", api->g.name);
+    json_pair_text(o, "version", api->g.version);
+    json_pair_text(o, "system_fingerprint", api->g.fingerprint);
+    json_pair_text(o, "model", api->g.name);
     json_key(o, "weights");
     json_put_str(o, api->g.model->quant);
-    text(o, "kernels", api->g.kernels);
+    json_pair_text(o, "kernels", api->g.kernels);
     number(o, "context", api->g.limits.context);
     json_key(o, "ready");
     json_put_bool(o, api_ready(api));

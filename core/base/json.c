@@ -537,6 +537,24 @@ void json_put_tree(struct json_out *o, const struct json *v)
     json_close(o, v->type == JSON_ARRAY ? ']' : '}');
 }
 
+void json_pair_text(struct json_out *o, const char *key, const char *v)
+{
+    json_key(o, key);
+    json_put_str(o, str_of(v));
+}
+
+void json_pair_u64(struct json_out *o, const char *key, u64 v)
+{
+    json_key(o, key);
+    json_put_u64(o, v);
+}
+
+void json_pair_null(struct json_out *o, const char *key)
+{
+    json_key(o, key);
+    json_put_null(o);
+}
+
 /* --- making --------------------------------------------------------------------------------- */
 
 struct json *json_make(struct arena *a, enum json_type type, struct str text)

@@ -74,6 +74,10 @@ void json_put_f64(struct json_out *o, double v, int digits); /* not finite: null
 void json_put_bool(struct json_out *o, bool v);
 void json_put_null(struct json_out *o);
 void json_put_tree(struct json_out *o, const struct json *v);
+/* A key with its value. */
+void json_pair_text(struct json_out *o, const char *key, const char *v);
+void json_pair_u64(struct json_out *o, const char *key, u64 v);
+void json_pair_null(struct json_out *o, const char *key);
 
 /* --- making --------------------------------------------------------------------------------
  * Trees that were not parsed. The first missing piece of memory sticks in `full`. */

@@ -13,17 +13,6 @@ static bool compiles(const char *schema, struct err_text *e)
     return grammar_compile(&g, v, e) == ERR_OK;
 }
 
-/* 1: a whole text of the grammar; 0: the beginning of one; -1: none. */
-static int reads(const char *text)
-{
-    struct grammar_state s;
-    grammar_begin(&g, &s);
-    for (; *text; text++)
-        if (!grammar_step(&g, &s, (u8)*text))
-            return -1;
-    return grammar_complete(&g, &s);
-}
-
 static const struct {
     const char *schema;
     const char *whole[8], *begun[6], *none[10];
@@ -125,17 +114,17 @@ void grammar_reads_what_fits(void)
         struct err_text e = {0};
         CHECK(compiles(cases[i].schema, &e));
         for (u32 k = 0; k < COUNTOF(cases[i].whole) && cases[i].whole[k]; k++)
-            if (reads(cases[i].whole[k]) != 1) {
+            if (unit_reads(&g, cases[i].whole[k]) != 1) {
                 printf("schema %u: %s\n", i, cases[i].whole[k]);
                 CHECK(!"fits");
             }
         for (u32 k = 0; k < COUNTOF(cases[i].begun) && cases[i].begun[k]; k++)
-            if (reads(cases[i].begun[k]) < 0) {
+            if (unit_reads(&g, cases[i].begun[k]) < 0) {
                 printf("schema %u: %s\n", i, cases[i].begun[k]);
                 CHECK(!"may begin so");
             }
         for (u32 k = 0; k < COUNTOF(cases[i].none) && cases[i].none[k]; k++)
-            if (reads(cases[i].none[k]) >= 0) {
+            if (unit_reads(&g, cases[i].none[k]) >= 0) {
                 printf("schema %u: %s\n", i, cases[i].none[k]);
                 CHECK(!"does not fit");
             }
@@ -259,20 +248,22 @@ void grammar_has_ceilings(void)
     put(&text, "{\"a\":");
     for (u32 i = 0; i < LIMIT_SCHEMA_DEPTH - 1; i++)
         put(&text, "[");
-    CHECK(reads(text.p) == 0);
+    CHECK(unit_reads(&g, text.p) == 0);
     put(&text, "[");
-    CHECK(reads(text.p) == -1);
+    CHECK(unit_reads(&g, text.p) == -1);
     /* Blanks come to an end. */
-    CHECK(reads(" {") == 0 && reads("  ") == -1 && reads("\n\n") == -1);
-    CHECK(reads("{ \"") == 0 && reads("{  ") == -1 && reads("{ \n") == -1);
-    CHECK(reads("{\n\n") == 0 && reads("{\n\n\n") == -1 && reads("{\n \n") == -1);
+    CHECK(unit_reads(&g, " {") == 0 && unit_reads(&g, "  ") == -1 && unit_reads(&g, "\n\n") == -1);
+    CHECK(unit_reads(&g, "{ \"") == 0 && unit_reads(&g, "{  ") == -1 &&
+          unit_reads(&g, "{ \n") == -1);
+    CHECK(unit_reads(&g, "{\n\n") == 0 && unit_reads(&g, "{\n\n\n") == -1 &&
+          unit_reads(&g, "{\n \n") == -1);
     text.n = 0;
     put(&text, "{\n\n");
     for (u32 i = 0; i < GRAMMAR_INDENT; i++)
         put(&text, " ");
-    CHECK(reads(text.p) == 0);
+    CHECK(unit_reads(&g, text.p) == 0);
     put(&text, " ");
-    CHECK(reads(text.p) == -1);
+    CHECK(unit_reads(&g, text.p) == -1);
 }
 
 static bool compiles_calls(const char *mark, const char *close, struct err_text *e)
@@ -305,27 +296,28 @@ void grammar_reads_calls(void)
     struct err_text e = {0};
     CHECK(compiles_calls("", "}</c>", &e));
     for (u32 i = 0; i < COUNTOF(whole); i++)
-        CHECK(reads(whole[i]) == 1);
+        CHECK(unit_reads(&g, whole[i]) == 1);
     for (u32 i = 0; i < COUNTOF(none); i++)
-        CHECK(reads(none[i]) == -1);
-    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}}<") == 0);
+        CHECK(unit_reads(&g, none[i]) == -1);
+    CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}}<") == 0);
 
     CHECK(compiles_calls("", "", &e)); /* closed by the value */
-    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}") == 1);
-    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}}") == -1);
+    CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}") == 1);
+    CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}}") == -1);
 
     /* With a mark: prose, and calls in it. */
     char text[256];
     CHECK(compiles_calls("<c>", "}</c>", &e));
-    CHECK(reads("") == 1 && reads("a < b <c") == 1 && reads("<<c") == 1 && reads("<<c>x") == -1);
+    CHECK(unit_reads(&g, "") == 1 && unit_reads(&g, "a < b <c") == 1 &&
+          unit_reads(&g, "<<c") == 1 && unit_reads(&g, "<<c>x") == -1);
     for (u32 i = 0; i < COUNTOF(whole); i++) {
         snprintf(text, sizeof text, "Well: %s %s.", whole[i], whole[0]);
-        CHECK(reads(text) == 1);
+        CHECK(unit_reads(&g, text) == 1);
         text[strlen("Well: ") + strlen(whole[i]) - 1] = 0;
-        CHECK(reads(text) == 0);
+        CHECK(unit_reads(&g, text) == 0);
     }
-    CHECK(reads("x<c>{\"name\": \"get_x\", \"arguments\": {\"x\": \"") == -1);
+    CHECK(unit_reads(&g, "x<c>{\"name\": \"get_x\", \"arguments\": {\"x\": \"") == -1);
     CHECK(compiles_calls("<c>", "", &e));
-    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {}") == 1);
-    CHECK(reads("<c>{\"name\": \"get\", \"arguments\": {} and so on") == 1);
+    CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}") == 1);
+    CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {} and so on") == 1);
 }

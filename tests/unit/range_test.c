@@ -13,17 +13,6 @@ static bool compiles(const char *schema)
            grammar_compile(&g, v, &e) == ERR_OK;
 }
 
-/* 1: a whole text of the grammar; 0: the beginning of one; -1: none. */
-static int reads(const char *text)
-{
-    struct grammar_state s;
-    grammar_begin(&g, &s);
-    for (; *text; text++)
-        if (!grammar_step(&g, &s, (u8)*text))
-            return -1;
-    return grammar_complete(&g, &s);
-}
-
 /* Bounds in hundredths; NO: none. */
 enum { NO = -1000000, WHOLE_MAX = 3, FRACTION_MAX = 3 };
 static struct bounds {
@@ -66,7 +55,7 @@ static bool walk(struct text t)
     bool whole = t.whole && (!t.point || t.fraction);
     bool fits = whole && is_between(&t) && !negative_zero;
     t.p[t.n] = 0;
-    int how = reads(t.p);
+    int how = unit_reads(&g, t.p);
     expect(&t, (how == 1) == fits);
     any = fits;
     for (const char *d = digits; *d; d++) {
@@ -163,12 +152,12 @@ void range_knows_numbers_of_any_form(void)
     for (u32 i = 0; i < COUNTOF(cases); i++) {
         CHECK(compiles(cases[i].schema) == (cases[i].fits[0] != NULL));
         for (u32 k = 0; k < COUNTOF(cases[i].fits) && cases[i].fits[k]; k++)
-            if (reads(cases[i].fits[k]) != 1) {
+            if (unit_reads(&g, cases[i].fits[k]) != 1) {
                 printf("%s: %s\n", cases[i].schema, cases[i].fits[k]);
                 CHECK(!"fits");
             }
         for (u32 k = 0; k < COUNTOF(cases[i].none) && cases[i].none[k]; k++)
-            if (reads(cases[i].none[k]) == 1) {
+            if (unit_reads(&g, cases[i].none[k]) == 1) {
                 printf("%s: %s\n", cases[i].schema, cases[i].none[k]);
                 CHECK(!"does not fit");
             }

@@ -20,17 +20,6 @@ static bool compiles(const char *pattern, const char *more, struct err_text *e)
            grammar_compile(&g, v, e) == ERR_OK;
 }
 
-/* 1: a whole text of the grammar; 0: the beginning of one; -1: none. */
-static int reads(const char *text)
-{
-    struct grammar_state s;
-    grammar_begin(&g, &s);
-    for (; *text; text++)
-        if (!grammar_step(&g, &s, (u8)*text))
-            return -1;
-    return grammar_complete(&g, &s);
-}
-
 static const struct {
     const char *pattern, *more;
     const char *whole[8], *begun[6], *none[10]; /* as JSON, from behind the quote */
@@ -92,7 +81,7 @@ static int reads_string(const char *text)
 {
     char all[256];
     snprintf(all, sizeof all, "\"%s", text);
-    return reads(all);
+    return unit_reads(&g, all);
 }
 
 void regex_reads_what_matches(void)

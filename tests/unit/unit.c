@@ -1,5 +1,7 @@
 #include "tests/unit/unit.h"
 
+#include "core/engine/grammar.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -66,6 +68,16 @@ void unit_drop(const char *root, const char *path)
         *p = 0;
         rmdir(full);
     }
+}
+
+int unit_reads(const struct grammar *g, const char *text)
+{
+    struct grammar_state s;
+    grammar_begin(g, &s);
+    for (; *text; text++)
+        if (!grammar_step(g, &s, (u8)*text))
+            return -1;
+    return grammar_complete(g, &s);
 }
 
 static bool wanted(const char *name, int argc, char **argv)

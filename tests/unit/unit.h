@@ -24,6 +24,10 @@ bool unit_put(const char *root, const char *path, const char *text);
 /* Takes a file away, and the folders above it that are empty then. */
 void unit_drop(const char *root, const char *path);
 
+struct grammar;
+/* 1: a whole text of the grammar; 0: the beginning of one; -1: none. */
+int unit_reads(const struct grammar *g, const char *text);
+
 #define CHECK(cond)                                 \
     do {                                            \
         if (!(cond)) {                              \

@@ -11,7 +11,8 @@ enum {
      * LIMIT_LOGPROBS tokens as text and as bytes. */
     TEXT_MIN_BYTES = 12 * DECODE_PIECE_BYTES + 6 * LIMIT_STOP_STRING_BYTES +
                      (LIMIT_LOGPROBS + 1) * (10 * LIMIT_TOKEN_BYTES + 128) + 4096,
-    REPLY_BYTES_MAX = 64 << 20, /* of a fitted store */
+    REPLY_BYTES_MAX = 64 << 20, /* of fitted stores */
+    CONVERSATION_BYTES_MAX = 16 << 20,
     REPLY_HEAD_BYTES = 1024,
 };
 
@@ -28,21 +29,31 @@ static u32 jobs_of(const struct api_config *g)
     return g->limits.slots + g->queue;
 }
 
-/* Fitted: a whole context of plain records for every request, at least one with all logprobs. */
+/* Fitted: 8 bytes a token of a whole context for every request, within `most`, and of one that
+ * takes `each`. */
+static u32 fitted_blocks(const struct api_config *g, size_t bytes, size_t most, size_t each)
+{
+    size_t context = g->limits.context;
+    if (bytes == 0)
+        bytes = MAX(MIN(jobs_of(g) * context * 8, most), context * each);
+    return (u32)MIN(CEIL_DIV(bytes, (size_t)STORE_BLOCK_BYTES) + jobs_of(g), UINT32_MAX);
+}
+
+/* Plain records, or one reply with all logprobs. */
 static u32 store_blocks(const struct api_config *g)
 {
-    size_t context = g->limits.context, bytes = g->reply_bytes;
-    if (bytes == 0) {
-        size_t all = jobs_of(g) * context * 8, one = context * (8 + 8 * LIMIT_LOGPROBS);
-        bytes = MAX(MIN(all, (size_t)REPLY_BYTES_MAX), one);
-    }
-    return (u32)MIN(CEIL_DIV(bytes, (size_t)STORE_BLOCK_BYTES) + jobs_of(g), UINT32_MAX);
+    return fitted_blocks(g, g->reply_bytes, REPLY_BYTES_MAX, 8 + 8 * LIMIT_LOGPROBS);
+}
+
+static u32 conversation_blocks(const struct api_config *g)
+{
+    return fitted_blocks(g, g->conversation_bytes, CONVERSATION_BYTES_MAX, 8);
 }
 
 static size_t table_bytes(const struct api_config *g)
 {
     return sizeof(struct api) + jobs_of(g) * (sizeof(struct job) + sizeof(struct choice)) +
-           g->connections * (sizeof(conn_id) + sizeof(struct caller)) + 1024;
+           g->connections * sizeof(struct socket) + 1024;
 }
 
 static size_t grammar_bytes(const struct api_config *g)
@@ -59,6 +70,9 @@ void api_plan(const struct api_config *g, struct plan *p)
     plan_add(p, PLACE_HOST, text_bytes(g), "API reply text", "server.body_max", "JSON being built");
     plan_add(p, PLACE_HOST, store_bytes(store_blocks(g)), "API whole replies",
              "server.reply_memory", "%u blocks of %u bytes", store_blocks(g), STORE_BLOCK_BYTES);
+    plan_add(p, PLACE_HOST, store_bytes(conversation_blocks(g)), "API conversations",
+             "server.conversation_memory", "%u blocks of %u bytes", conversation_blocks(g),
+             STORE_BLOCK_BYTES);
 }
 
 static bool take(struct api *api, struct arena *a)
@@ -66,11 +80,10 @@ static bool take(struct api *api, struct arena *a)
     u32 n = jobs_of(&api->g);
     api->jobs = ARENA_NEW(a, struct job, n);
     api->choices = ARENA_NEW(a, struct choice, n);
-    api->sockets = ARENA_NEW(a, conn_id, api->g.connections);
-    api->socket_callers = ARENA_NEW(a, struct caller, api->g.connections);
+    api->sockets = ARENA_NEW(a, struct socket, api->g.connections);
     api->text_bytes = text_bytes(&api->g);
     api->text = arena_alloc(a, api->text_bytes, 64);
-    if (!api->jobs || !api->choices || !api->sockets || !api->socket_callers || !api->text)
+    if (!api->jobs || !api->choices || !api->sockets || !api->text)
         return false;
     api->grammars = api->g.grammars ? ARENA_NEW(a, struct grammar, n) : NULL;
     if (api->g.grammars && !api->grammars)
@@ -82,7 +95,8 @@ static bool take(struct api *api, struct arena *a)
         api->choices[i].next = api->free_choices;
         api->free_choices = &api->choices[i];
     }
-    return store_open(&api->store, a, store_blocks(&api->g));
+    return store_open(&api->store, a, store_blocks(&api->g)) &&
+           store_open(&api->conversations, a, conversation_blocks(&api->g));
 }
 
 /* The first token, asked for like any other: until it is there and sound, /ready says 503. */
@@ -140,7 +154,7 @@ void api_keys_changed(struct api *api, const struct keys *before)
     for (struct job *j = api->first_job; j; j = j->next)
         j->caller.key = j->caller.key >= 0 ? now[j->caller.key] : -1;
     for (u32 i = 0; i < api->n_sockets; i++) {
-        i32 *key = &api->socket_callers[i].key;
+        i32 *key = &api->sockets[i].caller.key;
         *key = *key >= 0 ? now[*key] : -1;
     }
 }

@@ -26,7 +26,8 @@ struct api_config {
     struct arena *work;
     size_t prompt_bytes;         /* longest text of one prompt */
     size_t body_bytes;           /* longest body */
-    size_t reply_bytes;          /* the store (net/store); 0: fitted */
+    size_t reply_bytes;          /* the store (net/store); 0: fitted, and so is */
+    size_t conversation_bytes;   /* that of conversations */
     u32 queue, connections;      /* requests that may wait; connections */
     u32 max_tokens;              /* when a request gives none; 0: up to the context */
     bool prompt_logprobs;        /* the engine can */

@@ -144,6 +144,14 @@ bool field_bool(struct reading *r, const struct field *field, const struct json 
     return true;
 }
 
+bool field_unless(struct reading *r, const struct field *field, const struct json *v)
+{
+    if (!field_bool(r, field, v))
+        return false;
+    *(bool *)((char *)r->p + field->at) = v->type == JSON_FALSE;
+    return true;
+}
+
 bool field_str(struct reading *r, const struct field *field, const struct json *v)
 {
     if (v->type != JSON_STRING)
@@ -300,12 +308,12 @@ bool field_stream_options(struct reading *r, const struct field *field, const st
         if (!on && m->type != JSON_FALSE && m->type != JSON_NULL)
             return refuse(r->f, 400, "invalid_type", field->name,
                           "stream_options: every member is true or false");
-        if (str_is(m->key, "include_usage") && r->kind != PARAMS_RESPONSE)
+        if (str_is(m->key, "include_usage") && !(r->kind & PARAMS_RESPONSES))
             r->p->include_usage = on;
         else if (!str_is(m->key, "include_obfuscation") || on)
             return refuse(r->f, 400, "unknown_parameter", field->name,
                           "stream_options.%.*s is not supported%s", (int)MIN(m->key.n, (size_t)40),
-                          m->key.p, r->kind == PARAMS_RESPONSE ? "" : "; include_usage is");
+                          m->key.p, r->kind & PARAMS_RESPONSES ? "" : "; include_usage is");
     }
     return true;
 }
@@ -324,7 +332,7 @@ bool field_store(struct reading *r, const struct field *field, const struct json
         return true;
     return refuse(r->f, 400, "unsupported_value", field->name,
                   "store must be false: nothing is stored here%s",
-                  r->kind == PARAMS_RESPONSE ? "; send the earlier items in input" : "");
+                  r->kind & PARAMS_RESPONSES ? "; send the earlier items in input" : "");
 }
 
 bool field_messages(struct reading *r, const struct field *field, const struct json *v)

@@ -1,8 +1,8 @@
 /* How the fields of a request are read, one function a kind of field: inside of net/params (the
  * table and what no single field shows), net/fields (plain values and lists), net/forms (what an
  * answer has to be: formats, tools, choices of tools), net/input and net/blocks (conversations that
- * are given in another form than chat's). Nobody else includes this. A reader refuses with the
- * field's name.
+ * are given in another form than chat's). Nobody else includes this, but net/converse, which has a
+ * look at messages before that. A reader refuses with the field's name.
  */
 #ifndef ZIGCUDA_NET_FIELDS_H
 #define ZIGCUDA_NET_FIELDS_H
@@ -16,9 +16,10 @@ struct reading {
     struct arena *work;
     struct refusal *f;
     u32 kind;
-    bool no_tools;            /* tool_choice */
-    const struct json *input; /* of a response or in blocks, read when all fields are known */
-    struct str instructions;  /* come before it; p NULL: not given */
+    bool no_tools;              /* tool_choice */
+    const struct json *input;   /* of a response or in blocks, read when all fields are known */
+    const struct json *earlier; /* items that come before it, or NULL */
+    struct str instructions;    /* come before all of them; p NULL: not given */
 };
 
 struct field {
@@ -72,7 +73,7 @@ READER(extra_body);
 READER(format);
 READER(tools);
 READER(tool_choice);
-READER(parallel);
+READER(unless); /* true or false, and the opposite is meant */
 READER(functions);
 READER(flat_tools);
 READER(input);

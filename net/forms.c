@@ -10,7 +10,7 @@ static bool flat_format(struct reading *r, const struct json *v)
     const char *at = r->p->format_field;
     const struct json *type = json_get(v, "type"), *schema = json_get(v, "schema");
     bool by_schema = field_is_str(type, "json_schema");
-    if (r->kind != PARAMS_RESPONSE && (!by_schema || !schema || schema->type == JSON_NULL))
+    if (!(r->kind & PARAMS_RESPONSES) && (!by_schema || !schema || schema->type == JSON_NULL))
         return refuse(r->f, 400, "unsupported_value", at,
                       "%s must be {\"type\": \"json_schema\", \"schema\": ...}", at);
     if (v->type != JSON_OBJECT || (by_schema && (!schema || schema->type == JSON_NULL)) ||
@@ -133,7 +133,7 @@ static void append_copy(struct reading *r, struct json_tree *to, const char *key
 
 static bool flat_tool(struct reading *r, u32 i, const struct json *tool, struct json_tree *list)
 {
-    bool response = r->kind == PARAMS_RESPONSE;
+    bool response = r->kind & PARAMS_RESPONSES;
     const char *const known[] = {"type",        "name",
                                  "description", r->p->parameters_field,
                                  "strict",      response ? NULL : "cache_control",
@@ -194,7 +194,7 @@ bool field_flat_tools(struct reading *r, const struct field *field, const struct
  * of chat. */
 bool field_tool_choice(struct reading *r, const struct field *field, const struct json *v)
 {
-    bool flat = r->kind == PARAMS_RESPONSE;
+    bool flat = r->kind & PARAMS_RESPONSES;
     const struct json *name = json_get(flat ? v : json_get(v, "function"), "name");
     r->no_tools = field_is_str(v, "none");
     r->p->must_call = field_is_str(v, "required");
@@ -230,14 +230,6 @@ bool field_tool_use(struct reading *r, const struct field *field, const struct j
     if (named)
         r->p->call = name->text;
     return field_members(r, field->name, v, named ? known : known + 1);
-}
-
-bool field_parallel(struct reading *r, const struct field *field, const struct json *v)
-{
-    if (!field_bool(r, field, v))
-        return false;
-    r->p->one_call = v->type == JSON_FALSE;
-    return true;
 }
 
 /* Of before there were tools. */

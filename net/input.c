@@ -11,13 +11,14 @@
 struct item {
     struct reading *r;
     struct turns *turns;
+    const char *list; /* the field that it is in, and its place there */
     u32 at;
 };
 
 static bool bad(const struct item *it, const char *where, const char *what)
 {
     char param[64];
-    snprintf(param, sizeof param, "input[%u]%s", it->at, where);
+    snprintf(param, sizeof param, "%s[%u]%s", it->list, it->at, where);
     return refuse(it->r->f, 400, "invalid_value", param, "%s: %s", param, what);
 }
 
@@ -25,7 +26,7 @@ static bool members(const struct item *it, const char *where, const struct json 
                     const char *const *known)
 {
     char at[64];
-    snprintf(at, sizeof at, "input[%u]%s", it->at, where);
+    snprintf(at, sizeof at, "%s[%u]%s", it->list, it->at, where);
     return field_members(it->r, at, v, known);
 }
 
@@ -135,7 +136,7 @@ static bool item(const struct item *it, const struct json *v)
 
 bool field_input(struct reading *r, const struct field *field, const struct json *v)
 {
-    if (v->type != JSON_STRING && (v->type != JSON_ARRAY || v->n == 0))
+    if (v->type != JSON_STRING && (v->type != JSON_ARRAY || (v->n == 0 && !r->earlier)))
         return field_wrong_type(r, field->name, "a string or a list of at least one item", v);
     r->input = v;
     return true;
@@ -149,18 +150,26 @@ bool field_instructions(struct reading *r, const struct field *field, const stru
     return true;
 }
 
+static bool list(struct item *it, const char *name, const struct json *items)
+{
+    it->list = name;
+    it->at = 0;
+    for (const struct json *v = items ? items->child : NULL; v; v = v->next, it->at++)
+        if (!item(it, v))
+            return false;
+    return true;
+}
+
 static bool items(struct reading *r)
 {
     struct turns turns = turns_begin(r->work);
     struct item it = {.r = r, .turns = &turns};
     if (r->instructions.n)
         turns_say(&turns, STR("system"), r->instructions);
-    if (r->input->type == JSON_STRING)
+    if (!list(&it, "previous_response_id", r->earlier) || !list(&it, "input", r->input))
+        return false;
+    if (r->input && r->input->type == JSON_STRING)
         turns_say(&turns, STR("user"), r->input->text);
-    else
-        for (const struct json *v = r->input->child; v; v = v->next, it.at++)
-            if (!item(&it, v))
-                return false;
     r->p->messages = turns_end(&turns);
     if (!r->p->messages)
         return field_no_room(r, "input");
@@ -169,7 +178,7 @@ static bool items(struct reading *r)
 
 bool input_read(struct reading *r)
 {
-    if (!r->input)
+    if (!r->input && !r->earlier)
         return true;
-    return r->kind == PARAMS_RESPONSE ? items(r) : blocks_read(r);
+    return r->kind & PARAMS_RESPONSES ? items(r) : blocks_read(r);
 }

@@ -597,13 +597,22 @@ bool job_check_model(const struct api *api, const struct params *p, bool needed,
                   (int)MIN(p->model.n, (size_t)100), p->model.p, api->g.name);
 }
 
-bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect, bool ws,
-               const struct json *body, struct refusal *f)
+static bool read_params(struct api *api, u32 kind, const struct socket *socket,
+                        const struct json *body, struct refusal *f)
+{
+    struct params *p = &api->params;
+    return kind == PARAMS_TURN
+               ? params_read_turn(p, body, socket->earlier, api->g.model, api->g.work, f)
+               : params_read(p, kind, body, api->g.model, api->g.work, f);
+}
+
+bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect,
+               const struct socket *ws, const struct json *body, struct refusal *f)
 {
     static struct prompts all; /* one request is read at a time */
     struct params *p = &api->params;
     ASSERT(!api->g.keys || caller->key >= 0); /* gate_key: nobody comes by the keys' limits */
-    if (!params_read(p, dialect->kind, body, api->g.model, api->g.work, f))
+    if (!read_params(api, dialect->kind, ws, body, f))
         return false;
     const struct json *stream = json_get(body, "stream");
     if (ws && stream && stream->type == JSON_FALSE)
@@ -628,7 +637,7 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
     }
     job->caller = *caller;
     job->dialect = dialect;
-    job->ws = ws;
+    job->ws = ws != NULL;
     if (!begin(api, job, p, &all, f)) {
         give_job(api, job);
         return false;

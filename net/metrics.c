@@ -342,6 +342,13 @@ size_t metrics_write(const struct metrics_view *v, char *out, size_t cap)
            (double)v->reply_blocks);
     number(&o, "gauge", "zigcuda_reply_blocks_free", NULL, "Of them, free.",
            (double)v->reply_blocks_free);
+    number(&o, "gauge", "zigcuda_conversation_blocks", NULL, "Blocks for conversations.",
+           (double)v->conversation_blocks);
+    number(&o, "gauge", "zigcuda_conversation_blocks_free", NULL, "Of them, free.",
+           (double)v->conversation_blocks_free);
+    number(&o, "counter", "zigcuda_conversations_lost_total", NULL,
+           "Conversations of WebSockets that did not fit, or made room for others.",
+           (double)v->m->conversations_lost);
     number(&o, "counter", "zigcuda_refused_busy_total", NULL, "Requests answered with 429.",
            (double)v->m->refused_busy);
     number(&o, "counter", "zigcuda_cancelled_by_client_total", NULL,

@@ -21,6 +21,7 @@ struct metrics {
     u64 refused_busy;                               /* 429 */
     u64 cancelled_by_client;                        /* gone, or cancel message */
     u64 heartbeats;
+    u64 conversations_lost;                                /* did not fit, or made room */
     struct histogram queue_s, first_s, inter_s, request_s; /* seconds */
     struct histogram step_s, host_s;                       /* seconds a step */
     struct histogram submit_s, write_s;                    /* fine: what the host adds */
@@ -41,7 +42,7 @@ struct metrics_view {
     const struct device_report *device; /* NULL: it tells nothing */
     const char *model, *version, *fingerprint;
     double uptime_s, predicted_wait_s;
-    u64 reply_blocks, reply_blocks_free;
+    u64 reply_blocks, reply_blocks_free, conversation_blocks, conversation_blocks_free;
     i64 certificate_ends_s; /* seconds since 1970; 0: no TLS */
     bool ready;
     const char *(*route)(u32 i); /* path of a route, for labels; NULL: unused */

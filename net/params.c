@@ -14,7 +14,8 @@ enum {
     BOTH = CHAT | TEXT,
     TOKENS = PARAMS_TOKENIZE,
     DETOK = PARAMS_DETOKENIZE,
-    RESP = PARAMS_RESPONSE,
+    TURN = PARAMS_TURN,
+    RESP = PARAMS_RESPONSES,
     OPENAI = BOTH | RESP,
     MSG = PARAMS_MESSAGE,
     COUNT = MSG | PARAMS_COUNT,
@@ -49,7 +50,7 @@ static const struct field fields[] = {
     {"functions", CHAT, field_functions, 0, 0, 0},
     {"reasoning_effort", CHAT, field_str, AT(effort), 0, 0},
     {"tool_choice", CHAT | RESP, field_tool_choice, 0, 0, 0},
-    {"parallel_tool_calls", CHAT | RESP, field_parallel, AT(one_call), 0, 0},
+    {"parallel_tool_calls", CHAT | RESP, field_unless, AT(one_call), 0, 0},
     {"function_call", CHAT, field_functions, 0, 0, 0},
     /* of responses alone */
     {"input", RESP, field_input, 0, 0, 0},
@@ -62,9 +63,14 @@ static const struct field fields[] = {
     {"truncation", RESP, field_truncation, 0, 0, 0},
     {"stream_options", RESP, field_stream_options, 0, 0, 0},
     {"background", RESP, field_stateful, 0, 0, 0},
-    {"previous_response_id", RESP, field_stateful, 0, 0, 0},
+    {"previous_response_id", TURN, field_str, AT(previous), 0, 0},
+    {"previous_response_id", PARAMS_RESPONSE, field_stateful, 0, 0, 0},
     {"conversation", RESP, field_stateful, 0, 0, 0},
     {"prompt", RESP, field_stateful, 0, 0, 0},
+    /* of what a WebSocket puts around a response */
+    {"type", TURN, field_ignored, 0, 0, 0}, /* it was looked at before */
+    {"generate", TURN, field_unless, AT(prepare), 0, 0},
+    {"stream_id", TURN, field_unsupported, 0, 0, 0},
     /* of messages, and of what counts their tokens */
     {"messages", COUNT, field_blocks, 0, 0, 0},
     {"system", COUNT, field_system, 0, 0, 0},
@@ -216,7 +222,7 @@ static bool check_there(struct reading *r)
     if (r->kind == PARAMS_MESSAGE && !p->max_tokens)
         return refuse(r->f, 400, "missing_required_parameter", "max_tokens",
                       "max_tokens is missing: the longest answer");
-    if (r->kind == PARAMS_RESPONSE && !p->messages)
+    if ((r->kind & RESP) && !p->messages)
         return refuse(r->f, 400, "missing_required_parameter", "input",
                       "input is missing: a string, or a list of items");
     return true;
@@ -302,7 +308,7 @@ struct sampling params_default_sampling(const struct model *m)
 /* As the dialect has them, for refusals that are not of one field. */
 static void name_fields(struct params *p, u32 kind)
 {
-    bool response = kind == PARAMS_RESPONSE, message = kind & COUNT;
+    bool response = kind & RESP, message = kind & COUNT;
     p->max_field = response ? "max_output_tokens" : "max_tokens";
     p->prompt_field = response ? "input" : kind == PARAMS_COMPLETION ? "prompt" : "messages";
     p->format_field = response  ? "text.format"
@@ -317,26 +323,51 @@ static void name_fields(struct params *p, u32 kind)
                                     : "function.parameters";
 }
 
-bool params_read(struct params *p, u32 kind, const struct json *body, const struct model *m,
-                 struct arena *work, struct refusal *f)
+/* A prompt that is only to be computed: how long its answer may be does not count. */
+static void prepare(struct params *p)
 {
-    struct reading r = {.p = p, .m = m, .work = work, .f = f, .kind = kind};
+    p->no_answer = true;
+    p->max_tokens = 1;
+    p->sampling.min_tokens = 0;
+}
+
+static bool read(struct reading *r, const struct json *body)
+{
+    struct params *p = r->p;
+    u32 kind = r->kind;
     if (body->type != JSON_OBJECT)
-        return refuse(f, 400, "invalid_type", NULL, "the body must be a JSON object, not %s",
+        return refuse(r->f, 400, "invalid_type", NULL, "the body must be a JSON object, not %s",
                       json_type_name(body));
-    *p = (struct params){.sampling = params_default_sampling(m),
+    *p = (struct params){.sampling = params_default_sampling(r->m),
                          .n = 1,
                          .body = body,
                          .skip_special = true,
                          .add_generation_prompt = true,
-                         .add_special = !(kind & (PARAMS_CHAT | PARAMS_RESPONSE | COUNT))};
+                         .add_special = !(kind & (PARAMS_CHAT | RESP | COUNT))};
     name_fields(p, kind);
-    if (!read_all(&r, body) || !input_read(&r) || !check_together(&r))
+    if (!read_all(r, body) || !input_read(r) || !check_together(r))
         return false;
     if (kind == PARAMS_TOKENIZE && !p->messages)
         p->prompt_field = "prompt";
     if (p->continue_final)
         p->add_generation_prompt = false;
+    if (p->prepare)
+        prepare(p);
     p->sampling.logprobs = p->logprobs || p->best_of > p->n;
     return true;
+}
+
+bool params_read(struct params *p, u32 kind, const struct json *body, const struct model *m,
+                 struct arena *work, struct refusal *f)
+{
+    struct reading r = {.p = p, .m = m, .work = work, .f = f, .kind = kind};
+    return read(&r, body);
+}
+
+bool params_read_turn(struct params *p, const struct json *body, const struct json *earlier,
+                      const struct model *m, struct arena *work, struct refusal *f)
+{
+    struct reading r = {
+        .p = p, .m = m, .work = work, .f = f, .kind = PARAMS_TURN, .earlier = earlier};
+    return read(&r, body);
 }

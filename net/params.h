@@ -18,7 +18,9 @@ enum {
     PARAMS_DETOKENIZE = 8,
     PARAMS_RESPONSE = 16,
     PARAMS_MESSAGE = 32,
-    PARAMS_COUNT = 64 /* of the tokens of a message's prompt */
+    PARAMS_COUNT = 64, /* of the tokens of a message's prompt */
+    PARAMS_TURN = 256, /* a response over a WebSocket, which may go on in a conversation */
+    PARAMS_RESPONSES = PARAMS_RESPONSE | PARAMS_TURN
 };
 
 struct params {
@@ -26,7 +28,7 @@ struct params {
     struct str model;         /* p NULL: not given */
     u32 n, best_of;           /* best_of 0: n */
     u32 max_tokens;           /* 0: not given */
-    bool no_answer;           /* completions may ask for 0 tokens: what they say is of the prompt */
+    bool no_answer;           /* one token is made and nobody hears of it: the prompt is wanted */
     const char *max_field;    /* how this request calls it, for refusals; and these: */
     const char *prompt_field, *format_field, *schema_field, *effort_field;
     const char *parameters_field; /* of a function in tools */
@@ -53,6 +55,8 @@ struct params {
     struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
     const struct json *tokens;    /* of /detokenize */
+    struct str previous;          /* previous_response_id of a turn; p NULL: not given */
+    bool prepare;                 /* "generate": false */
 };
 
 /* What a request that names nothing gets: the model's generation_config.json, else OpenAI's. */
@@ -61,6 +65,10 @@ struct sampling params_default_sampling(const struct model *m);
 /* Reads the object `body` of a request of one `kind`; `work` for what has to be rebuilt. */
 MUST bool params_read(struct params *p, u32 kind, const struct json *body, const struct model *m,
                       struct arena *work, struct refusal *f);
+
+/* The same of one turn: `earlier` is a list of the items before its input, or NULL. */
+MUST bool params_read_turn(struct params *p, const struct json *body, const struct json *earlier,
+                           const struct model *m, struct arena *work, struct refusal *f);
 
 /* The i-th known field's name and the kinds it belongs to; NULL behind the last. For the test that
  * holds openapi.json against this table. */

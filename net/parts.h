@@ -52,7 +52,7 @@ struct dialect {
 };
 
 extern const struct dialect chat_dialect, completion_dialect; /* net/stream and net/whole */
-extern const struct dialect response_dialect;                 /* net/respond */
+extern const struct dialect response_dialect, turn_dialect;   /* net/respond */
 extern const struct dialect message_dialect;                  /* net/anthropic */
 
 /* The items of an answer so far, see net/walk.h. */
@@ -127,6 +127,19 @@ struct job {
     u64 sent_ns;          /* last bytes of a stream, for heartbeats */
 };
 
+/* An open WebSocket. At /v1/responses it has a conversation: the items of its newest response, what
+ * was asked and what was answered, as JSON with commas between them. */
+struct socket {
+    struct caller caller; /* of the upgrade; its conn is the WebSocket's name */
+    const struct dialect *dialect;
+    char newest[API_ID_BYTES]; /* response; "": none that can be gone on from */
+    struct chain items;
+    const char *lost;           /* why they are not there; NULL: they are */
+    bool busy;                  /* a response is in work */
+    u64 used;                   /* number of the request that last asked for them */
+    const struct json *earlier; /* the items, while a request is read that goes on from them */
+};
+
 struct api {
     struct api_config g;
     struct conns *conns;
@@ -137,9 +150,9 @@ struct api {
     struct choice *choices, *free_choices;               /* [n_jobs] */
     struct grammar *grammars;                            /* [n_jobs], or NULL: there are none */
     u32 n_jobs, n_free_choices;
-    conn_id *sockets; /* [connections] open WebSockets */
-    struct caller *socket_callers;
+    struct socket *sockets; /* [connections] open WebSockets */
     u32 n_sockets;
+    struct store conversations; /* what they keep of theirs, net/converse */
     struct str origins[LIMIT_ORIGINS], hosts[LIMIT_HOSTS];
     u32 n_origins, n_hosts;
     char error_text[2 * ERR_TEXT_MAX]; /* body of a refusal by the connection */
@@ -160,9 +173,9 @@ struct api {
 /* --- net/job -----------------------------------------------------------------------------------
  */
 
-/* Begins the job of a request: all its choices, or false with the reason. */
+/* Begins the job of a request: all its choices, or false with the reason. ws: NULL for HTTP's. */
 MUST bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect,
-                    bool ws, const struct json *body, struct refusal *f);
+                    const struct socket *ws, const struct json *body, struct refusal *f);
 
 /* The prompt of a body as token ids in the work arena: /tokenize. */
 MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n,

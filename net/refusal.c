@@ -54,22 +54,42 @@ const char *refusal_type(int status)
     return status < 500 ? "invalid_request_error" : "server_error";
 }
 
+/* It stays open. */
+static void put_error(struct json_out *o, const struct refusal *f)
+{
+    json_key(o, "error");
+    json_open(o, '{');
+    json_pair_text(o, "message", f->text);
+    json_pair_text(o, "type", refusal_type(f->status));
+    if (f->param[0])
+        json_pair_text(o, "param", f->param);
+    else
+        json_pair_null(o, "param");
+    json_pair_text(o, "code", f->code);
+}
+
 void refusal_json(struct json_out *o, const struct refusal *f)
 {
     json_open(o, '{');
-    json_key(o, "error");
+    put_error(o, f);
+    json_close(o, '}');
+    json_close(o, '}');
+}
+
+void refusal_event_json(struct json_out *o, const struct refusal *f)
+{
     json_open(o, '{');
-    json_key(o, "message");
-    json_put_str(o, str_of(f->text));
-    json_key(o, "type");
-    json_put_str(o, str_of(refusal_type(f->status)));
-    json_key(o, "param");
-    if (f->param[0])
-        json_put_str(o, str_of(f->param));
-    else
-        json_put_null(o);
-    json_key(o, "code");
-    json_put_str(o, str_of(f->code));
+    json_pair_text(o, "type", "error");
+    json_pair_u64(o, "status", (u64)f->status);
+    put_error(o, f);
+    if (f->retry_s) {
+        char text[16];
+        snprintf(text, sizeof text, "%u", f->retry_s);
+        json_key(o, "headers");
+        json_open(o, '{');
+        json_pair_text(o, "retry-after", text);
+        json_close(o, '}');
+    }
     json_close(o, '}');
     json_close(o, '}');
 }

@@ -31,6 +31,9 @@ const char *refusal_type(int status); /* "invalid_request_error", ... */
 /* {"error": {...}} */
 void refusal_json(struct json_out *o, const struct refusal *f);
 
+/* {"type": "error", "status": ..., "error": {...}}: an event of a WebSocket at /v1/responses. */
+void refusal_event_json(struct json_out *o, const struct refusal *f);
+
 /* {"type": "error", "error": {...}, "request_id": ...}: as Anthropic's clients read it. */
 void refusal_message_json(struct json_out *o, const struct refusal *f, const char *request_id);
 

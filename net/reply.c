@@ -212,8 +212,10 @@ bool conn_write(struct conns *c, conn_id id, struct str bytes)
 
 void conn_widen(struct conns *c, conn_id id, size_t bytes)
 {
-    struct slot *s = answering(c, id, true);
-    if (s && !s->bodyless)
+    struct slot *s = slot_find(c, id);
+    if (s && s->phase == SLOT_WS) /* its body is of a message that still comes */
+        (void)widen(c, s, bytes + FRAME_MAX, (struct str){s->body, 0});
+    else if ((s = answering(c, id, true)) && !s->bodyless)
         (void)widen(c, s, bytes + FRAME_MAX, (struct str){0});
 }
 

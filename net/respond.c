@@ -1,6 +1,7 @@
 /* The dialect of POST /v1/responses, without anything kept between requests: an answer is a list of
  * items, messages and calls of functions, and a stream tells how each of them grows. What of the
  * request comes back in every reply lies in the store until the job ends. */
+#include "net/route.h"
 #include "net/walk.h"
 
 /* --- what comes back of the request ------------------------------------------------------------
@@ -43,6 +44,11 @@ static void echo(struct json_out *o, const struct params *p)
     json_key(o, "top_p");
     json_put_f64(o, p->sampling.top_p, 6);
     json_pair_u64(o, "top_logprobs", p->sampling.top_logprobs);
+    json_key(o, "previous_response_id");
+    if (p->previous.n)
+        json_put_str(o, p->previous);
+    else
+        json_put_null(o);
 }
 
 static void put_request(struct json_out *o, const struct api *api, const struct job *job)
@@ -162,9 +168,15 @@ static void put_items(struct json_out *o, const struct api *api, const struct ch
         end_item(o, api, c, &open);
 }
 
+/* Its limit has ended it, and not the one token that a prompt takes. */
+static bool is_cut(const struct choice *c)
+{
+    return c->finish == FINISH_LENGTH && !c->job->no_answer;
+}
+
 static const char *last_status(const struct choice *c)
 {
-    return c->finish == FINISH_LENGTH ? "incomplete" : "completed";
+    return is_cut(c) ? "incomplete" : "completed";
 }
 
 /* --- a response --------------------------------------------------------------------------------
@@ -215,7 +227,7 @@ static void put_response(struct json_out *o, const struct api *api, const struct
     json_pair_text(o, "status", status);
     put_error(o, f);
     json_key(o, "incomplete_details");
-    if (over && c->finish == FINISH_LENGTH) {
+    if (over && is_cut(c)) {
         json_open(o, '{');
         json_pair_text(o, "reason", "max_output_tokens");
         json_close(o, '}');
@@ -226,7 +238,7 @@ static void put_response(struct json_out *o, const struct api *api, const struct
     put_request(o, api, job);
     json_key(o, "output");
     json_open(o, '[');
-    if (over)
+    if (over && !job->no_answer)
         put_items(o, api, c, 0, UINT32_MAX, last_status(c));
     json_close(o, ']');
     if (over)
@@ -237,7 +249,6 @@ static void put_response(struct json_out *o, const struct api *api, const struct
     json_put_bool(o, false);
     json_key(o, "store");
     json_put_bool(o, false);
-    json_pair_null(o, "previous_response_id");
     json_pair_text(o, "truncation", "disabled");
     json_pair_text(o, "service_tier", "default");
     json_close(o, '}');
@@ -387,6 +398,8 @@ static void tell_piece(struct api *api, struct choice *c, const struct tool_piec
 static void finish(struct api *api, struct choice *c)
 {
     bool rest = c->job->logprobs && c->told.n < c->outputs - c->silent_end;
+    if (c->job->no_answer)
+        return;
     if (c->items.n == 0) {
         item_step(&c->items, c->job, TOOL_TEXT, 0);
         tell_begin(api, c, STR(""));
@@ -405,11 +418,16 @@ static void event(struct api *api, struct choice *c, const struct event *event,
         finish(api, c);
 }
 
-static void end(struct api *api, struct job *job)
+static void tell_last(struct api *api, struct job *job)
 {
     const char *status = last_status(job->choices);
-    bool all = job->choices->finish != FINISH_LENGTH;
-    tell_response(api, job, all ? "response.completed" : "response.incomplete", status, true, NULL);
+    bool cut = is_cut(job->choices);
+    tell_response(api, job, cut ? "response.incomplete" : "response.completed", status, true, NULL);
+}
+
+static void end(struct api *api, struct job *job)
+{
+    tell_last(api, job);
     if (!job->overflow)
         stream_close(api, job);
 }
@@ -437,3 +455,44 @@ const struct dialect response_dialect = {.kind = PARAMS_RESPONSE,
                                          .event = event,
                                          .end = end,
                                          .failed = failed};
+
+/* --- over a WebSocket --------------------------------------------------------------------------
+ */
+
+/* What was said goes to the conversation, as it would come back in a next request's input. */
+static void keep(struct api *api, struct job *job)
+{
+    struct json_out o = converse_open(api, job->caller.conn);
+    bool logprobs = job->logprobs;
+    job->logprobs = false;
+    if (!job->no_answer)
+        put_items(&o, api, job->choices, 0, UINT32_MAX, last_status(job->choices));
+    job->logprobs = logprobs;
+    converse_end(api, job->caller.conn, job->id, &o);
+}
+
+static void turn_end(struct api *api, struct job *job)
+{
+    tell_last(api, job);
+    if (job->overflow)
+        return;
+    keep(api, job);
+    stream_close(api, job);
+}
+
+/* One event ends a response: clients take the next one for another's. */
+static void turn_failed(struct api *api, struct job *job, const struct refusal *f)
+{
+    tell_response(api, job, "response.failed", "failed", false, f);
+    converse_lose(api, socket_of(api, job->caller.conn), "its newest response has failed");
+    stream_close(api, job);
+}
+
+const struct dialect turn_dialect = {.kind = PARAMS_TURN,
+                                     .prefix = "resp_",
+                                     .keeps = true,
+                                     .echo = echo,
+                                     .begin = begin,
+                                     .event = event,
+                                     .end = turn_end,
+                                     .failed = turn_failed};

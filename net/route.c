@@ -22,14 +22,14 @@ static void complete(struct api *api, const struct caller *c, const struct http_
 {
     const struct json *body;
     struct refusal f = {0};
-    if (!body_of(api, r->body, &body, &f) || !job_begin(api, c, dialect, false, body, &f))
+    if (!body_of(api, r->body, &body, &f) || !job_begin(api, c, dialect, NULL, body, &f))
         api_refuse(api, c, &f);
 }
 
 static void chat(struct api *api, const struct caller *c, const struct http_request *r)
 {
     if (r->method == HTTP_GET)
-        socket_open(api, c, r);
+        socket_open(api, c, r, &chat_dialect);
     else
         complete(api, c, r, &chat_dialect);
 }
@@ -41,7 +41,10 @@ static void completions(struct api *api, const struct caller *c, const struct ht
 
 static void responses(struct api *api, const struct caller *c, const struct http_request *r)
 {
-    complete(api, c, r, &response_dialect);
+    if (r->method == HTTP_GET)
+        socket_open(api, c, r, &turn_dialect);
+    else
+        complete(api, c, r, &response_dialect);
 }
 
 static void messages(struct api *api, const struct caller *c, const struct http_request *r)
@@ -168,6 +171,8 @@ static void metrics(struct api *api, const struct caller *c, const struct http_r
         .predicted_wait_s = admission_wait_s(&api->admission, &s),
         .reply_blocks = api->store.n,
         .reply_blocks_free = api->store.free,
+        .conversation_blocks = api->conversations.n,
+        .conversation_blocks_free = api->conversations.free,
         .certificate_ends_s = conns_certificate_ends_s(api->conns),
         .ready = api_ready(api),
         .route = route_path,
@@ -362,7 +367,7 @@ static const struct route routes[] = {
     {"GET", "/v1/models/", ROUTE_PREFIX, model},
     {"POST", "/v1/chat/completions", ROUTE_JSON | ROUTE_SOCKET, chat},
     {"POST", "/v1/completions", ROUTE_JSON, completions},
-    {"POST", "/v1/responses", ROUTE_JSON, responses},
+    {"POST", "/v1/responses", ROUTE_JSON | ROUTE_SOCKET, responses},
     {"POST", "/v1/messages", ROUTE_JSON | ROUTE_MESSAGES, messages},
     {"POST", "/v1/messages/count_tokens", ROUTE_JSON | ROUTE_MESSAGES, count_tokens},
     {"POST", "/tokenize", ROUTE_JSON, tokenize},

@@ -32,10 +32,26 @@ MUST bool gate_key(const struct api *api, const struct caller *c, struct refusal
 bool gate_lists(struct api *api, struct err_text *e); /* splits hosts and origins */
 
 /* net/socket: WebSockets. */
-void socket_open(struct api *api, const struct caller *c, const struct http_request *r);
+void socket_open(struct api *api, const struct caller *c, const struct http_request *r,
+                 const struct dialect *dialect);
+struct socket *socket_of(const struct api *api, conn_id id); /* NULL: there is none */
+/* Whether it may ask now; `instead`: of waiting for the end of the one in work. */
+MUST bool socket_free(const struct api *api, const struct caller *c, const char *instead,
+                      struct refusal *f);
 void socket_text(void *app, conn_id id, struct str message);
 bool socket_done(struct api *api, conn_id id, const char *request);
 void socket_gone(struct api *api, conn_id id);
 void socket_close_idle(struct api *api);
+
+/* net/converse: conversations over them. */
+MUST bool converse_message(struct api *api, struct socket *s, size_t bytes, const struct json *v,
+                           const struct caller *c, struct refusal *f);
+/* v: the message; NULL where it is no JSON. */
+void converse_refuse(struct api *api, const struct caller *c, const struct json *v,
+                     const struct refusal *f);
+/* What was answered goes to the conversation: items, written behind those that it has. */
+struct json_out converse_open(struct api *api, conn_id id);
+void converse_end(struct api *api, conn_id id, const char *response, const struct json_out *o);
+void converse_lose(struct api *api, struct socket *s, const char *why);
 
 #endif

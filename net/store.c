@@ -33,14 +33,40 @@ void store_take(struct store *s, struct chain *c, size_t bytes)
     s->free -= (u32)need;
 }
 
-void store_give(struct store *s, struct chain *c)
+static u32 end_of(const struct store *s, const struct chain *c)
 {
     u32 end = c->first;
-    if (c->blocks == 0)
-        return;
     for (u32 i = 1; i < c->blocks; i++)
         end = s->next[end];
-    s->next[end] = s->first_free;
+    return end;
+}
+
+size_t store_lacks(const struct chain *c, size_t bytes)
+{
+    size_t need = store_need(c->n + bytes);
+    return need > c->blocks ? need - c->blocks : 0;
+}
+
+void store_grow(struct store *s, struct chain *c, size_t bytes)
+{
+    size_t lacks = store_lacks(c, bytes);
+    struct chain more;
+    if (lacks == 0)
+        return;
+    store_take(s, &more, lacks * STORE_BLOCK_BYTES);
+    if (c->blocks) {
+        s->next[end_of(s, c)] = more.first;
+        c->blocks += more.blocks;
+    } else {
+        *c = more;
+    }
+}
+
+void store_give(struct store *s, struct chain *c)
+{
+    if (c->blocks == 0)
+        return;
+    s->next[end_of(s, c)] = s->first_free;
     s->first_free = c->first;
     s->free += c->blocks;
     *c = (struct chain){0};

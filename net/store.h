@@ -36,6 +36,11 @@ size_t store_need(size_t bytes);
 void store_take(struct store *s, struct chain *c, size_t bytes);
 void store_give(struct store *s, struct chain *c);
 
+/* Room for `bytes` more in a chain that may have none yet, and the blocks that this takes, which
+ * have to be free. */
+size_t store_lacks(const struct chain *c, size_t bytes);
+void store_grow(struct store *s, struct chain *c, size_t bytes);
+
 /* Appends; more than was taken is a bug. */
 void store_put(struct store *s, struct chain *c, const void *p, size_t n);
 

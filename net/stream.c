@@ -41,12 +41,11 @@ void stream_send(struct api *api, struct job *job, struct json_out *o, bool wide
     job->overflow |= o->full;
     if (job->overflow)
         return;
-    if (job->ws) {
-        send_bytes(api, job, (struct str){o->p, o->n});
-        return;
+    struct str bytes = {o->p, o->n};
+    if (!job->ws) {
+        memcpy(o->p + o->n, "\n\n", 2);
+        bytes = (struct str){api->text, (size_t)(o->p + o->n - api->text) + 2};
     }
-    memcpy(o->p + o->n, "\n\n", 2);
-    struct str bytes = {api->text, (size_t)(o->p + o->n - api->text) + 2};
     if (wide && job->caller.conn)
         conn_widen(api->conns, job->caller.conn, bytes.n);
     send_bytes(api, job, bytes);
@@ -355,8 +354,7 @@ static void usage_chunk(struct api *api, struct job *job)
 
 void stream_close(struct api *api, struct job *job)
 {
-    if (job->caller.conn && !(job->ws ? socket_done(api, job->caller.conn, job->id)
-                                      : conn_end(api->conns, job->caller.conn)))
+    if (job->caller.conn && !job->ws && !conn_end(api->conns, job->caller.conn))
         job_lost(api, job);
     job->caller.conn = 0;
 }
@@ -365,6 +363,8 @@ static void finish_stream(struct api *api, struct job *job)
 {
     if (!job->ws)
         send_bytes(api, job, STR("data: [DONE]\n\n"));
+    else if (job->caller.conn && !socket_done(api, job->caller.conn, job->id))
+        job_lost(api, job);
     stream_close(api, job);
 }
 

@@ -136,6 +136,7 @@ static enum err configure_api(struct serve *s, struct box *b, struct err_text *e
                                         .prompt_bytes = b->prompt_bytes,
                                         .body_bytes = o->server_body_max,
                                         .reply_bytes = o->server_reply_memory,
+                                        .conversation_bytes = o->server_conversation_memory,
                                         .queue = (u32)o->engine_queue,
                                         .connections = (u32)o->server_connections,
                                         .max_tokens = (u32)o->engine_max_tokens,

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
     static const u32 kinds[] = {PARAMS_CHAT,       PARAMS_COMPLETION, PARAMS_TOKENIZE,
                                 PARAMS_DETOKENIZE, PARAMS_RESPONSE,   PARAMS_MESSAGE,
-                                PARAMS_COUNT};
+                                PARAMS_COUNT,      PARAMS_TURN};
     static struct arena tree, work;
     static struct model m;
     static struct params p;
@@ -53,7 +53,12 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     } else if (json_parse(&tree, text, "body", ERR_REQUEST, &body, &e) == ERR_OK &&
                body->type == JSON_OBJECT) {
         memset(&p, 0, sizeof p);
-        if (params_read(&p, kinds[(u8)(data[0] - '0') % COUNTOF(kinds)], body, &m, &work, &f))
+        u32 kind = kinds[(u8)(data[0] - '0') % COUNTOF(kinds)];
+        const struct json *input = json_get(body, "input");
+        if (kind == PARAMS_TURN && input && input->type != JSON_ARRAY)
+            input = NULL; /* else it comes twice */
+        if (kind == PARAMS_TURN ? params_read_turn(&p, body, input, &m, &work, &f)
+                                : params_read(&p, kind, body, &m, &work, &f))
             check(&p);
         else
             ASSERT(f.status >= 400 && f.text[0]);

@@ -30,6 +30,41 @@ void store_chains_keep_their_bytes(void)
     }
 }
 
+/* Chains grow in turn, by pieces of any length: each keeps what it was given, and no block is lost.
+ */
+void store_chains_grow(void)
+{
+    enum { BLOCKS = 64, CHAINS = 3 };
+    struct store s;
+    struct chain c[CHAINS] = {0};
+    u8 piece[700], got[sizeof piece];
+    CHECK(store_open(&s, &unit_arena, BLOCKS));
+    for (u32 round = 0; round < 3; round++) {
+        for (u32 k = 0; k < 60; k++)
+            for (u32 i = 0; i < CHAINS; i++) {
+                u32 n = (k * 37 + i * 211) % sizeof piece;
+                memset(piece, (int)(k * CHAINS + i + round), n);
+                u32 free = s.free, lacks = (u32)store_lacks(&c[i], n);
+                CHECK(lacks <= 1 + (c[i].blocks > 0) && lacks <= s.free);
+                store_grow(&s, &c[i], n);
+                store_put(&s, &c[i], piece, n);
+                CHECK(s.free == free - lacks && store_need(c[i].n) == c[i].blocks);
+            }
+        for (u32 i = 0; i < CHAINS; i++) {
+            struct chain_reader r = store_from(&c[i]);
+            for (u32 k = 0; k < 60; k++) {
+                u32 n = (k * 37 + i * 211) % sizeof piece;
+                memset(piece, (int)(k * CHAINS + i + round), n);
+                CHECK(store_get(&s, &c[i], &r, got, n) && memcmp(got, piece, n) == 0);
+            }
+            CHECK(r.at == c[i].n);
+        }
+        for (u32 i = 0; i < CHAINS; i++)
+            store_give(&s, &c[i]);
+        CHECK(s.free == BLOCKS);
+    }
+}
+
 void keys_are_found_by_their_hash_only(void)
 {
     static struct keys k;

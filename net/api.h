@@ -3,8 +3,9 @@
  * conns call its events, the engine calls api_event, the loop calls api_turn.
  *
  * All memory is planned (api_plan) and taken at boot (api_open): jobs and choices as many as the
- * engine takes requests, a store for whole replies, one buffer in which JSON is built. Requests are
- * parsed, rendered and tokenized in the work arena of the box, which is empty between calls.
+ * engine takes requests, a store for whole replies and one for conversations, one buffer in which
+ * JSON is built. Requests are parsed, rendered and tokenized in the work arena of the box, which is
+ * empty between calls.
  */
 #ifndef ZIGCUDA_API_H
 #define ZIGCUDA_API_H

@@ -125,7 +125,9 @@ static bool earlier(struct api *api, struct socket *s, struct str id, size_t byt
                       "there is no response '%.*s' to go on from: %s%s; send all items in input, "
                       "without %s",
                       (int)MIN(id.n, (size_t)60), id.p,
-                      s->newest[0] ? "the newest of this WebSocket is " : "this WebSocket has none",
+                      s->newest[0] ? "the newest of this WebSocket is "
+                      : s->lost    ? s->lost
+                                   : "this WebSocket has none",
                       s->newest, param);
     if (s->lost)
         return refuse(f, 400, code, param,

@@ -1,7 +1,8 @@
 /* Memory of replies that are sent whole, of streams whose end repeats them, and of what comes back
  * of requests: blocks of one size, lent as chains. A request takes all it can need before it
  * begins, so that no reply runs out half way; it writes records in order and reads them in order.
- * Owned by net/api; planned and taken at boot.
+ * Another one is that of conversations (net/converse), which grow. Owned by net/api; planned and
+ * taken at boot.
  */
 #ifndef ZIGCUDA_STORE_H
 #define ZIGCUDA_STORE_H

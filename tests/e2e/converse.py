@@ -36,6 +36,9 @@ CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "%s"}}</tool_ca
 SCRIPTS = {"two": "I ask twice.\n" + CALL % "A" + "\n" + CALL % "B",
            "plain": "Grüße, and good bye.", "quote": 'He said: "no\\yes" </b>\n\tand é.'}
 LONG = dict(max_output_tokens=120, ignore_eos=True)
+UPGRADE = (b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+           b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 LIMITS = ResponsesWebSocketLimits(max_lanes=2, max_events_per_lane=999, max_events=999,
                                   max_bytes_per_lane=1 << 24, max_bytes=1 << 24,
                                   max_response_bytes=None)
@@ -152,6 +155,43 @@ def same(a, b):
 
 def whole(at, **body):
     return openai.types.responses.Response.model_validate_json(post(at, body))
+
+
+def frame(payload, first=0x81):
+    mask, n = os.urandom(4), len(payload)
+    size = bytes([0x80 | n]) if n < 126 else b"\xfe" + n.to_bytes(2, "big")
+    return bytes([first]) + size + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
+
+
+def read_frame(f):
+    first, n = f.read(2)
+    n = int.from_bytes(f.read(2 if n == 126 else 8), "big") if n > 125 else n
+    return first & 15, f.read(n)
+
+
+def connect(port, upgrade=b"", buffered=None):
+    s = socket.socket()
+    s.settimeout(60)
+    if buffered:  # the kernel's buffers hold little
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffered)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
+    s.connect(("127.0.0.1", port))
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    s.sendall(upgrade)
+    return s
+
+
+def read_events(f):
+    """Behind the head of the upgrade's reply, until one ends a response."""
+    assert b" 101 " in f.readline()
+    while f.readline() != b"\r\n":
+        pass
+    got = []
+    while not got or got[-1]["type"] not in ("response.incomplete", "error"):
+        opcode, payload = read_frame(f)
+        assert opcode == 1, (opcode, payload)
+        got.append(json.loads(payload))
+    return got
 
 
 @check
@@ -386,7 +426,7 @@ def what_fails_is_gone():
                 assert last.response.status == "failed"
                 assert last.response.error.code == "deadline_exceeded"
                 for id in first.id, last.response.id:
-                    t.refused({**message, param: id}, lost, param)
+                    assert "has failed" in t.refused({**message, param: id}, lost, param)
                 assert t.response("Hello").output_text == first.output_text
                 return
     raise server.Skip("the machine was faster than every deadline")
@@ -441,6 +481,13 @@ def long_ends_reach_the_client():
     with server.Server(MODEL_DIR, "--server.output", "16384") as small, Talk(small) as t:
         r = t.response("Hello", include=["message.output_text.logprobs"], top_logprobs=20, **LONG)
         assert len(r.output[0].content[0].logprobs) == 120
+        with connect(small.port, UPGRADE, 2048) as s, s.makefile("rb") as f:
+            s.sendall(frame(json.dumps({"type": "response.create", **t.wish, "top_logprobs": 20,
+                                        "include": ["message.output_text.logprobs"],
+                                        "max_output_tokens": 30, "input": "Hi"}).encode()))
+            time.sleep(1)
+            last = read_events(f)[-1]["response"]
+            assert len(last["output"][0]["content"][0]["logprobs"]) == 30
         until(lambda: metric(small, "zigcuda_body_buffers_used") == 0, "a buffer stays")
         t.refused({"type": "response.create", **t.wish, "previous_response_id": r.id,
                    "input": "word " * 999}, "context_length_exceeded", "input")
@@ -504,56 +551,33 @@ def sessions_of_the_client():
     assert asyncio.run(talk()) == SCRIPTS["plain"]
 
 
-def frame(payload, first=0x81):
-    mask, n = os.urandom(4), len(payload)
-    size = bytes([0x80 | n]) if n < 126 else b"\xfe" + n.to_bytes(2, "big")
-    return bytes([first]) + size + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
-
-
-def read_frame(f):
-    first, n = f.read(2)
-    n = int.from_bytes(f.read(2 if n == 126 else 8), "big") if n > 125 else n
-    return first & 15, f.read(n)
-
-
 @check
 def frames_in_any_pieces():
     """A short exchange, cut at every offset, and its message in two fragments at every offset."""
-    upgrade = (b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
-               b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-               b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
     message = json.dumps({"type": "response.create", "model": NAMES[SCRIPTED], "temperature": 0,
                           "max_output_tokens": 2, "input": "<|plain|>"}).encode()
     want = None
 
     def exchange(*pieces):
         nonlocal want
-        with socket.create_connection(("127.0.0.1", SCRIPTED.port), timeout=60) as s:
-            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connect(SCRIPTED.port) as s:
             for i, piece in enumerate(pieces):
                 if i:
                     time.sleep(0.002)
                 s.sendall(piece)
             with s.makefile("rb") as f:
-                assert b" 101 " in f.readline()
-                while f.readline() != b"\r\n":
-                    pass
-                got = []
-                while not got or got[-1]["type"] not in ("response.incomplete", "error"):
-                    opcode, payload = read_frame(f)
-                    assert opcode == 1
-                    got.append(json.loads(payload))
+                got = read_events(f)
                 s.sendall(frame(b"\x03\xe8", 0x88))
                 assert read_frame(f) == (8, b"\x03\xe8") and f.read() == b""
         shown = [(e["type"], e.get("delta")) for e in got]
         want = want or shown
         assert shown == want and len(shown) > 6, shown
-    data = upgrade + frame(message)
+    data = UPGRADE + frame(message)
     exchange(data)
     for cut in range(1, len(data)):
         exchange(data[:cut], data[cut:])
     for cut in range(len(message) + 1):
-        exchange(upgrade + frame(message[:cut], 1) + frame(b"ping", 0x8a) +
+        exchange(UPGRADE + frame(message[:cut], 1) + frame(b"ping", 0x8a) +
                  frame(message[cut:], 0x80))
 
 

@@ -32,7 +32,8 @@ PATIENCE_S = 0.15  # of the server, for a peer that sends or takes nothing
 FLAGS = ["--engine.slots", str(SLOTS), "--engine.queue", str(QUEUE), "--server.output", "16384"]
 FLAGS += [w for o in ("header_time", "body_time", "write_time")
           for w in ("--server." + o, f"{int(1000 * PATIENCE_S)}ms")]
-KINDS = {"ask": 12, "two": 4, "bad": 5, "leave": 5, "half": 5, "slow": 4, "stall": 1, "deaf": 1}
+KINDS = {"ask": 12, "two": 4, "bad": 5, "leave": 5, "half": 5, "slow": 4, "stall": 1, "deaf": 1,
+         "talk": 3}
 
 
 def completion(r):
@@ -68,6 +69,27 @@ LONG = json.dumps({"model": MODEL, "prompt": "Hello", "n": 8, "max_tokens": 200,
                    "ignore_eos": True, "stream": True}).encode()
 
 
+def frame(payload, first=0x81):
+    n, mask = len(payload), os.urandom(4)
+    size = bytes([0x80 | n]) if n < 126 else b"\xfe" + n.to_bytes(2, "big")
+    return bytes([first]) + size + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
+
+
+def talk(r):
+    """What a WebSocket at /v1/responses is told: not all of it waits for its turn, or is right."""
+    text = (b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+    for _ in range(r.randrange(1, 4)):
+        event = {"type": r.choice(("response.create",) * 5 + ("response.steer",)), "model": MODEL,
+                 "input": "Hello " * r.randrange(1, r.choice((9, 2000))),
+                 "generate": r.random() < 0.7, "max_output_tokens": r.randrange(1, 9)}
+        if r.random() < 0.2:
+            event["previous_response_id"] = "resp_1"
+        text += frame(json.dumps(event).encode()[:None if r.random() < 0.9 else 9])
+    return text
+
+
 def broken(r):
     good = completion(r)
     return r.choice((good[:r.randrange(len(good))], b"[" * 70, b"{}", b"\xff" + good, b"[]" * 999,
@@ -93,6 +115,14 @@ def one(r, port, counts):
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
         s.connect(("127.0.0.1", port))
         text = head(path, len(body)) + body
+        if kind == "talk":
+            s.sendall(talk(r))
+            time.sleep(r.random() * 0.05)
+            if r.random() < 0.5:
+                s.sendall(frame(b"\x03\xe8", 0x88))
+                while s.recv(65536):
+                    pass
+            return
         if kind in ("half", "stall"):
             s.sendall(text[:r.randrange(1, len(text))])
             if kind == "half":
@@ -204,6 +234,7 @@ def check(before, after, m, seen, calls):
     assert after[1] == before[1], "memory was mapped"
     assert abs(after[2] - before[2]) <= 1, "descriptors leak"
     assert m["zigcuda_reply_blocks"] == m["zigcuda_reply_blocks_free"], "reply blocks leak"
+    assert m["zigcuda_conversation_blocks"] == m["zigcuda_conversation_blocks_free"], "they leak"
     assert m["zigcuda_kv_usage_ratio"] == 0, "pages leak"
     assert m["zigcuda_waiting_prompt_tokens"] == 0, "the count of waiting tokens drifts"
     assert m["zigcuda_body_buffers_used"] == 0, "body buffers leak"

@@ -212,6 +212,17 @@ def turns_say_what_the_whole_conversation_says():
 
 
 @check
+def fields_are_of_one_request():
+    with Talk(SCRIPTED) as t:
+        r = t.response("Hi", instructions="Be brief.", tools=[WEATHER], metadata={"a": "b"})
+        second = t.response("<|plain|>", previous_response_id=r.id)
+        assert second.instructions is None and second.tools == [] and second.metadata == {}
+        items = [{"role": "user", "content": "Hi"}, *given(r),
+                 {"role": "user", "content": "<|plain|>"}]
+        same(second, whole(t.at, input=items, **t.wish))
+
+
+@check
 def turns_with_calls():
     with Talk(SCRIPTED, tools=[WEATHER], max_output_tokens=900) as t:
         r = t.response("<|two|>", include=["message.output_text.logprobs"], top_logprobs=2)

@@ -28,6 +28,8 @@
 #define LIMIT_VOCAB (1u << 20)
 #define LIMIT_CONTEXT (1u << 20) /* positions of one sequence */
 #define LIMIT_STOP_IDS 16        /* end-of-sequence ids of a model */
+#define LIMIT_MODULES 8          /* of sentence-transformers, in modules.json */
+#define LIMIT_EMBEDDING_SIZES 64 /* matryoshka_dimensions */
 
 /* --- tokenizer and template ----------------------------------------------------------------- */
 #define LIMIT_TOKEN_BYTES 4096 /* one vocabulary entry */
@@ -113,6 +115,7 @@
 
 /* --- the API -------------------------------------------------------------------------------- */
 #define LIMIT_CHOICES 128 /* n, best_of, and prompts of one request */
+#define LIMIT_INPUTS 2048 /* of one request for embeddings */
 #define LIMIT_KEYS 512
 #define LIMIT_KEY_NAME_BYTES 63
 #define LIMIT_KEY_FILE_BYTES ((size_t)128 << 10)

@@ -52,6 +52,8 @@ struct step_row {
     u32 pages_version; /* changes with any of them, and with nothing else */
     const struct sampling *sampling;
     float *logits; /* NULL, or [n][vocab]: receives the raw logits of every token */
+    float *hidden; /* NULL, or [hidden]: receives what the layers make of the last token, before the
+                      final norm */
 };
 
 struct step {
@@ -146,6 +148,14 @@ struct device {
 static inline bool sampling_counts(const struct sampling *s)
 {
     return s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+}
+
+static inline bool sampling_stops(const struct sampling *s, u32 token)
+{
+    for (u32 i = 0; i < s->n_stop; i++)
+        if (s->stop[i] == token)
+            return true;
+    return false;
 }
 
 /* For backends: a step that the engine should not have built is a bug, not an error. */

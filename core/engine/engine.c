@@ -2,6 +2,7 @@
 
 #include "core/engine/choose.h"
 #include "core/engine/draft.h"
+#include "core/engine/embed.h"
 #include "core/engine/sample.h"
 #include "core/engine/sched.h"
 #include "core/engine/stops.h"
@@ -30,7 +31,7 @@ struct seq {
     u32 in_flight; /* steps that have a row of it */
     u32 guessed;
     bool waits; /* for its newest token, as a draft may go on from there */
-    bool prompt_logprobs;
+    bool prompt_logprobs, embeds;
     const struct grammar *grammar;
     u64 chosen_step;                    /* the last one that has brought logits */
     struct grammar_state grammar_state; /* behind the newest token */
@@ -44,6 +45,7 @@ struct flight { /* a step that was submitted, with all that it points to */
     struct step_row *rows; /* [slots] */
     struct seq **seqs;     /* [slots] whose row it is */
     u32 *tokens;           /* [step_tokens] */
+    float *hidden;         /* [slots][hidden]: of rows that embed */
     bool logits;           /* fills prompt_logits */
     u32 chosen;            /* rows whose token is chosen here */
 };
@@ -121,7 +123,8 @@ static bool lay_out(struct engine *g, struct arena *a)
         f->rows = ARENA_NEW(a, struct step_row, slots);
         f->seqs = ARENA_NEW(a, struct seq *, slots);
         f->tokens = ARENA_NEW(a, u32, g->device->limits.step_tokens);
-        if (!f->rows || !f->seqs || !f->tokens)
+        f->hidden = ARENA_NEW(a, float, slots *(size_t)g->device->model->hidden);
+        if (!f->rows || !f->seqs || !f->tokens || !f->hidden)
             return false;
     }
     g->prompt_logits = ARENA_NEW(a, float, prompt_floats(g->device, &g->config));
@@ -144,8 +147,8 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
                    4 * (size_t)pages_of((u32)context) + 128;
     size_t a_slot = sizeof(bool) + sizeof(struct draft) + sizeof(struct seq *) +
                     sizeof(struct sched_seq) + sizeof(u32);
-    size_t a_flight = slots * (sizeof(struct step_row) + sizeof(struct seq *)) +
-                      4 * (size_t)d->limits.step_tokens + 64;
+    size_t a_row = sizeof(struct step_row) + sizeof(struct seq *) + 4 * d->model->hidden;
+    size_t a_flight = slots * a_row + 4 * (size_t)d->limits.step_tokens + 64;
     return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight +
            4 * prompt_floats(d, c) + 1024;
 }
@@ -270,6 +273,7 @@ static enum err check_request(const struct engine *g, const struct request *r, s
 {
     u32 vocab = g->device->model->vocab;
     ASSERT(!r->prompt_logprobs || g->config.prompt_logits);
+    ASSERT(!r->embeds || (r->no_answer && !r->prompt_logprobs && !r->grammar));
     ASSERT(!r->grammar || (g->config.grammar_rows && g->tokenizer && !r->prompt_logprobs &&
                            !r->sampling.min_tokens));
     for (u32 i = 0; i < r->n_prompt; i++)
@@ -318,6 +322,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .after = r->after,
                       .submit_ns = clock_now_ns(&g->clock),
                       .prompt_logprobs = r->prompt_logprobs,
+                      .embeds = r->embeds,
                       .grammar = r->grammar,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
@@ -374,7 +379,7 @@ static void leave(struct engine *g, struct seq *s)
 }
 
 static void deliver(struct engine *g, struct seq *s, const struct step_result *result,
-                    struct str text, enum finish finish)
+                    const float *embedding, struct str text, enum finish finish)
 {
     struct event event = {.id = s->id,
                           .user = s->user,
@@ -386,21 +391,14 @@ static void deliver(struct engine *g, struct seq *s, const struct step_result *r
                           .cached_tokens = s->cached,
                           .output_tokens = s->outputs,
                           .waited_ns = s->waited_ns,
-                          .stop = s->stops.found};
+                          .stop = s->stops.found,
+                          .embedding = embedding};
     if (finish != FINISH_NONE) {
         g->stats.finished++;
         g->stats.cancelled += finish == FINISH_CANCELLED;
         leave(g, s);
     }
     g->on_event(g->arg, &event);
-}
-
-static bool is_stop_id(const struct seq *s, u32 token)
-{
-    for (u32 i = 0; i < s->sampling.n_stop; i++)
-        if (s->sampling.stop[i] == token)
-            return true;
-    return false;
 }
 
 /* Moves its grammar by a token that fits; false: nothing may follow. */
@@ -423,7 +421,7 @@ static void token_out(struct engine *g, struct seq *s, const struct step_result 
     s->tokens[s->n_tokens++] = result->token;
     s->outputs++;
     g->stats.output_tokens++;
-    if (is_stop_id(s, result->token))
+    if (sampling_stops(&s->sampling, result->token))
         finish = FINISH_STOP;
     else if (g->tokenizer)
         n += decode_push(&s->stream, result->token, g->text + n);
@@ -442,7 +440,7 @@ static void token_out(struct engine *g, struct seq *s, const struct step_result 
     }
     if (finish == FINISH_NONE)
         n = stops_hold(&s->stops, g->text, n);
-    deliver(g, s, result, (struct str){g->text, n}, finish);
+    deliver(g, s, result, NULL, (struct str){g->text, n}, finish);
 }
 
 static void text_left(struct engine *g, struct seq *s, enum finish finish)
@@ -450,7 +448,7 @@ static void text_left(struct engine *g, struct seq *s, enum finish finish)
     u32 n = stops_release(&s->stops, g->text);
     if (g->tokenizer)
         n += decode_end(&s->stream, g->text + n);
-    deliver(g, s, NULL, (struct str){g->text, n}, finish);
+    deliver(g, s, NULL, NULL, (struct str){g->text, n}, finish);
 }
 
 /* Ends what was cancelled or is late, once no step in flight has a row of it (the end of that step
@@ -532,9 +530,10 @@ static bool reports(const struct seq *s)
 static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u32 guessed)
 {
     u32 row = f->step.n_rows++, first = f->step.n_tokens;
+    float *hidden = f->hidden + (size_t)row * g->device->model->hidden;
     bool follows = s->planned >= s->n_tokens, logits = reports(s);
     bool last = follows || s->planned + n == s->n_tokens, choose = last && s->grammar;
-    bool sample = last && !choose;
+    bool sample = last && !choose && !s->embeds;
     if (follows)
         f->tokens[first] = 0;
     else
@@ -555,7 +554,8 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
                                      .sampling = &s->sampling,
                                      .logits = logits   ? g->prompt_logits
                                                : choose ? choose_row(&g->chooser, f->chosen)
-                                                        : NULL};
+                                                        : NULL,
+                                     .hidden = last && s->embeds ? hidden : NULL};
     f->seqs[row] = s;
     f->step.n_tokens += n;
     f->logits = f->logits || logits;
@@ -747,7 +747,7 @@ static u32 settle_guesses(struct engine *g, struct seq *s, const struct flight *
 static void row_done(struct engine *g, struct seq *s, const struct step_row *row, u32 stayed)
 {
     s->in_flight--;
-    s->pending -= row->samples || (s->grammar && row->logits);
+    s->pending -= row->samples || (s->grammar && row->logits) || row->hidden;
     if (s->state == SEQ_ENDED) {
         retire(g, s);
         return;
@@ -840,6 +840,9 @@ static void flight_done(struct engine *g, const struct step_result *results, u32
         row_done(g, s, row, stayed);
         if (row->logits && s->grammar && goes_on)
             choose(g, s, row->logits);
+        if (row->hidden && goes_on)
+            deliver(g, s, NULL, embed_norm(g->device->model, row->hidden), (struct str){0},
+                    FINISH_STOP);
         for (u32 k = 0; k < MIN(row->samples, stayed + 1) && goes_on; k++) {
             token_out(g, s, &of_row[k]);
             goes_on = s->state == SEQ_RUNNING && !s->cancelled;

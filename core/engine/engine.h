@@ -26,6 +26,7 @@ struct request {
     bool ignore_eos;
     bool no_answer; /* the prompt is all that counts, and may fill the context: one token is made
                        all the same, and like the last of any answer it needs no position */
+    bool embeds;    /* instead of an answer the last event, FINISH_STOP, has an embedding */
     bool prompt_logprobs; /* an event for each prompt token but the first, before the output's;
                              sampling.top_logprobs says how many others. No prefix is reused */
     bool special_text;    /* special tokens in the output are written as text */
@@ -64,6 +65,7 @@ struct event {
     struct str text;                  /* new text, possibly empty */
     enum finish finish;               /* FINISH_NONE: more to come */
     struct str stop;                  /* the stop string that has ended it; n 0: none has */
+    const float *embedding; /* [hidden] of its last token, behind the final norm; or NULL */
     u32 prompt_tokens, cached_tokens, output_tokens;
     u64 waited_ns; /* from submit until it got its slot; 0: it never did */
 };

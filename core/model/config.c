@@ -3,6 +3,7 @@
 #include "core/model/rope.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Which layers see a window only. */
 enum windows {
@@ -457,6 +458,41 @@ static bool is_headless(const struct fields *k, bool sees)
     return true;
 }
 
+static bool is_bare(const struct fields *k)
+{
+    const struct json *list = fields_get(k, "architectures");
+    const struct json *one = list && list->type == JSON_ARRAY ? list->child : NULL;
+    return one && one->type == JSON_STRING && str_ends(one->text, STR("Model")) &&
+           !memmem(one->text.p, one->text.n, "For", 3);
+}
+
+/* What embeddings of the model may be like, and whether it makes any: not where a token sees what
+ * comes after it. */
+static enum err read_embedding(struct arena *keep, const struct fields *k, struct embedding *out)
+{
+    const struct json *sizes = fields_get(k, "matryoshka_dimensions");
+    if (!fields_bool(k, "is_causal", true)) {
+        struct str why = {0};
+        char text[LIMIT_PATH_BYTES + 128];
+        why.n = (size_t)snprintf(text, sizeof text,
+                                 "%s: is_causal is false: attention in both directions is not "
+                                 "supported",
+                                 k->file);
+        why.p = text;
+        out->refused = arena_str(keep, why).p;
+        return out->refused ? ERR_OK : arena_full(keep, k->file, k->e);
+    }
+    for (const struct json *v = sizes ? sizes->child : NULL; v; v = v->next) {
+        u64 n = 0;
+        if (!json_u64(v, &n) || n == 0 || n > LIMIT_HIDDEN || out->n_sizes == LIMIT_EMBEDDING_SIZES)
+            return fields_refuse(k, "matryoshka_dimensions",
+                                 "a list of at most %u sizes up to %u is expected",
+                                 LIMIT_EMBEDDING_SIZES, LIMIT_HIDDEN);
+        out->sizes[out->n_sizes++] = (u32)n;
+    }
+    return ERR_OK;
+}
+
 /* --- files ------------------------------------------------------------------------------------ */
 
 static enum err read_config(struct arena *keep, const struct fields *outer, struct model *m,
@@ -490,6 +526,8 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     if (m->bos < 0)
         read_bos(k, m);
     c->headless = is_headless(outer, sees);
+    c->bare = is_bare(outer);
+    TRY(read_embedding(keep, outer, &m->embedding));
     struct fields quant = fields_in(outer, "quantization_config");
     if (sees && !quant.object)
         quant = fields_in(k, "quantization_config");

@@ -19,6 +19,7 @@ struct config {
     bool post_norms; /* gemma 2 and 3: norms behind attention and MLP too */
     bool sees;       /* the language model is the text part of a larger one */
     bool headless;   /* architectures names a classifier, a reward model or a bare model only */
+    bool bare;       /* and that is a bare model: "Qwen3Model" */
     struct quant quant;
 };
 

@@ -3,6 +3,7 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/model/config.h"
+#include "core/model/pooling.h"
 #include "core/model/quant.h"
 #include "core/model/safetensors.h"
 
@@ -21,6 +22,7 @@ struct opening {
     struct model *m;
     struct config config;
     struct tensors tensors;
+    bool pools; /* the folder was made for embeddings */
     struct err_text *e;
 };
 
@@ -228,6 +230,24 @@ static enum err name_text_part(struct opening *o)
     return tensors_sort(&o->tensors, o->e);
 }
 
+/* The bare class of a model, as embedding models are saved, gives its tensors no prefix. */
+static enum err name_bare(struct opening *o)
+{
+    const struct str prefix = STR("model.");
+    if (!tensors_find(&o->tensors, "embed_tokens.weight"))
+        return ERR_OK;
+    for (u32 i = 0; i < o->tensors.n; i++) {
+        struct str *name = &o->tensors.v[i]->name;
+        char *to = arena_take(o->keep, prefix.n + name->n, 1);
+        if (!to)
+            return arena_full(o->keep, o->dir, o->e);
+        memcpy(to, prefix.p, prefix.n);
+        memcpy(to + prefix.n, name->p, name->n);
+        *name = (struct str){to, prefix.n + name->n};
+    }
+    return tensors_sort(&o->tensors, o->e);
+}
+
 /* --- binding ---------------------------------------------------------------------------------- */
 
 /* The dot-terminated prefix of one layer's tensors. */
@@ -364,7 +384,8 @@ static enum err bind_ends(struct opening *o, struct binder *b)
         m->embed_scale = round_f16(m->embed_scale);
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
     bool stored = module_stored(o, "lm_head");
-    if (!m->tied && !stored && o->config.headless)
+    m->headless = !m->tied && !stored && (o->config.headless || o->pools);
+    if (m->headless && !o->config.bare && !o->pools)
         return err_set(o->e, ERR_MODEL,
                        "%s/config.json: architectures names no ...ForCausalLM, and the weights "
                        "have no lm_head: this model does not predict tokens",
@@ -516,6 +537,8 @@ static enum err open_folder(struct opening *o)
     TRY(open_weights(o));
     if (o->config.sees)
         TRY(name_text_part(o));
+    TRY(name_bare(o));
+    TRY(pooling_read(o->keep, o->scratch, o->dir, &o->m->embedding, &o->pools, o->e));
     TRY(bind_model(o));
     return name_model(o);
 }

@@ -35,6 +35,14 @@ struct layer {
     struct weight down;
 };
 
+/* What an embedding is made of, by the files of sentence-transformers and config.json. All zero:
+ * the last token's hidden state behind the final norm, normalised, of any size up to `hidden`. */
+struct embedding {
+    const char *refused; /* why there are none of this model, with the file; NULL: there are */
+    bool raw;            /* not normalised */
+    u32 sizes[LIMIT_EMBEDDING_SIZES], n_sizes; /* those that may be asked for; 0: any */
+};
+
 struct model {
     struct str dir, name;  /* folder; its last path component, or what the hub calls it */
     struct str revision;   /* of the hub, where the folder is in its cache; else empty */
@@ -58,7 +66,10 @@ struct model {
     struct weight embed;  /* WEIGHT_PLAIN [vocab][hidden] */
     struct weight head;   /* [vocab][hidden]; when tied the same bytes as embed */
     bool tied;
+    bool headless; /* there is no head, and nothing says that the embedding is one: head is the
+                      embedding all the same, but what it gives are no words */
     const struct tensor *norm_final;
+    struct embedding embedding;
 
     u32 eos[LIMIT_STOP_IDS], n_eos; /* union of generation_config, config and tokenizer_config */
     i64 bos;                        /* -1: none */

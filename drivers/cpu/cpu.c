@@ -2,7 +2,7 @@
 
 #include "core/base/clock.h"
 #include "drivers/cpu/forward.h"
-#include "kernels/cpu/half.h"
+#include "core/base/half.h"
 
 #include <stdio.h>
 #include <sys/mman.h>

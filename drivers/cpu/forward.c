@@ -548,6 +548,20 @@ static void head(const struct pass *p)
     }
 }
 
+/* Of rows whose last token lies in this tile: no other worker writes x any more. */
+static void hand_over(const struct pass *p)
+{
+    const struct forward *f = p->f;
+    for (u32 i = p->id; i < p->tile->blocks; i += f->threads) {
+        const struct forward_block *b = &f->blocks[p->tile->block + i];
+        const struct step_row *row = &f->step->rows[b->row];
+        u32 last = b->token + b->n - 1;
+        if (row->hidden && last == row->first + row->n - 1)
+            memcpy(row->hidden, f->x + (size_t)(last - p->tile->token) * f->x_stride,
+                   f->model->hidden * sizeof *row->hidden);
+    }
+}
+
 void forward_run(void *arg, u32 worker)
 {
     struct forward *f = arg;
@@ -557,6 +571,7 @@ void forward_run(void *arg, u32 worker)
         embed(&p);
         for (u32 l = 0; l < f->model->layers_n; l++)
             layer_pass(&p, l);
+        hand_over(&p);
         head(&p);
     }
 }

@@ -368,7 +368,7 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
 {
     const struct model *m = l->model;
     u32 tokens = l->limits.step_tokens;
-    b->x_stride = row_stride(m->hidden);
+    b->x_stride = l->x_stride = row_stride(m->hidden);
     b->qkv_stride = row_stride((m->heads + 2 * m->kv_heads) * m->head_dim);
     b->attention_stride = row_stride(m->heads * m->head_dim);
     b->h_stride = row_stride(m->intermediate);
@@ -732,6 +732,7 @@ static struct list_stretch add_step(struct list *l, struct buffers b, const stru
     ASSERT(!b.place || b.place == b.places + places_n(l, &b));
     b.next_x = NULL; /* what follows is another launch */
     ops.head = l->n_ops;
+    ops.x = b.x;
     add_head(l, &b, ends->head, ends->norm_final, &ends->sample);
     ops.last = l->n_ops;
     return ops;

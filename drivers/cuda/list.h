@@ -58,6 +58,7 @@ enum list_piece {
 
 struct list_stretch {
     u32 first, head, last; /* head: from where on more logits are made */
+    const float *x;        /* on the card, [tokens][list.x_stride]: what the layers leave */
 };
 
 struct list {
@@ -77,7 +78,7 @@ struct list {
     u32 n_weights, n_vectors, n_ops;
     struct list_stretch step, mid, decode, one; /* of ops: what each kernel runs */
     u32 k_max;                                  /* the most packed inputs of a linear */
-    u32 head_rows, logits_stride;
+    u32 head_rows, logits_stride, x_stride;
     size_t bytes[LIST_PIECES];
 
     /* on the card */

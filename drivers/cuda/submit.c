@@ -52,6 +52,7 @@ static void lay_out(struct steps *s, const struct list *l, struct pinned *p)
         s->entries[i].host = piece(p, steps_bytes(l));
         s->entries[i].results = piece(p, slots * sizeof *s->entries[i].results);
         s->entries[i].stamps = piece(p, 2 * sizeof *s->entries[i].stamps);
+        s->entries[i].hidden = piece(p, slots * l->model->hidden * sizeof(float));
     }
     s->sampling = piece(p, slots * sizeof *s->sampling);
     s->tables = piece(p, slots * l->state.pages_stride * sizeof *s->tables);
@@ -611,10 +612,27 @@ static enum err launch_mid(struct steps *s, u64 card_step, const struct list_str
     return launch_layers(s, card_step, &table, is_grouped(s, step), from, end, e);
 }
 
-/* A step, or with head_only what makes more logits of it, which is left to `step`. */
-static enum err launch_all(struct steps *s, u64 card_step, const struct step *step, bool head_only,
-                           struct err_text *e)
+/* What the layers left of rows that want it, before the step is marked as done. */
+static enum err fetch_hidden(struct steps *s, const struct steps_entry *entry,
+                             const struct list_stretch *ops, struct err_text *e)
 {
+    const u32 hidden = s->list->model->hidden;
+    for (u32 r = 0; r < entry->step->n_rows; r++) {
+        const struct step_row *row = &entry->step->rows[r];
+        const float *from = ops->x + (size_t)(row->first + row->n - 1) * s->list->x_stride;
+        if (row->hidden)
+            CUDA_TRY(cuda_copy_out(entry->hidden + (size_t)r * hidden, (uintptr_t)from,
+                                   hidden * sizeof *from, s->stream),
+                     e, "fetch a hidden state");
+    }
+    return ERR_OK;
+}
+
+/* A step, or with head_only what makes more logits of it, which is left to `step`. */
+static enum err launch_all(struct steps *s, u64 card_step, const struct steps_entry *entry,
+                           bool head_only, struct err_text *e)
+{
+    const struct step *step = entry->step;
     const enum mid_way mid = mid_way(s, step);
     const u32 tokens = step->n_tokens;
     const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
@@ -638,9 +656,12 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct step *st
         TRY(launch_layers(s, card_step, &table, is_grouped(s, step), first, ops->head, e));
         first = ops->head;
     }
-    u32 end = ring ? ops->last - 1 : ops->last; /* `decode` does not sample */
+    const bool apart = ring || (entry->embeds && !head_only); /* `decode` does not sample */
+    u32 end = apart ? ops->last - 1 : ops->last;
     ASSERT(s->list->ops[ops->last - 1].kind == OP_SAMPLE);
     TRY(launch_some(s, k, card_step, one ? 0 : ring, first, end, e));
+    if (entry->embeds && !head_only)
+        TRY(fetch_hidden(s, entry, ops, e));
     TRY(launch_some(s, &s->step, card_step, 0, end, ops->last, e));
     return s->profile ? profile_end(s->profile, s->stream, e) : ERR_OK;
 }
@@ -666,9 +687,12 @@ static enum err start(struct steps *s, const struct step *step, u32 serial, stru
     const struct list *l = s->list;
     struct steps_entry *entry = &s->entries[serial % STEPS_DEPTH];
     bool fetches = false;
+    entry->step = step;
+    entry->embeds = false;
     for (u32 r = 0; r < step->n_rows; r++) {
         TRY(send_slot(s, &step->rows[r], serial, e));
         fetches |= step->rows[r].logits != NULL;
+        entry->embeds |= step->rows[r].hidden != NULL;
     }
     if (s->profile)
         profile_step(s->profile, step);
@@ -677,7 +701,7 @@ static enum err start(struct steps *s, const struct step *step, u32 serial, stru
              "send a step");
     for (u32 i = 0; i < d.passes; i++) {
         u32 first = i * l->head_rows, n = MIN(d.n_wants - first, l->head_rows);
-        TRY(launch_all(s, d.passes_card + i * sizeof(struct gpu_step), step, i > 0, e));
+        TRY(launch_all(s, d.passes_card + i * sizeof(struct gpu_step), entry, i > 0, e));
         if (fetches)
             TRY(fetch_logits(s, step, d.wants + first, n, e));
     }
@@ -709,6 +733,14 @@ static void put_result(struct step_result *to, const struct gpu_result *from)
     to->n_top = MIN(from->n_top, (u32)LIMIT_LOGPROBS);
     for (u32 i = 0; i < to->n_top; i++)
         to->top[i] = (struct top_logprob){from->top_id[i], from->top[i]};
+}
+
+static void put_hidden(const struct steps_entry *entry, u32 hidden)
+{
+    for (u32 r = 0; r < entry->step->n_rows; r++)
+        if (entry->step->rows[r].hidden)
+            memcpy(entry->step->rows[r].hidden, entry->hidden + (size_t)r * hidden,
+                   hidden * sizeof *entry->hidden);
 }
 
 static void add_time(struct steps_times *t, const u64 stamps[2])
@@ -745,6 +777,8 @@ int steps_poll(struct steps *s, bool wait, const struct step_result **out, u32 *
     *n = entry->n_results;
     for (u32 i = 0; i < *n; i++)
         put_result(&s->results[i], &entry->results[i]);
+    if (entry->embeds)
+        put_hidden(entry, s->list->model->hidden);
     if (s->profile)
         *err = profile_read(s->profile, e);
     return 1;

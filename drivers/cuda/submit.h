@@ -35,6 +35,9 @@ struct steps_entry {
     u64 results_card;
     u64 *stamps; /* pinned */
     u64 stamps_card;
+    float *hidden; /* pinned: [slots][hidden], by the row of the step */
+    const struct step *step;
+    bool embeds; /* some row wants its hidden state */
     u32 n_results;
     u64 submitted_ns;
 };

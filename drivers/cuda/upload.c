@@ -1,6 +1,6 @@
 #include "drivers/cuda/upload.h"
 
-#include "kernels/cpu/half.h"
+#include "core/base/half.h"
 
 #include <sys/mman.h>
 

@@ -5,7 +5,7 @@
 #ifndef ZIGCUDA_STORED_H
 #define ZIGCUDA_STORED_H
 
-#include "kernels/cpu/half.h"
+#include "core/base/half.h"
 
 static inline u32 stored_word(const void *p, size_t i)
 {

@@ -8,7 +8,9 @@
  * activations to half precision, so that it is held to CUDA_TOLERANCE where a golden is closer.
  */
 #include "core/base/file.h"
+#include "core/base/half.h"
 #include "core/base/json.h"
+#include "core/engine/embed.h"
 #include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 
@@ -39,6 +41,7 @@ struct golden {
 struct result {
     const u32 *forced; /* in: golden.greedy, so that logits can be compared though tokens differ */
     float *logits;     /* [n_prompt + GREEDY][vocab]: of every position */
+    float *hidden;     /* [hidden] behind the layers: of the prompt's last token */
     u32 tokens[GREEDY];
 };
 
@@ -134,6 +137,7 @@ struct sequence {
     const u32 *truth;  /* what it is going to say, to guess from, or NULL */
     u32 pages[PAGES_EACH];
     float *logits; /* [PROMPT_MAX + GREEDY][vocab] or NULL */
+    float *hidden; /* [hidden], or NULL */
 };
 
 /* f32 where the golden is held to f32 precision, and for W8A8: there a difference of f16's size can
@@ -222,7 +226,8 @@ static bool step(struct device *d, struct sequence *seq, u32 n, u32 outputs)
                               .pages = q->pages,
                               .n_pages = PAGES_EACH,
                               .sampling = &greedy,
-                              .logits = q->logits ? q->logits + (size_t)q->done * vocab : NULL};
+                              .logits = q->logits ? q->logits + (size_t)q->done * vocab : NULL,
+                              .hidden = end == q->n_prompt ? q->hidden : NULL};
         memcpy(tokens + s.n_tokens, q->tokens + q->done, count * sizeof *tokens);
         s.n_tokens += count + guesses;
         q->done = end + right[s.n_rows - 1];
@@ -264,6 +269,7 @@ static void run(const struct golden *g, struct device *d, u32 chunk, bool neighb
         out->logits[i] = NAN;
     start_sequence(&seq[mine], d, mine, g->prompt, g->n_prompt, chunk);
     seq[mine].logits = out->logits;
+    seq[mine].hidden = out->hidden;
     seq[mine].forced = out->forced;
     seq[mine].truth = truth;
     if (neighbours) {
@@ -341,6 +347,28 @@ static bool against_golden(const struct golden *g, const struct way *way, const 
     return p <= limit && d <= limit && (!exact || same == g->n_greedy);
 }
 
+/* The hidden state of the prompt's last token, through the final norm and a head of floats, gives
+ * the golden's logits. */
+static bool hidden_fits(const struct golden *g, const struct way *way, const struct result *r)
+{
+    const struct model *m = g->model;
+    const struct weight *head = &m->head;
+    static float normed[LIMIT_HIDDEN], logits[4096];
+    ASSERT(m->vocab <= COUNTOF(logits) && head->kind == WEIGHT_PLAIN && !head->bias);
+    memcpy(normed, r->hidden, m->hidden * sizeof *normed);
+    embed_norm(m, normed);
+    for (u32 i = 0; i < m->vocab; i++) {
+        double sum = 0;
+        for (u32 k = 0; k < m->hidden; k++)
+            sum += (double)normed[k] * half_load(head->data, head->type, (size_t)i * m->hidden + k);
+        logits[i] =
+            (float)(m->logit_softcap > 0 ? m->logit_softcap * tanh(sum / m->logit_softcap) : sum);
+    }
+    u32 last = g->n_prompt - 1 - g->prefill_from;
+    double limit = !is_exact(g, way) ? 0.1 : MAX(g->tolerance, way->set ? 0 : CUDA_TOLERANCE);
+    return distance(logits, g->logits + (size_t)last * m->vocab, m->vocab) <= limit;
+}
+
 /* Cutting the prompt and sharing the step give the bits of `want`; so does guessing, where nobody
  * shares the step, as there is a sample for each slot. */
 static bool against_itself(const struct golden *g, struct device *d, const struct result *want,
@@ -354,16 +382,19 @@ static bool against_itself(const struct golden *g, struct device *d, const struc
         run(g, d, chunks[i], neighbours, OUTPUTS, i ? truth : NULL, other);
         same &= memcmp(want->logits, other->logits, bytes) == 0;
         same &= memcmp(want->tokens, other->tokens, OUTPUTS * sizeof(u32)) == 0;
+        same &= memcmp(want->hidden, other->hidden, g->model->hidden * sizeof(float)) == 0;
     }
     return same;
 }
 
-static float *logits_space(const struct golden *g)
+static struct result result_space(const struct golden *g)
 {
-    float *p = ARENA_NEW(&keep, float, (size_t)(g->n_prompt + GREEDY) * g->model->vocab);
-    if (!p)
-        give_up("logits");
-    return p;
+    size_t rows = g->n_prompt + GREEDY;
+    struct result r = {.logits = ARENA_NEW(&keep, float, rows * g->model->vocab),
+                       .hidden = ARENA_NEW(&keep, float, g->model->hidden)};
+    if (!r.logits || !r.hidden)
+        give_up("results");
+    return r;
 }
 
 static void test_way(const struct golden *g, struct way *way, u32 threads_max, struct result *want,
@@ -378,7 +409,8 @@ static void test_way(const struct golden *g, struct way *way, u32 threads_max, s
         struct device *d = open_device(g, way, &host);
         if (way->threads == 1) {
             run(g, d, PROMPT_MAX, false, GREEDY, NULL, want);
-            close = against_golden(g, way, want, figures, sizeof figures);
+            close =
+                against_golden(g, way, want, figures, sizeof figures) && hidden_fits(g, way, want);
             cut = against_itself(g, d, want, other, chunks, COUNTOF(chunks), false);
             beside = against_itself(g, d, want, other, chunks, COUNTOF(chunks), true);
         } else {
@@ -408,7 +440,7 @@ static void test_model(struct golden *g, const char *dir, bool cuda)
         verdict(false, g->name, "-", error.text);
         return;
     }
-    struct result want = {.logits = logits_space(g)}, other = {.logits = logits_space(g)};
+    struct result want = result_space(g), other = result_space(g);
     if (cuda)
         test_way(g, &(struct way){.name = "cuda"}, 1, &want, &other);
     for (u32 i = 0; kernel_sets[i] && !cuda; i++)

@@ -1,9 +1,19 @@
+#include "core/engine/embed.h"
 #include "core/engine/engine.h"
 #include "tests/unit/unit.h"
 
 /* A device whose "model" is a hash of every token it can reach through the page table: a wrong
  * page, a stale prefix or a mixed-up row changes the output. */
-enum { VOCAB = 997, PAGES = 40, SLOTS = 6, STEP = 48, CONTEXT = 160, QUEUE = 16, REQUESTS = 300 };
+enum {
+    VOCAB = 997,
+    PAGES = 40,
+    SLOTS = 6,
+    STEP = 48,
+    CONTEXT = 160,
+    QUEUE = 16,
+    REQUESTS = 300,
+    HIDDEN = 3
+};
 
 static struct fake {
     struct device device;
@@ -33,6 +43,19 @@ static u32 reference(const u32 *tokens, u32 n)
     return (h ^ h >> 15) % words;
 }
 
+/* What a text is embedded as, before the final norm. */
+static void reference_hidden(const u32 *tokens, u32 n, float *out)
+{
+    for (u32 i = 0; i < HIDDEN; i++)
+        out[i] = (float)reference(tokens, n) + (float)i + 1;
+}
+
+static void known_tokens(const struct step_row *row, u32 *all, u32 n)
+{
+    for (u32 p = 0; p < n; p++)
+        all[p] = fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS];
+}
+
 static void fake_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
 {
     (void)d, (void)prompt;
@@ -55,11 +78,16 @@ static enum err fake_submit(struct device *d, const struct step *s, struct err_t
                 row->follows ? fake.slot_last[row->slot] : s->tokens[row->first + i];
         }
         fake.guesses += row->samples > 1;
+        if (row->hidden) {
+            u32 all[CONTEXT], n = row->pos + row->n;
+            ASSERT(n == fake.slot_prompt[row->slot] && row->samples == 0);
+            known_tokens(row, all, n);
+            reference_hidden(all, n, row->hidden);
+        }
         for (u32 i = 0; i < row->samples; i++) {
             u32 all[CONTEXT], n = row->pos + row->n - row->samples + 1 + i;
             ASSERT(n == fake.slot_prompt[row->slot] + row->outputs + i);
-            for (u32 p = 0; p < n; p++)
-                all[p] = fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS];
+            known_tokens(row, all, n);
             fake.slot_last[row->slot] = reference(all, n);
             f->results[f->n_results++] =
                 (struct step_result){.slot = row->slot, .token = fake.slot_last[row->slot]};
@@ -91,7 +119,8 @@ struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
     u64 id, deadline_ns, after;
     i32 priority;
-    bool no_answer;
+    bool no_answer, embeds;
+    float vector[HIDDEN];
     enum finish finish;
     u32 place; /* among those who have ended, from 1 */
 };
@@ -106,6 +135,8 @@ static void on_event(void *arg, const struct event *event)
     struct wish *w = event->user;
     if (event->has_token)
         w->got[w->n_got++] = event->result->token;
+    if (event->embedding)
+        memcpy(w->vector, event->embedding, sizeof w->vector);
     w->finish = event->finish;
     w->cached = event->cached_tokens;
     if (event->finish != FINISH_NONE)
@@ -126,7 +157,10 @@ static struct engine *fresh_engine(struct model *m)
     struct err_text e = {0};
     struct engine_config c = {
         .queue = QUEUE, .prefill_beside = 8, .prefix_cache = true, .drafts = drafts};
-    *m = (struct model){.vocab = VOCAB, .n_eos = 1, .eos = {7}};
+    static const float ones[HIDDEN] = {1, 1, 1};
+    static const struct tensor norm = {.data = ones, .type = DTYPE_F32};
+    *m = (struct model){
+        .vocab = VOCAB, .hidden = HIDDEN, .norm_final = &norm, .n_eos = 1, .eos = {7}};
     memset(&fake, 0, sizeof fake);
     fake.device = (struct device){.ops = &fake_ops,
                                   .model = m,
@@ -151,7 +185,8 @@ static enum err submit(struct engine *g, struct wish *w)
                         .max_tokens = w->max_tokens,
                         .sampling = {.repetition_penalty = 1},
                         .priority = w->priority,
-                        .no_answer = w->no_answer,
+                        .no_answer = w->no_answer || w->embeds,
+                        .embeds = w->embeds,
                         .deadline_ns = w->deadline_ns,
                         .after = w->after,
                         .user = w};
@@ -162,6 +197,15 @@ static enum err submit(struct engine *g, struct wish *w)
 static bool same_as_alone(const struct wish *w)
 {
     u32 all[CONTEXT], n = w->n_prompt;
+    if (w->embeds) {
+        float vector[HIDDEN] = {0};
+        if (w->finish != FINISH_CANCELLED) {
+            reference_hidden(w->prompt, n, vector);
+            embed_norm(fake.device.model, vector);
+        }
+        return w->n_got == 0 && (w->finish == FINISH_STOP || w->finish == FINISH_CANCELLED) &&
+               memcmp(w->vector, vector, sizeof vector) == 0;
+    }
     memcpy(all, w->prompt, n * sizeof *all);
     for (u32 i = 0; i < w->n_got; i++) {
         if (reference(all, n) != w->got[i])
@@ -190,6 +234,7 @@ static void fill(struct wish *w, u32 seed)
     *w = (struct wish){.n_prompt = 1 + draw() % 90, .max_tokens = 1 + draw() % 60};
     for (u32 i = 0; i < w->n_prompt; i++) /* few different beginnings: prefixes are shared */
         w->prompt[i] = i < 64 ? (seed % 3) * 100 + i : draw() % VOCAB;
+    w->embeds = draw() % 4 == 0;
 }
 
 static void solo_equals_batched(void)

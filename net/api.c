@@ -491,6 +491,7 @@ void api_event(struct api *api, const struct event *event)
 {
     struct choice *c = event->user;
     struct job *job = c->job;
+    struct refusal f = {0};
     struct event without;
     if (!job) {
         verified(api, event);
@@ -517,6 +518,10 @@ void api_event(struct api *api, const struct event *event)
     c->stop = event->stop;
     if (heard && fails)
         fail_by(api, job, event->finish);
+    else if (heard && job->embeds.n && embed_event(api, c, event, &f))
+        return;
+    else if (heard && f.status)
+        fail(api, job, &f);
     else if (heard && job->kept && !whole_event(api, c, event))
         fail_too_long(api, job);
     else if (heard && job->stream)

@@ -367,6 +367,14 @@ bool field_add_special(struct reading *r, const struct field *field, const struc
     return field_bool(r, field, v);
 }
 
+bool field_encoding(struct reading *r, const struct field *field, const struct json *v)
+{
+    r->p->base64 = field_is_str(v, "base64");
+    return r->p->base64 || field_is_str(v, "float") ||
+           refuse(r->f, 400, "invalid_value", field->name, "%s must be \"float\" or \"base64\"",
+                  field->name);
+}
+
 bool field_unsupported(struct reading *r, const struct field *field, const struct json *v)
 {
     (void)v;

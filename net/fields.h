@@ -69,6 +69,7 @@ READER(variables);
 READER(generation_prompt);
 READER(add_special);
 READER(suffix);
+READER(encoding);
 READER(extra_body);
 READER(format);
 READER(tools);

@@ -268,7 +268,6 @@ static const struct {
     {"/api/", "Ollama's own API is not served here, OpenAI's is: /v1/chat/completions"},
     {"/v1/responses/", "no response is kept here: POST /v1/responses with all items in input"},
     {"/v1/messages/", "of Anthropic's API /v1/messages and its count_tokens are served here"},
-    {"/v1/embeddings", "embeddings are not served here, /v1/chat/completions is"},
 };
 
 static const char *elsewhere_than(struct str path)

@@ -4,20 +4,7 @@
 
 #include <stdio.h>
 
-/* One prompt as token ids; `text` is what echo gives back. */
-struct prompt {
-    u32 *ids;
-    u32 n;
-    struct str text;
-    u32 n_before; /* ids that stand before those of the text */
-    bool as_ids;  /* the text is theirs, without special tokens; else they are those of the text */
-};
-
-struct prompts {
-    struct prompt at[LIMIT_CHOICES];
-    u32 n;
-    u64 tokens;
-};
+static struct prompts prompts; /* one request is read at a time */
 
 /* --- prompts -----------------------------------------------------------------------------------
  */
@@ -133,11 +120,11 @@ static bool given_ids(struct api *api, const struct params *params, const struct
     p->as_ids = true;
     p->ids = ARENA_NEW(api->g.work, u32, list->n);
     if (!p->ids)
-        return refuse(f, 413, "request_too_large", "prompt",
+        return refuse(f, 413, "request_too_large", params->prompt_field,
                       "the prompts take more work memory than was planned for one request");
     for (const struct json *v = list->child; v; v = v->next) {
         if (!json_u64(v, &id) || id >= api->g.model->vocab)
-            return refuse(f, 400, "invalid_value", "prompt",
+            return refuse(f, 400, "invalid_value", params->prompt_field,
                           "entry %u of a token list is no token id below %u", p->n,
                           api->g.model->vocab);
         p->ids[p->n++] = (u32)id;
@@ -163,23 +150,39 @@ static bool text_of_ids(struct api *api, struct prompt *p, struct refusal *f)
     return true;
 }
 
+/* Before what is wrong with one of many inputs. */
+static bool refuse_nth(struct refusal *f, u32 nth)
+{
+    struct refusal why = *f;
+    snprintf(f->text, sizeof f->text, "input %u: %.900s", nth, why.text);
+    return false;
+}
+
 static bool one_prompt(struct api *api, const struct params *p, const struct json *v,
                        struct prompts *all, struct refusal *f)
 {
     struct prompt *to = &all->at[all->n];
-    if (all->n == LIMIT_CHOICES)
-        return refuse(f, 400, "invalid_value", "prompt", "more than %u prompts", LIMIT_CHOICES);
+    const char *at = p->prompt_field;
+    const u32 most = p->embeds ? LIMIT_INPUTS : LIMIT_CHOICES;
+    if (all->n == most)
+        return refuse(f, 400, "invalid_value", at, "more than %u %ss", most, at);
     *to = (struct prompt){0};
     if (v->type == JSON_STRING) {
-        if (!encode(api, v->text, p->add_special ? ENCODE_ADD_SPECIAL : 0, to, "prompt", f))
+        if (!encode(api, v->text, p->add_special ? ENCODE_ADD_SPECIAL : 0, to, at, f))
             return false;
+        to->n = p->embeds && v->text.n == 0 ? 0 : to->n; /* though special tokens were added */
     } else if (v->type != JSON_ARRAY) {
-        return refuse(f, 400, "invalid_type", "prompt",
-                      "prompt must be a string, a list of strings, a list of token ids or a list "
-                      "of such lists");
+        return refuse(f, 400, "invalid_type", at,
+                      "%s must be a string, a list of strings, a list of token ids or a list of "
+                      "such lists",
+                      at);
     } else if (!given_ids(api, p, v, to, f) || (p->echo && !text_of_ids(api, to, f))) {
         return false;
     }
+    if (p->embeds && to->n == 0)
+        return refuse(f, 400, "invalid_value", at, "it is empty");
+    if (p->embeds && !fits_context(api, p, to->n, f))
+        return false;
     all->n++;
     return true;
 }
@@ -189,11 +192,12 @@ static bool text_prompts(struct api *api, const struct params *p, struct prompts
 {
     const struct json *v = p->prompt;
     if (v->type != JSON_ARRAY || (v->child && v->child->type == JSON_NUMBER))
-        return one_prompt(api, p, v, all, f);
+        return one_prompt(api, p, v, all, f) || (p->embeds && refuse_nth(f, 0));
     for (const struct json *one = v->child; one; one = one->next)
         if (!one_prompt(api, p, one, all, f))
-            return false;
-    return all->n || refuse(f, 400, "invalid_value", "prompt", "prompt is an empty list");
+            return p->embeds && refuse_nth(f, all->n);
+    return all->n ||
+           refuse(f, 400, "invalid_value", p->prompt_field, "%s is an empty list", p->prompt_field);
 }
 
 static bool read_prompts(struct api *api, const struct params *p, struct prompts *all,
@@ -216,13 +220,12 @@ static bool read_prompts(struct api *api, const struct params *p, struct prompts
 
 bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n, struct refusal *f)
 {
-    static struct prompts all;
-    if (!read_prompts(api, p, &all, f))
+    if (!read_prompts(api, p, &prompts, f))
         return false;
-    if (all.n != 1)
+    if (prompts.n != 1)
         return refuse(f, 400, "invalid_value", "prompt", "one prompt at a time");
-    *ids = all.at[0].ids;
-    *n = all.at[0].n;
+    *ids = prompts.at[0].ids;
+    *n = prompts.at[0].n;
     return true;
 }
 
@@ -249,7 +252,7 @@ static bool size_choice(const struct api *api, const struct params *p, const str
     return true;
 }
 
-static struct choice *take_choice(struct api *api)
+struct choice *job_take_choice(struct api *api)
 {
     struct choice *c = api->free_choices;
     api->free_choices = c->next;
@@ -261,6 +264,8 @@ static struct choice *take_choice(struct api *api)
 static void give_choices(struct api *api, struct job *job)
 {
     store_give(&api->store, &job->request);
+    store_give(&api->store, &job->embeds.ids);
+    store_give(&api->store, &job->embeds.vectors);
     while (job->choices) {
         struct choice *c = job->choices;
         job->choices = c->next;
@@ -362,7 +367,7 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
     struct choice **link = &job->choices;
     for (u32 i = 0; i < all->n; i++)
         for (u32 k = 0; k < job->best_of; k++) {
-            struct choice *c = take_choice(api);
+            struct choice *c = job_take_choice(api);
             *link = c;
             link = &c->next;
             c->job = job;
@@ -468,7 +473,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->n = p->n;
     job->best_of = MAX(p->best_of, p->n);
     job->stream = p->stream || job->ws;
-    job->kept = !job->stream || job->dialect->keeps;
+    job->kept = !p->embeds && (!job->stream || job->dialect->keeps);
     job->include_usage = p->include_usage || job->ws;
     job->echo = p->echo;
     job->tools = p->tools ? template_calls(api->g.template) : NULL;
@@ -478,7 +483,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->top_logprobs = p->sampling.top_logprobs;
     job->prompt_logprobs = p->echo && p->logprobs;
     job->ignore_eos = p->ignore_eos;
-    job->no_answer = p->no_answer;
+    job->no_answer = p->no_answer && !p->embeds;
     job->n_stop = p->sampling.n_stop;
     memcpy(job->stop_ids, p->sampling.stop, job->n_stop * sizeof *job->stop_ids);
     job->status = 200;
@@ -579,9 +584,14 @@ static bool begin(struct api *api, struct job *job, const struct params *p,
     fill(api, job, p);
     job->n_prompts = all->n;
     job->n_choices = all->n * job->best_of;
-    if (!take_grammar(api, job, p, f) || !fits_reply(api, job, all, f) ||
-        !room_for(api, job, p, all, f) || !make_choices(api, job, p, all, f))
+    if (p->embeds) {
+        if (!embed_check(api, job, p, all, f) || !room_for(api, job, p, all, f) ||
+            !embed_take(api, job, all, f))
+            return false;
+    } else if (!take_grammar(api, job, p, f) || !fits_reply(api, job, all, f) ||
+               !room_for(api, job, p, all, f) || !make_choices(api, job, p, all, f)) {
         return false;
+    }
     return admission_key_enter(&api->admission, job->caller.key, api_now(api), f);
 }
 
@@ -609,7 +619,6 @@ static bool read_params(struct api *api, u32 kind, const struct socket *socket,
 bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect,
                const struct socket *ws, const struct json *body, struct refusal *f)
 {
-    static struct prompts all; /* one request is read at a time */
     struct params *p = &api->params;
     ASSERT(!api->g.keys || caller->key >= 0); /* gate_key: nobody comes by the keys' limits */
     if (!read_params(api, dialect->kind, ws, body, f))
@@ -624,7 +633,11 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
     if (p->echo && p->logprobs && !api->g.prompt_logprobs)
         return refuse(f, 400, "unsupported_value", "echo",
                       "echo with logprobs is off here (engine.prompt_logits)");
-    if (!job_check_model(api, p, true, f) || !read_prompts(api, p, &all, f))
+    if (api->g.model->headless && !p->embeds)
+        return refuse(f, 400, "unsupported_value", "model",
+                      "this model has no lm_head: it makes embeddings (/v1/embeddings), and "
+                      "predicts no tokens");
+    if (!job_check_model(api, p, true, f) || !read_prompts(api, p, &prompts, f))
         return false;
     if (p->tools && tool_format_is_special(template_calls(api->g.template)))
         p->skip_special = false; /* calls are found by it */
@@ -638,12 +651,12 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
     job->caller = *caller;
     job->dialect = dialect;
     job->ws = ws != NULL;
-    if (!begin(api, job, p, &all, f)) {
+    if (!begin(api, job, p, &prompts, f)) {
         give_job(api, job);
         return false;
     }
     link_job(api, job);
-    if (!submit(api, job, p, &all, f)) {
+    if (!(p->embeds ? embed_submit(api, job, &prompts, f) : submit(api, job, p, &prompts, f))) {
         /* What was submitted ends with its cancelled event; nobody is told. */
         job->caller.conn = 0;
         job->failed = job->silent = true;
@@ -686,9 +699,9 @@ struct job *job_of(const struct api *api, conn_id id)
 
 void job_end(struct api *api, struct job *job)
 {
-    u64 in = 0, out = 0;
+    u64 in = job->embeds.tokens, out = 0;
     u32 seen = 0;
-    for (const struct choice *c = job->choices; c; c = c->next) {
+    for (const struct choice *c = job->choices; c && !job->embeds.n; c = c->next) {
         out += c->outputs;
         in += c->prompt >= seen ? c->n_prompt : 0;
         seen = MAX(seen, c->prompt + 1);

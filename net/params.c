@@ -19,11 +19,12 @@ enum {
     OPENAI = BOTH | RESP,
     MSG = PARAMS_MESSAGE,
     COUNT = MSG | PARAMS_COUNT,
+    EMB = PARAMS_EMBEDDING,
     ANY = OPENAI | MSG
 };
 
 static const struct field fields[] = {
-    {"model", OPENAI | TOKENS | DETOK | COUNT, field_str, AT(model), 0, 0},
+    {"model", OPENAI | TOKENS | DETOK | COUNT | EMB, field_str, AT(model), 0, 0},
     {"messages", CHAT | TOKENS, field_messages, 0, 0, 0},
     {"prompt", TEXT | TOKENS, field_tree, AT(prompt), 0, 0},
     {"tokens", DETOK, field_tree, AT(tokens), 0, 0},
@@ -52,6 +53,10 @@ static const struct field fields[] = {
     {"tool_choice", CHAT | RESP, field_tool_choice, 0, 0, 0},
     {"parallel_tool_calls", CHAT | RESP, field_unless, AT(one_call), 0, 0},
     {"function_call", CHAT, field_functions, 0, 0, 0},
+    /* of embeddings */
+    {"input", EMB, field_tree, AT(prompt), 0, 0},
+    {"dimensions", EMB, field_u32, AT(dimensions), 1, LIMIT_HIDDEN},
+    {"encoding_format", EMB, field_encoding, AT(base64), 0, 0},
     /* of responses alone */
     {"input", RESP, field_input, 0, 0, 0},
     {"instructions", RESP, field_instructions, 0, 0, 0},
@@ -90,16 +95,16 @@ static const struct field fields[] = {
     {"stop_token_ids", ANY, field_stop_ids, 0, 0, 0},
     {"ignore_eos", ANY, field_bool, AT(ignore_eos), 0, 0},
     {"skip_special_tokens", ANY, field_bool, AT(skip_special), 0, 0},
-    {"add_special_tokens", BOTH | TOKENS, field_add_special, AT(add_special), 0, 0},
+    {"add_special_tokens", BOTH | TOKENS | EMB, field_add_special, AT(add_special), 0, 0},
     {"add_generation_prompt", CHAT | TOKENS, field_generation_prompt, AT(add_generation_prompt), 0,
      0},
     {"continue_final_message", CHAT | TOKENS, field_bool, AT(continue_final), 0, 0},
     {"chat_template_kwargs", CHAT | TOKENS | RESP | COUNT, field_variables, 0, 0, 0},
     {"return_token_strs", TOKENS, field_bool, AT(token_strings), 0, 0},
-    {"deadline_ms", ANY, field_u64, AT(deadline_ms), 1, 86400e3},
-    {"priority", ANY, field_i32, AT(priority), -1000, 1000},
+    {"deadline_ms", ANY | EMB, field_u64, AT(deadline_ms), 1, 86400e3},
+    {"priority", ANY | EMB, field_i32, AT(priority), -1000, 1000},
     /* change no answer here */
-    {"user", OPENAI, field_ignored, 0, 0, 0},
+    {"user", OPENAI | EMB, field_ignored, 0, 0, 0},
     {"metadata", BOTH, field_ignored, 0, 0, 0},
     {"service_tier", ANY, field_ignored, 0, 0, 0},
     {"safety_identifier", OPENAI, field_ignored, 0, 0, 0},
@@ -120,7 +125,7 @@ static const struct field fields[] = {
     {"mcp_servers", COUNT, field_unsupported, 0, 0, 0},
     {"speed", COUNT, field_unsupported, 0, 0, 0},
     {"suffix", TEXT, field_suffix, 0, 0, 0},
-    {"extra_body", ANY, field_extra_body, 0, 0, 0},
+    {"extra_body", ANY | EMB, field_extra_body, 0, 0, 0},
 };
 
 const char *params_field(u32 i, u32 *kinds)
@@ -161,6 +166,7 @@ static const char *elsewhere(struct str name)
         const char *name, *hint;
     } known[] = {
         {"repeat_penalty", "; repetition_penalty counts over prompt and answer"},
+        {"truncate_prompt_tokens", "; a text that is too long is an error, never cut"},
         {"n_predict", "; max_tokens is the longest answer"},
         {"num_predict", "; max_tokens is the longest answer"},
         {"num_ctx", "; the server's option model.context has the context"},
@@ -222,6 +228,9 @@ static bool check_there(struct reading *r)
     if (r->kind == PARAMS_MESSAGE && !p->max_tokens)
         return refuse(r->f, 400, "missing_required_parameter", "max_tokens",
                       "max_tokens is missing: the longest answer");
+    if (p->embeds && !p->prompt)
+        return refuse(r->f, 400, "missing_required_parameter", "input",
+                      "input is missing: a string, or a list of strings or of token ids");
     if ((r->kind & RESP) && !p->messages)
         return refuse(r->f, 400, "missing_required_parameter", "input",
                       "input is missing: a string, or a list of items");
@@ -310,7 +319,9 @@ static void name_fields(struct params *p, u32 kind)
 {
     bool response = kind & RESP, message = kind & COUNT;
     p->max_field = response ? "max_output_tokens" : "max_tokens";
-    p->prompt_field = response ? "input" : kind == PARAMS_COMPLETION ? "prompt" : "messages";
+    p->prompt_field = response || p->embeds       ? "input"
+                      : kind == PARAMS_COMPLETION ? "prompt"
+                                                  : "messages";
     p->format_field = response  ? "text.format"
                       : message ? "output_config.format"
                                 : "response_format";
@@ -342,6 +353,8 @@ static bool read(struct reading *r, const struct json *body)
                          .n = 1,
                          .body = body,
                          .skip_special = true,
+                         .embeds = kind == PARAMS_EMBEDDING,
+                         .no_answer = kind == PARAMS_EMBEDDING,
                          .add_generation_prompt = true,
                          .add_special = !(kind & (PARAMS_CHAT | RESP | COUNT))};
     name_fields(p, kind);

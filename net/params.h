@@ -19,6 +19,7 @@ enum {
     PARAMS_RESPONSE = 16,
     PARAMS_MESSAGE = 32,
     PARAMS_COUNT = 64, /* of the tokens of a message's prompt */
+    PARAMS_EMBEDDING = 128,
     PARAMS_TURN = 256, /* a response over a WebSocket, which may go on in a conversation */
     PARAMS_RESPONSES = PARAMS_RESPONSE | PARAMS_TURN
 };
@@ -54,6 +55,8 @@ struct params {
     const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
     struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
+    bool embeds, base64;          /* the prompts, and how the floats are written */
+    u32 dimensions;               /* of embeddings; 0: all */
     const struct json *tokens;    /* of /detokenize */
     struct str previous;          /* previous_response_id of a turn; p NULL: not given */
     bool prepare;                 /* "generate": false */

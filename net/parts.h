@@ -54,6 +54,7 @@ struct dialect {
 extern const struct dialect chat_dialect, completion_dialect; /* net/stream and net/whole */
 extern const struct dialect response_dialect, turn_dialect;   /* net/respond */
 extern const struct dialect message_dialect;                  /* net/anthropic */
+extern const struct dialect embedding_dialect;                /* net/embed */
 
 /* The items of an answer so far, see net/walk.h. */
 enum item_kind { ITEM_NONE, ITEM_TEXT, ITEM_CALL };
@@ -94,6 +95,18 @@ struct choice {
     struct chain tokens;         /* records of the tokens, where they are kept */
 };
 
+/* Of a job that embeds: inputs take turns in its choices, which are fewer. */
+struct embeds {
+    u32 n, size, begun; /* inputs; floats of each; those that were given to the engine */
+    bool base64;
+    u64 tokens; /* of all inputs */
+    u64 deadline_ns;
+    i32 priority;
+    struct chain ids;       /* of the inputs that wait: how many, then these */
+    struct chain_reader at; /* the next of them */
+    struct chain vectors;   /* f32 [n][size] */
+};
+
 struct job {
     struct caller caller;
     struct choice *choices; /* in order of their index */
@@ -108,6 +121,7 @@ struct job {
     bool named_call;                 /* the caller knows that it comes */
     struct grammar *grammar;         /* of its own memory; text and tools have none */
     const struct tool_format *tools; /* how calls look; NULL: text is text */
+    struct embeds embeds;            /* n 0: it does not */
     bool failed;                     /* an error was sent; the rest is silence */
     bool cancelled;
     bool silent;               /* no log line: the refusal has one */
@@ -173,6 +187,21 @@ struct api {
 /* --- net/job -----------------------------------------------------------------------------------
  */
 
+/* One prompt as token ids; `text` is what echo gives back. */
+struct prompt {
+    u32 *ids;
+    u32 n;
+    struct str text;
+    u32 n_before; /* ids that stand before those of the text */
+    bool as_ids;  /* the text is theirs, without special tokens; else they are those of the text */
+};
+
+struct prompts {
+    struct prompt at[LIMIT_INPUTS];
+    u32 n;
+    u64 tokens;
+};
+
 /* Begins the job of a request: all its choices, or false with the reason. ws: NULL for HTTP's. */
 MUST bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect,
                     const struct socket *ws, const struct json *body, struct refusal *f);
@@ -180,6 +209,8 @@ MUST bool job_begin(struct api *api, const struct caller *caller, const struct d
 /* The prompt of a body as token ids in the work arena: /tokenize. */
 MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n,
                          struct refusal *f);
+
+struct choice *job_take_choice(struct api *api);
 
 /* Whether it is asked for the one model there is. */
 MUST bool job_check_model(const struct api *api, const struct params *p, bool needed,
@@ -192,6 +223,22 @@ struct job *job_of(const struct api *api, conn_id id);
 
 /* When the last choice has ended: the log line, the metrics, and its memory is free. */
 void job_end(struct api *api, struct job *job);
+
+/* --- net/embed --------------------------------------------------------------------------------
+ */
+
+/* Can these prompts be embedded as is asked for? Then job->n_choices are needed for it. */
+MUST bool embed_check(const struct api *api, struct job *job, const struct params *p,
+                      const struct prompts *all, struct refusal *f);
+/* Takes the memory for it; for job->choices, too. */
+MUST bool embed_take(struct api *api, struct job *job, const struct prompts *all,
+                     struct refusal *f);
+MUST bool embed_submit(struct api *api, struct job *job, const struct prompts *all,
+                       struct refusal *f);
+/* The end of a choice's input. True: it goes on with another one; false: nothing is left for it,
+ * or f says why the job fails. */
+MUST bool embed_event(struct api *api, struct choice *c, const struct event *event,
+                      struct refusal *f);
 
 /* --- net/stream and net/whole --------------------------------------------------------------- */
 

@@ -52,6 +52,11 @@ static void messages(struct api *api, const struct caller *c, const struct http_
     complete(api, c, r, &message_dialect);
 }
 
+static void embeddings(struct api *api, const struct caller *c, const struct http_request *r)
+{
+    complete(api, c, r, &embedding_dialect);
+}
+
 /* --- models -------------------------------------------------------------------------------------
  */
 
@@ -367,6 +372,7 @@ static const struct route routes[] = {
     {"GET", "/v1/models/", ROUTE_PREFIX, model},
     {"POST", "/v1/chat/completions", ROUTE_JSON | ROUTE_SOCKET, chat},
     {"POST", "/v1/completions", ROUTE_JSON, completions},
+    {"POST", "/v1/embeddings", ROUTE_JSON, embeddings},
     {"POST", "/v1/responses", ROUTE_JSON | ROUTE_SOCKET, responses},
     {"POST", "/v1/messages", ROUTE_JSON | ROUTE_MESSAGES, messages},
     {"POST", "/v1/messages/count_tokens", ROUTE_JSON | ROUTE_MESSAGES, count_tokens},

@@ -88,6 +88,24 @@ void store_put(struct store *s, struct chain *c, const void *p, size_t n)
     }
 }
 
+void store_set(struct store *s, struct chain *c, size_t at, const void *p, size_t n)
+{
+    const u8 *from = p;
+    u32 block = c->first;
+    ASSERT(at + n <= (size_t)c->blocks * STORE_BLOCK_BYTES);
+    for (size_t i = 0; i < at / STORE_BLOCK_BYTES; i++)
+        block = s->next[block];
+    c->n = MAX(c->n, at + n);
+    while (n > 0) {
+        size_t part = MIN(n, STORE_BLOCK_BYTES - at % STORE_BLOCK_BYTES);
+        memcpy(s->blocks + (size_t)block * STORE_BLOCK_BYTES + at % STORE_BLOCK_BYTES, from, part);
+        block = s->next[block];
+        at += part;
+        from += part;
+        n -= part;
+    }
+}
+
 struct chain_reader store_from(const struct chain *c)
 {
     return (struct chain_reader){.block = c->first};

@@ -45,6 +45,9 @@ void store_grow(struct store *s, struct chain *c, size_t bytes);
 /* Appends; more than was taken is a bug. */
 void store_put(struct store *s, struct chain *c, const void *p, size_t n);
 
+/* Writes to bytes [at, at + n) of what was taken; those before them are there, or will be. */
+void store_set(struct store *s, struct chain *c, size_t at, const void *p, size_t n);
+
 struct chain_reader store_from(const struct chain *c);
 /* The next n bytes; false when they are not there. */
 MUST bool store_get(const struct store *s, const struct chain *c, struct chain_reader *r, void *p,

@@ -198,21 +198,6 @@ static int base64_value(char c)
                                   : -1;
 }
 
-static void base64(const u8 *in, size_t n, char *out)
-{
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        u32 v = (u32)in[i] << 16 | (i + 1 < n ? (u32)in[i + 1] << 8 : 0) |
-                (i + 2 < n ? (u32)in[i + 2] : 0);
-        *out++ = letters[v >> 18];
-        *out++ = letters[v >> 12 & 63];
-        *out++ = i + 1 < n ? letters[v >> 6 & 63] : '=';
-        *out++ = i + 2 < n ? letters[v & 63] : '=';
-    }
-    *out = 0;
-}
-
 bool ws_accept(struct str key, char out[WS_ACCEPT_BYTES])
 {
     br_sha1_context sha;
@@ -226,6 +211,6 @@ bool ws_accept(struct str key, char out[WS_ACCEPT_BYTES])
     br_sha1_update(&sha, key.p, key.n);
     br_sha1_update(&sha, "258EAFA5-E914-47DA-95CA-C5AB0DC85B11", 36);
     br_sha1_out(&sha, digest);
-    base64(digest, sizeof digest, out);
+    base64(out, digest, sizeof digest);
     return true;
 }

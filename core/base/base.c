@@ -55,3 +55,18 @@ u32 str_distance(struct str a, struct str b)
     }
     return row[bn];
 }
+
+void base64(char *out, const u8 *in, size_t n)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        u32 v = (u32)in[i] << 16 | (i + 1 < n ? (u32)in[i + 1] << 8 : 0) |
+                (i + 2 < n ? (u32)in[i + 2] : 0);
+        *out++ = letters[v >> 18];
+        *out++ = letters[v >> 12 & 63];
+        *out++ = i + 1 < n ? letters[v >> 6 & 63] : '=';
+        *out++ = i + 2 < n ? letters[v & 63] : '=';
+    }
+    *out = 0;
+}

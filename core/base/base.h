@@ -60,6 +60,10 @@ static inline MUST bool size_add(size_t a, size_t b, size_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
+/* n bytes as BASE64_BYTES(n) letters, and a 0 behind them. */
+#define BASE64_BYTES(n) (((n) + 2) / 3 * 4)
+void base64(char *out, const u8 *in, size_t n);
+
 /* Levenshtein distance, for "did you mean"; at most 64 bytes of each are looked at. */
 u32 str_distance(struct str a, struct str b);
 

@@ -504,6 +504,51 @@ void json_put_f64(struct json_out *o, double v, int significant)
         put(o, "null", 4);
 }
 
+/* Nine digits tell any f32 from its neighbours. Whoever writes many of them has no time for printf,
+ * which is left with what is very large or small. */
+void json_put_f32(struct json_out *o, float v)
+{
+    static const double tens[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5, 1e6,
+                                  1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
+    char text[2 + 5 + 9 + 1], *p = text;
+    double a = fabs((double)v);
+    int point = 0; /* digits before it */
+    if (a != 0 && (a < 1e-4 || a >= 1e8)) {
+        json_put_f64(o, v, 9);
+        return;
+    }
+    while (a >= tens[MAX(point, 0)] && a >= 1)
+        point++;
+    while (a != 0 && a < 1 && a * tens[1 - point] < 1)
+        point--;
+    u64 digits = (u64)(a * tens[9 - point] + 0.5);
+    if (digits >= 1000000000) {
+        digits /= 10;
+        point++;
+    }
+    if (signbit(v))
+        *p++ = '-';
+    if (point <= 0)
+        *p++ = '0';
+    for (int i = 0; i < 9; i++) {
+        if (i == MAX(point, 0)) {
+            *p++ = '.';
+            for (int zero = point; zero < 0; zero++)
+                *p++ = '0';
+            if (digits == 0 && i > 0)
+                break;
+        }
+        *p++ = (char)('0' + digits / 100000000);
+        digits = digits % 100000000 * 10;
+        if (digits == 0 && i >= MAX(point, 0))
+            break;
+    }
+    if (p[-1] == '.')
+        *p++ = '0';
+    separate(o);
+    put(o, text, (size_t)(p - text));
+}
+
 void json_put_bool(struct json_out *o, bool v)
 {
     separate(o);

@@ -70,6 +70,9 @@ void json_close_str(struct json_out *o);
 void json_put_number(struct json_out *o, struct str text); /* as it stands in JSON */
 void json_put_u64(struct json_out *o, u64 v);
 void json_put_i64(struct json_out *o, i64 v);
+/* Finite; reads back as the same f32, at most JSON_F32_BYTES with its comma. */
+enum { JSON_F32_BYTES = 16 };
+void json_put_f32(struct json_out *o, float v);
 void json_put_f64(struct json_out *o, double v, int digits); /* not finite: null */
 void json_put_bool(struct json_out *o, bool v);
 void json_put_null(struct json_out *o);

@@ -21,12 +21,10 @@ float *embed_norm(const struct model *m, float *v)
     return v;
 }
 
-bool embed_normalize(float *v, u32 n)
+bool embed_finish(float *v, u32 n, bool raw)
 {
     double length = sqrt(squares(v, n));
-    if (!isfinite(length))
-        return false;
-    for (u32 i = 0; i < n && length > 0; i++)
-        v[i] = (float)(v[i] / MAX(length, 1e-12));
-    return true;
+    for (u32 i = 0; i < n && length > 0 && !raw; i++)
+        v[i] = (float)(v[i] / length);
+    return isfinite(length);
 }

@@ -9,7 +9,7 @@
 /* The final norm, in place: v[hidden], which is returned. */
 float *embed_norm(const struct model *m, float *v);
 
-/* Length 1 (0 stays 0), in place. False: a value is not finite, and then it is left alone. */
-MUST bool embed_normalize(float *v, u32 n);
+/* Length 1 (0 stays 0) unless it is to be left raw, in place. False: a value is not finite. */
+MUST bool embed_finish(float *v, u32 n, bool raw);
 
 #endif

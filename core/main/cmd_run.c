@@ -232,6 +232,11 @@ static enum err submit(struct str text, struct err_text *e)
 {
     struct box *b = &run.box;
     u32 *ids, n;
+    if (b->model->headless)
+        return err_set(e, ERR_MODEL,
+                       "%s has no lm_head: it predicts no tokens; `zigcuda serve` "
+                       "makes embeddings of it",
+                       b->model->dir.p);
     TRY(prompt_ids(text, &ids, &n, e));
     struct request r = {
         .prompt = ids, .n_prompt = n, .max_tokens = run.max_tokens, .continues = run.raw};

@@ -128,6 +128,7 @@ static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_
         t += n;
     }
     tile->one_block_per_row &= blocks <= 1;
+    tile->hands_over |= row->hidden && to == row->first + row->n;
     for (u32 t = from; t < to; t++) {
         bool sampled = t + row->samples >= row->first + row->n;
         f->token_row[t] = row_index;
@@ -151,7 +152,7 @@ void forward_begin(struct forward *f, const struct step *step)
     for (u32 i = 0; i < f->n_tiles; i++) {
         struct forward_tile *tile = &f->tiles[i];
         u32 from = i * f->tile, to = MIN(from + f->tile, step->n_tokens);
-        *tile = (struct forward_tile){from, to - from, block, 0, want, 0, true};
+        *tile = (struct forward_tile){from, to - from, block, 0, want, 0, true, false};
         while (from < to) { /* rows lie one behind the other in step.tokens */
             const struct step_row *r = &step->rows[row];
             u32 end = MIN(r->first + r->n, to);
@@ -548,7 +549,7 @@ static void head(const struct pass *p)
     }
 }
 
-/* Of rows whose last token lies in this tile: no other worker writes x any more. */
+/* Of rows whose last token lies in this tile, before the next one writes x. */
 static void hand_over(const struct pass *p)
 {
     const struct forward *f = p->f;
@@ -560,6 +561,7 @@ static void hand_over(const struct pass *p)
             memcpy(row->hidden, f->x + (size_t)(last - p->tile->token) * f->x_stride,
                    f->model->hidden * sizeof *row->hidden);
     }
+    barrier(p);
 }
 
 void forward_run(void *arg, u32 worker)
@@ -571,7 +573,8 @@ void forward_run(void *arg, u32 worker)
         embed(&p);
         for (u32 l = 0; l < f->model->layers_n; l++)
             layer_pass(&p, l);
-        hand_over(&p);
+        if (p.tile->hands_over)
+            hand_over(&p);
         head(&p);
     }
 }

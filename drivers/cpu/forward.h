@@ -47,6 +47,7 @@ struct forward_tile {
     u32 block, blocks;      /* its share of f->blocks */
     u32 want, wants;        /* and of f->wants */
     bool one_block_per_row; /* then no block needs keys that another one writes */
+    bool hands_over;        /* x of some token */
 };
 
 /* What one worker has to itself. */

@@ -6,7 +6,9 @@ logits are well spread; every tensor (biases and norms too) is random, so that a
 swapped tensor changes the logits. Run with transformers 5, or with transformers 4 for the
 names of FORM4, which thereby get a config.json in that version's form.
 """
+import json
 import math
+import os
 
 import torch
 import transformers
@@ -74,10 +76,14 @@ FAMILIES = {
 # A language model beside eyes that only have to be there: name: (model_type, vision_config)
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
               image_size=28, patch_size=14)
+EMBEDDING = {"qwen3-embedding"}  # saved as the bare class: names without model., no lm_head
 SEEING = {
     "gemma3-seeing": ("gemma3", dict(model_type="siglip_vision_model", **VISION)),
     "mistral3-seeing": ("mistral3", dict(model_type="pixtral", head_dim=8, **VISION)),
 }
+FAMILIES["qwen3-embedding"] = ("qwen3", dict(head_dim=32, num_hidden_layers=1,
+                                             num_attention_heads=2, num_key_value_heads=1,
+                                             intermediate_size=64, tie_word_embeddings=True), 18)
 FAMILIES["gemma3-seeing"] = FAMILIES["gemma3"][:2] + (16,)
 FAMILIES["mistral3-seeing"] = ("mistral", dict(num_hidden_layers=1, head_dim=32,
                                                sliding_window=None), 17)
@@ -135,6 +141,30 @@ def config_of(name):
     return AutoConfig.for_model(kind, **{**BASE, **over})
 
 
+def embedding_files(folder):
+    """What sentence-transformers keeps beside a model, in the form of Qwen3-Embedding's, whose
+    config.json names the causal class though there is no head."""
+    kinds = ["Transformer", "Pooling", "Normalize"]
+    modules = [dict(idx=i, name=str(i), path=f"{i}_{kind}" if i else "",
+                    type="sentence_transformers.models." + kind) for i, kind in enumerate(kinds)]
+    ways = ["cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens",
+            "weightedmean_tokens", "lasttoken"]
+    pooling = dict(word_embedding_dimension=BASE["hidden_size"],
+                   **{"pooling_mode_" + w: w == "lasttoken" for w in ways}, include_prompt=True)
+    prompts = dict(prompts=dict(query="Instruct: find\nQuery:", document=""),
+                   default_prompt_name=None, similarity_fn_name="cosine")
+    with open(folder + "/config.json") as f:
+        config = json.load(f)
+    config["architectures"] = ["Qwen3ForCausalLM"]
+    os.makedirs(folder + "/1_Pooling", exist_ok=True)
+    for name, value in (("config.json", config), ("modules.json", modules),
+                        ("1_Pooling/config.json", pooling),
+                        ("config_sentence_transformers.json", prompts)):
+        with open(os.path.join(folder, name), "w") as f:
+            json.dump(value, f, indent=2)
+            f.write("\n")
+
+
 def build(name, dtype, folder, shard=None):
     torch.manual_seed(0)
     auto = AutoModelForImageTextToText if name in SEEING else AutoModelForCausalLM
@@ -144,7 +174,11 @@ def build(name, dtype, folder, shard=None):
     if TRANSFORMERS5:  # 4 takes it from the weights
         model.config.dtype = dtype
     model.generation_config.pad_token_id = None
-    model.save_pretrained(folder, max_shard_size=shard or "50MB")
+    if name in EMBEDDING:
+        model.base_model.save_pretrained(folder)
+        embedding_files(folder)
+    else:
+        model.save_pretrained(folder, max_shard_size=shard or "50MB")
 
 
 if __name__ == "__main__":  # transformers 4 is run as a process of its own

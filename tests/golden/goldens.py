@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText
 
 import dequant
 import tokenizer
@@ -128,6 +128,42 @@ def choose(model, texts, tok, vocab, steady):
     best = int(masked.argmax())
     return texts[best], ids[best].tolist(), greedy[best].tolist(), int(distinct[best]), \
         None if noise is None else noise[best].item()
+
+
+@torch.no_grad()
+def embed(folder, texts):
+    """By the bare model: the last token's state behind the final norm, normalised. -> ids, rows"""
+    tok = Tokenizer.from_file(folder + "/tokenizer.json")
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    ids = [tok.encode(t).ids for t in texts]
+    states = [model.eval()(torch.tensor([i])).last_hidden_state[0, -1] for i in ids]
+    return ids, torch.nn.functional.normalize(torch.stack(states)).numpy()
+
+
+def write_embeddings(folder):
+    texts = [t for t in tokenizer.TEXT.split("\n")] + ["OK!", " ".join(WORDS), "Z\u00fcrich, 42"]
+    ids, rows = embed(folder, texts)
+    rows.astype("<f4").tofile(folder + "/golden.embeddings.f32")
+    with open(folder + "/golden.embeddings.json", "w") as f:
+        json.dump(dict(texts=texts, ids=ids, file="golden.embeddings.f32",
+                       shape=list(rows.shape)), f, indent=1)
+        f.write("\n")
+
+
+def check_embeddings(folder):
+    """Recomputes them, by transformers and, where it is installed, by sentence-transformers."""
+    with open(folder + "/golden.embeddings.json") as f:
+        golden = json.load(f)
+    kept = np.fromfile(folder + "/golden.embeddings.f32", "<f4").reshape(golden["shape"])
+    ids, rows = embed(folder, golden["texts"])
+    assert ids == golden["ids"]
+    worst = np.abs(rows - kept).max()
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        return float(worst)
+    theirs = SentenceTransformer(folder, device="cpu", model_kwargs=dict(dtype=torch.float32))
+    return float(max(worst, np.abs(theirs.encode(golden["texts"]) - kept).max()))
 
 
 def write(folder, family, fmt, source, seed):

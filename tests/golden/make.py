@@ -36,7 +36,7 @@ CORE = ["llama", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemm
 EXTRA = [("llama-form4", "f16"), ("llama-linear", "bf16"), ("llama-yarn", "f16"),
          ("qwen2-window", "f16"), ("phi3-long", "bf16"), ("gemma", "bf16"),
          ("mistral-sharded", "f16"), ("gemma3-seeing", "bf16"), ("mistral3-seeing", "f16"),
-         ("llama", "f16"), ("llama", "bf16")]
+         ("llama", "f16"), ("llama", "bf16"), ("qwen3-embedding", "bf16")]
 COMMON = ["gptq4", "awq", "ct4"]
 OTHER = ["gptq4-asym", "gptq4-v2", "gptq4-act", "gptq8", "gptq4-col", "ct4-asym", "ct4-act",
          "ct8", "ct-w8a8"]
@@ -87,6 +87,18 @@ def tool(script, args, overlay=False):
         sys.exit(f"{script} failed, the end of {log}:\n" + open(log).read()[-3000:])
 
 
+def ends_texts(folder):
+    """The tokenizer puts </s> behind every text, as those of embedding models do."""
+    path = os.path.join(folder, "tokenizer.json")
+    with open(path) as f:
+        j = json.load(f)
+    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    j["post_processor"]["single"].append(end)
+    j["post_processor"]["special_tokens"]["</s>"] = {"id": "</s>", "ids": [1], "tokens": ["</s>"]}
+    with open(path, "w") as f:
+        json.dump(j, f, ensure_ascii=False, separators=(",", ":"))
+
+
 def copy_tokenizer(folder, form4):
     for f in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
               "special_tokens_map.json"):
@@ -101,8 +113,9 @@ def copy_tokenizer(folder, form4):
 def tidy(folder):
     """Drops logs and recipes, and this machine's scratch path from GPTQModel's notes."""
     keep = ("config.json", "generation_config.json", "quantize_config.json")
+    beside = ("modules.json", "1_Pooling", "config_sentence_transformers.json")
     for f in os.listdir(folder):
-        if not (f.endswith(".safetensors") or f.endswith(".index.json") or f in keep):
+        if not (f.endswith(".safetensors") or f.endswith(".index.json") or f in keep + beside):
             os.remove(os.path.join(folder, f))
     for f in keep:
         path = os.path.join(folder, f)
@@ -179,6 +192,9 @@ def finish(rows):
         folder = os.path.join(MODELS, name)
         tidy(folder)
         copy_tokenizer(folder, under4(family, fmt))
+        if "embedding" in family:
+            ends_texts(folder)
+            goldens.write_embeddings(folder)
         gap, distinct, peak, std = goldens.write(folder, family, fmt, source_of(family, fmt),
                                                  sum(name.encode()))
         print(f"{name:20} gap {gap:.4f} distinct {distinct:2} peak {peak:.1f} std {std:.1f}",
@@ -198,6 +214,8 @@ def check(rows):
     bad = 0
     for name, _, fmt in rows:
         diff, same = goldens.check(os.path.join(MODELS, name))
+        if "embedding" in name:
+            diff = max(diff, goldens.check_embeddings(os.path.join(MODELS, name)))
         ok = same and diff < 2e-5
         bad += not ok
         print(f"{'ok ' if ok else 'BAD'} {name:20} logits {diff:.1e} greedy "

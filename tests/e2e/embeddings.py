@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.request
 
+import jsonschema
 import openai
 
 import server
@@ -207,6 +208,34 @@ def what_is_refused():
                        "--engine.slots=1", "--engine.step_tokens=64") as tight:
         refused({"model": NAME, "input": ["a"] * 1000, "dimensions": 60}, 400, "input",
                 "server.reply_memory", at=tight)
+
+
+@check
+def the_document():
+    """What it lets through is answered, and what is answered fits it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{SERVER.port}/openapi.json") as reply:
+        document = json.load(reply)
+
+    def fits(value, schema):
+        schema = {**document, "$ref": f"#/components/schemas/{schema}"}
+        return not list(jsonschema.Draft202012Validator(schema).iter_errors(value))
+
+    asked = {"model": NAME, "input": "a"}
+    for encoding in "float", "base64":
+        reply = json.loads(post({**asked, "encoding_format": encoding})[1])
+        assert fits(reply, "Embeddings") and not fits({**reply, "data": [[1.0]]}, "Embeddings")
+    for key, value, may in [
+            ("input", ["a", "b"], True), ("input", [3, 4], True), ("input", [[3], [4, 5]], True),
+            ("input", "", False), ("input", [], False), ("input", ["a", [3]], True),
+            ("input", [[]], False), ("input", ["a", ""], False), ("input", [-1], False),
+            ("dimensions", 0, False), ("dimensions", None, True), ("encoding_format", "x", False),
+            ("encoding_format", None, True), ("stream", False, False), ("user", "me", True),
+            ("unknown", None, True), ("extra_body", {}, True), ("extra_body", {"a": 1}, False),
+            ("deadline_ms", 0, False), ("deadline_ms", 60000, True), ("priority", -5, True),
+            ("add_special_tokens", False, True), ("add_special_tokens", 1, False)]:
+        status, text = post({**asked, key: value})
+        assert fits({**asked, key: value}, "EmbeddingRequest") == may, (key, value)
+        assert (status == 200) == may, (key, value, text)
 
 
 @check

@@ -16,6 +16,7 @@ static void check(const struct params *p)
     ASSERT(s->n_bias <= LIMIT_LOGIT_BIAS && s->top_logprobs <= LIMIT_LOGPROBS);
     ASSERT(p->n <= LIMIT_CHOICES && p->best_of <= LIMIT_CHOICES);
     ASSERT(s->temperature >= 0 && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
+    ASSERT(p->dimensions <= LIMIT_HIDDEN);
     for (u32 i = 0; i < p->n_stop; i++)
         ASSERT(p->stop[i].n > 0 && p->stop[i].n <= LIMIT_STOP_STRING_BYTES);
 }
@@ -33,7 +34,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
     static const u32 kinds[] = {PARAMS_CHAT,       PARAMS_COMPLETION, PARAMS_TOKENIZE,
                                 PARAMS_DETOKENIZE, PARAMS_RESPONSE,   PARAMS_MESSAGE,
-                                PARAMS_COUNT,      PARAMS_TURN};
+                                PARAMS_COUNT,      PARAMS_EMBEDDING,  PARAMS_TURN};
     static struct arena tree, work;
     static struct model m;
     static struct params p;

@@ -4,6 +4,7 @@
 #include "core/base/utf8.h"
 #include "tests/unit/unit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -112,6 +113,30 @@ void json_numbers_are_exact(void)
     CHECK(!json_u64(c, &u));
     c = c->next;
     CHECK(json_u64(c, &u) && u == 7);
+}
+
+void json_f32_reads_back(void)
+{
+    static const float some[] = {0,     -0.0f,       1,       -1,       99999999.f,  1e8f,  1e-4f,
+                                 1e30f, 9.9999e-5f,  1e-45f,  0.1f,     9.9999995f,  10,    1000,
+                                 0.5f,  0.99999999f, 1.5e-5f, -1.2e-7f, 123456.789f, 1e-38f};
+    char text[JSON_F32_BYTES + 1];
+    u32 random = 1;
+    for (u32 i = 0; i < 300000; i++) {
+        float v, back;
+        random = random * 1664525u + 1013904223u;
+        u32 bits = random ^ random >> 9;
+        memcpy(&v, &bits, sizeof v);
+        v = i < COUNTOF(some) ? some[i] : i % 2 ? v : ldexpf((float)(i32)bits, -31 - (int)(i % 15));
+        if (!isfinite(v))
+            continue;
+        struct json_out o = json_out_over(text, JSON_F32_BYTES - 1); /* and a comma */
+        json_put_f32(&o, v);
+        CHECK(!o.full);
+        text[o.n] = 0;
+        back = (float)strtod(text, NULL);
+        CHECK(memcmp(&v, &back, sizeof v) == 0);
+    }
 }
 
 void json_prefixes_never_crash(void)

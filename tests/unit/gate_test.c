@@ -1,5 +1,6 @@
 #include "net/admission.h"
 #include "net/keys.h"
+#include "net/params.h"
 #include "net/store.h"
 #include "tests/unit/unit.h"
 
@@ -63,6 +64,61 @@ void store_chains_grow(void)
             store_give(&s, &c[i]);
         CHECK(s.free == BLOCKS);
     }
+}
+
+void store_is_written_in_any_order(void)
+{
+    enum { PIECE = 300, PIECES = 17 };
+    struct store s;
+    struct chain other, c;
+    struct chain_reader r;
+    u8 piece[PIECE], want[PIECE];
+    CHECK(store_open(&s, &unit_arena, 16));
+    store_take(&s, &other, STORE_BLOCK_BYTES);
+    store_take(&s, &c, PIECE * PIECES);
+    store_give(&s, &other);
+    for (u32 i = 0; i < PIECES; i++) {
+        u32 at = i * 5 % PIECES;
+        memset(piece, (int)at + 1, sizeof piece);
+        store_set(&s, &c, at * PIECE, piece, PIECE);
+    }
+    r = store_from(&c);
+    for (u32 i = 0; i < PIECES; i++) {
+        memset(want, (int)i + 1, sizeof want);
+        CHECK(store_get(&s, &c, &r, piece, PIECE) && memcmp(piece, want, PIECE) == 0);
+    }
+    CHECK(!store_get(&s, &c, &r, piece, 1));
+    store_give(&s, &c);
+    CHECK(s.free == 16);
+}
+
+static bool reads(struct params *p, struct refusal *f, const char *body)
+{
+    static const struct model model = {.vocab = 100};
+    const struct json *v;
+    struct err_text e = {0};
+    *f = (struct refusal){0};
+    return json_parse(&unit_arena, str_of(body), "body", ERR_REQUEST, &v, &e) == ERR_OK &&
+           params_read(p, PARAMS_EMBEDDING, v, &model, &unit_arena, f);
+}
+
+void params_of_embeddings(void)
+{
+    static struct params p;
+    struct refusal f;
+    CHECK(reads(&p, &f, "{\"model\":\"m\",\"input\":[\"a\"],\"user\":\"u\",\"priority\":3}"));
+    CHECK(p.embeds && !p.base64 && !p.dimensions && p.add_special && p.no_answer);
+    CHECK(p.priority == 3 && p.prompt->type == JSON_ARRAY && strcmp(p.prompt_field, "input") == 0);
+    CHECK(reads(&p, &f,
+                "{\"input\":\"a\",\"encoding_format\":\"base64\",\"dimensions\":5,"
+                "\"deadline_ms\":9,\"add_special_tokens\":false,\"extra_body\":null}"));
+    CHECK(p.base64 && p.dimensions == 5 && p.deadline_ms == 9 && !p.add_special);
+    CHECK(reads(&p, &f, "{\"input\":\"a\",\"encoding_format\":\"float\"}") && !p.base64);
+    CHECK(!reads(&p, &f, "{\"model\":\"m\"}") && strcmp(f.param, "input") == 0);
+    CHECK(!reads(&p, &f, "{\"input\":\"a\",\"encoding_format\":1}") && f.status == 400);
+    CHECK(!reads(&p, &f, "{\"input\":\"a\",\"dimensions\":0}") && f.status == 400);
+    CHECK(!reads(&p, &f, "{\"input\":\"a\",\"temperature\":0}") &&
+          strcmp(f.param, "temperature") == 0);
 }
 
 void keys_are_found_by_their_hash_only(void)

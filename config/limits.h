@@ -19,10 +19,12 @@
 #define LIMIT_TOKENIZER_FILE_BYTES ((size_t)64 << 20) /* tokenizer.json */
 #define LIMIT_SAFETENSORS_HEADER_BYTES 100000000u     /* the format's own ceiling */
 #define LIMIT_SHARDS 512
-#define LIMIT_TENSORS 65536u
+#define LIMIT_TENSORS 524288u /* 256 experts in each of 60 layers take 200,000 */
 #define LIMIT_LAYERS 256
 #define LIMIT_HIDDEN 32768
 #define LIMIT_INTERMEDIATE 262144
+#define LIMIT_EXPERTS 512 /* of a layer; and of them that one token takes: */
+#define LIMIT_EXPERTS_USED 32
 #define LIMIT_HEADS 256
 #define LIMIT_HEAD_DIM 512
 #define LIMIT_VOCAB (1u << 20)

@@ -48,14 +48,14 @@ struct linear_ops {
      * and `memory` (64-byte aligned) must outlive *out. */
     size_t (*pack_bytes)(const struct weight *w);
     void (*pack)(const struct weight *w, void *memory, struct packed *out, u32 part, u32 parts);
-    /* Prepares rows [m0, m1) of a for w. Needed before every matmul, unless the same rows were
-     * prepared for a matrix p with act_shared(p, w). */
+    /* Prepares rows [m0, m1) of a for w, act_bytes(1, k) bytes each. Needed before every matmul,
+     * unless the same rows were prepared for a matrix p with act_shared(p, w). */
     size_t (*act_bytes)(u32 m, u32 k);
     void (*act_prepare)(struct activations *a, const struct packed *w, u32 m0, u32 m1);
     bool (*act_shared)(const struct packed *p, const struct packed *w);
     /* y[i][j] = sum_k W[j][k] x[i][k] + bias[j] for i < m and n0 <= j < n1; y_stride floats between
-     * rows; n0 is a multiple of tile_n, n1 too unless it is w->n. `scratch` is per thread,
-     * scratch_bytes(k) bytes, 64-byte aligned. */
+     * rows; n0 is a multiple of tile_n, n1 too unless it is w->n (of a plain matrix both are any).
+     * `scratch` is per thread, scratch_bytes(k) bytes, 64-byte aligned. */
     size_t (*scratch_bytes)(u32 k);
     void (*matmul)(const struct packed *w, const struct activations *a, float *y, u32 y_stride,
                    u32 n0, u32 n1, void *scratch);

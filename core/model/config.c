@@ -12,6 +12,7 @@ enum windows {
     WINDOWS_QWEN,    /* use_sliding_window: from layer max_window_layers on */
     WINDOWS_SMOLLM3, /* use_sliding_window: the layers without rope */
     WINDOWS_PATTERN, /* all but every n-th */
+    WINDOWS_UNSURE,  /* use_sliding_window: versions of transformers differ in which layers */
 };
 
 /* A row a family: what its transformers class does when a key is missing. */
@@ -31,6 +32,11 @@ static const struct family {
     bool qk_norm, fused, local_rope, nope;
     bool gemma;      /* scaled embedding, norms of 1 + w, tanh-GELU */
     bool post_norms; /* norms behind attention and MLP; query_pre_attn_scalar, softcaps */
+    enum mixtures {
+        MIXTURES_NONE,
+        MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
+        MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
+    } mixtures;
     const char *activation_key; /* NULL: hidden_act */
 } families[] = {
     {.name = "llama", .theta = 1e4, .eps = 1e-6, .attention_bias_key = true, .mlp_bias_key = true},
@@ -40,6 +46,12 @@ static const struct family {
      .eps = 1e-6,
      .windows = WINDOWS_ALL,
      .window = 4096},
+    {.name = "mixtral",
+     .kv_heads = 8,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .windows = WINDOWS_ALL,
+     .mixtures = MIXTURES_MIXTRAL},
     {.name = "qwen2",
      .kv_heads = 32,
      .theta = 1e4,
@@ -56,6 +68,15 @@ static const struct family {
      .window = 4096,
      .attention_bias_key = true,
      .qk_norm = true},
+    {.name = "qwen3_moe",
+     .kv_heads = 4,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .windows = WINDOWS_UNSURE,
+     .window = 4096,
+     .attention_bias_key = true,
+     .qk_norm = true,
+     .mixtures = MIXTURES_QWEN},
     {.name = "smollm3",
      .kv_heads = 4,
      .theta = 2e6,
@@ -131,8 +152,8 @@ static const struct family *find_family(const struct fields *k, const char *abse
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, qwen2, qwen3, smollm3, phi3, gemma, gemma2, gemma3 and "
-        "gemma3_text are supported");
+        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, gemma, gemma2, "
+        "gemma3 and gemma3_text are supported");
     return NULL;
 }
 
@@ -281,6 +302,7 @@ static bool slides(const struct family *f, const struct model *m, u32 i, u32 max
 {
     switch (f->windows) {
     case WINDOWS_NONE:
+    case WINDOWS_UNSURE:
         return false;
     case WINDOWS_ALL:
         return true;
@@ -332,9 +354,13 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
     if (f->local_rope)
         pattern = fields_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
     u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
-    if ((f->windows == WINDOWS_QWEN || f->windows == WINDOWS_SMOLLM3) &&
-        !fields_bool(k, "use_sliding_window", false))
+    bool asked =
+        f->windows == WINDOWS_QWEN || f->windows == WINDOWS_SMOLLM3 || f->windows == WINDOWS_UNSURE;
+    if (asked && !fields_bool(k, "use_sliding_window", false))
         window = 0;
+    if (f->windows == WINDOWS_UNSURE && window)
+        fields_refuse(k, "use_sliding_window",
+                      "versions of transformers differ in which layers of %s slide", f->name);
     if (f->windows == WINDOWS_NONE && window)
         fields_refuse(k, "sliding_window", "%s has none", f->name);
     if (f->windows == WINDOWS_PATTERN && window == 0)
@@ -345,6 +371,63 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
     read_layer_types(k, f, window, m);
     for (u32 i = 0; f->local_rope && i < m->layers_n; i++)
         m->layers[i].rope = m->layers[i].window ? ROPE_LOCAL : ROPE_FULL;
+}
+
+/* The number of experts has a name of its own in each version of transformers. */
+static u32 read_expert_count(const struct fields *k)
+{
+    bool own = fields_get(k, "num_experts") != NULL, local = fields_get(k, "num_local_experts");
+    u32 n = fields_u32(k, own || !local ? "num_experts" : "num_local_experts", KEY_U32_REQUIRED, 1,
+                       LIMIT_EXPERTS);
+    if (own && local && fields_u32(k, "num_local_experts", 0, 1, LIMIT_EXPERTS) != n)
+        fields_refuse(k, "num_local_experts", "num_experts says otherwise (%u)", n);
+    return n;
+}
+
+/* mlp_only_layers: which layers have a plain MLP, by their numbers. */
+static void read_plain_layers(const struct fields *k, bool plain[LIMIT_LAYERS])
+{
+    const char *key = "mlp_only_layers";
+    const struct json *list = fields_get(k, key);
+    u64 i;
+    if (list && list->type != JSON_ARRAY)
+        fields_refuse(k, key, "a list of numbers of layers is expected");
+    for (const struct json *v = list ? list->child : NULL; v && !*k->failed; v = v->next)
+        if (!json_u64(v, &i))
+            fields_refuse(k, key, "a list of numbers of layers is expected");
+        else if (i < LIMIT_LAYERS)
+            plain[i] = true;
+}
+
+/* Which layers have experts, and room for their weights. */
+static enum err read_mixtures(struct arena *keep, const struct fields *k, const struct family *f,
+                              struct model *m)
+{
+    bool plain[LIMIT_LAYERS] = {0};
+    m->experts = read_expert_count(k);
+    m->experts_used = fields_u32(k, "num_experts_per_tok", KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
+    if (m->experts_used > m->experts)
+        fields_refuse(k, "num_experts_per_tok", "there are %u experts", m->experts);
+    m->expert_intermediate = m->intermediate;
+    m->experts_renormalized = true;
+    u32 step = 1;
+    if (f->mixtures == MIXTURES_QWEN) {
+        m->expert_intermediate =
+            fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
+        m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
+        step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
+        read_plain_layers(k, plain);
+    }
+    for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
+        if ((i + 1) % step || plain[i])
+            continue;
+        struct mixture *x = m->layers[i].mixture = ARENA_NEW(keep, struct mixture, 1);
+        if (x)
+            x->experts = ARENA_NEW(keep, struct expert, m->experts);
+        if (!x || !x->experts)
+            return arena_full(keep, k->file, k->e);
+    }
+    return *k->failed ? k->e->code : ERR_OK;
 }
 
 /* --- rope ------------------------------------------------------------------------------------- */
@@ -518,6 +601,8 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     if (f->nope)
         read_nope(k, m);
     read_windows(k, f, m);
+    if (f->mixtures)
+        TRY(read_mixtures(keep, k, f, m));
     TRY(read_rope(keep, k, f, m));
     TRY(read_eos(outer, m));
     read_bos(outer, m);

@@ -341,6 +341,79 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, struct laye
                        &l->down);
 }
 
+/* How the modules of a mixture are called: `of` within the layer, then gate, up and down. */
+static const struct mixture_names {
+    const char *of, *leaf[3];
+} mixture_names[] = {{"mlp", {"gate_proj", "up_proj", "down_proj"}},
+                     {"block_sparse_moe", {"w1", "w3", "w2"}}};
+
+/* The names that layer i has; where it has none, those of the family's files. */
+static const struct mixture_names *find_names(const struct opening *o, u32 i)
+{
+    struct place_name s;
+    const struct mixture_names *usual = &mixture_names[str_is(o->m->model_type, "mixtral")];
+    for (const struct mixture_names *m = mixture_names; m < mixture_names + COUNTOF(mixture_names);
+         m++) {
+        format(&s, "model.layers.%u.%s.experts.0.%s", i, m->of, m->leaf[2]);
+        if (module_stored(o, s.text))
+            return m;
+        format(&s, "model.layers.%u.%s.experts.gate_up_proj", i, m->of);
+        if (tensors_find(&o->tensors, s.text))
+            return m;
+    }
+    return usual;
+}
+
+static struct weight rows_of(const struct weight *w, size_t first, u32 n)
+{
+    struct weight part = *w;
+    part.data = (const u8 *)w->data + first * w->k * dtype_bytes(w->type);
+    part.n = n;
+    return part;
+}
+
+/* All experts of a layer in two tensors, [experts][gate, up][wide][hidden] and
+ * [experts][hidden][wide]: as transformers 5 has them in memory, and saves them where it is told
+ * not to keep to the usual form of files. */
+static enum err bind_joined(struct opening *o, struct binder *b, u32 i, const char *of,
+                            struct mixture *x)
+{
+    struct place_name s;
+    const struct model *m = o->m;
+    u32 wide = m->expert_intermediate;
+    struct weight gate_up, down;
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.experts.gate_up_proj", i, of), m->experts,
+                   2 * wide, m->hidden, &gate_up));
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.experts.down_proj", i, of), m->experts,
+                   m->hidden, wide, &down));
+    for (u32 e = 0; e < m->experts; e++) {
+        for (u32 j = 0; j < 2; j++)
+            x->experts[e].gate_up[j] = rows_of(&gate_up, (2 * (size_t)e + j) * wide, wide);
+        x->experts[e].down = rows_of(&down, (size_t)e * m->hidden, m->hidden);
+    }
+    return ERR_OK;
+}
+
+static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct mixture *x)
+{
+    struct place_name s;
+    const struct model *m = o->m;
+    const struct mixture_names *names = find_names(o, i);
+    u32 wide = m->expert_intermediate, hidden = m->hidden;
+    TRY(bind_linear(b, format(&s, "model.layers.%u.%s.gate", i, names->of), m->experts, hidden,
+                    false, &x->router));
+    format(&s, "model.layers.%u.%s.experts.gate_up_proj", i, names->of);
+    if (tensors_find(&o->tensors, s.text))
+        return bind_joined(o, b, i, names->of, x);
+    for (u32 e = 0; e < m->experts; e++)
+        for (u32 j = 0; j < 3; j++) {
+            struct weight *to = j < 2 ? &x->experts[e].gate_up[j] : &x->experts[e].down;
+            format(&s, "model.layers.%u.%s.experts.%u.%s", i, names->of, e, names->leaf[j]);
+            TRY(bind_linear(b, s.text, j < 2 ? wide : hidden, j < 2 ? hidden : wide, false, to));
+        }
+    return ERR_OK;
+}
+
 static float round_f16(float x)
 {
     int exponent;
@@ -433,19 +506,22 @@ static enum err check_leftovers(struct opening *o)
 static void describe_shape(const struct opening *o, char *out, size_t cap)
 {
     const struct model *m = o->m;
-    char group[32] = "";
+    char group[32] = "", experts[96] = "";
     if (o->config.quant.group)
         snprintf(group, sizeof group, ", group_size %u", o->config.quant.group);
+    if (m->experts)
+        snprintf(experts, sizeof experts, ", %u experts of intermediate size %u", m->experts,
+                 m->expert_intermediate);
     snprintf(
         out, cap,
         "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
-        "head_dim %u, vocab_size %u%s",
-        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, group);
+        "head_dim %u, vocab_size %u%s%s",
+        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, group);
 }
 
 static enum err bind_model(struct opening *o)
 {
-    char shape[256];
+    char shape[320];
     struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, shape, o->e};
     describe_shape(o, shape, sizeof shape);
     find_fused(o);
@@ -454,7 +530,7 @@ static enum err bind_model(struct opening *o)
         struct layer *l = &o->m->layers[i];
         TRY(bind_norms(o, &b, i, l));
         TRY(bind_attention(o, &b, i, l));
-        TRY(bind_mlp(o, &b, i, l));
+        TRY(l->mixture ? bind_mixture(o, &b, i, l->mixture) : bind_mlp(o, &b, i, l));
     }
     return check_leftovers(o);
 }

@@ -23,6 +23,19 @@ struct rope {
 
 enum { ROPE_FULL, ROPE_LOCAL, ROPE_SETS };
 
+/* One of many small MLPs. */
+struct expert {
+    struct weight gate_up[2]; /* gate, up: [expert_intermediate][hidden] */
+    struct weight down;       /* [hidden][expert_intermediate] */
+};
+
+/* A mixture of experts: p = softmax(router x) over all of them, in f32; the `experts_used` largest
+ * (of equals the first) are taken, and y = sum of p[e] * expert e (x), in order of e. */
+struct mixture {
+    struct weight router;   /* [experts][hidden] */
+    struct expert *experts; /* [experts] */
+};
+
 struct layer {
     u32 rope;   /* index into model.rope, or ROPE_SETS: this layer does not rotate */
     u32 window; /* keys seen: i - window < j <= i; 0: all */
@@ -33,6 +46,7 @@ struct layer {
     struct weight o;
     struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
+    struct mixture *mixture; /* not NULL: in place of gate_up and down */
 };
 
 /* What an embedding is made of, by the files of sentence-transformers and config.json. All zero:
@@ -48,8 +62,10 @@ struct model {
     struct str revision;   /* of the hub, where the folder is in its cache; else empty */
     struct str model_type; /* "llama" */
     u32 layers_n, hidden, intermediate, heads, kv_heads, head_dim, vocab;
-    u32 context;          /* max_position_embeddings */
-    u32 n_qkv, n_gate_up; /* 3 or 1; 2 or 1 */
+    u32 context;                                    /* max_position_embeddings */
+    u32 n_qkv, n_gate_up;                           /* 3 or 1; 2 or 1 */
+    u32 experts, experts_used, expert_intermediate; /* of layers with a mixture; else 0 */
+    bool experts_renormalized; /* p is divided by its sum over the experts used */
     enum activation activation;
     float norm_eps;
     bool norm_plus_one; /* gemma: multiply by (1 + w) */
@@ -90,8 +106,8 @@ struct model {
 MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *dir,
                          struct model **out, struct err_text *e);
 
-/* A model of a known shape ("llama-3.1-8b", "llama-3.2-1b", "qwen3-4b", "100m") whose weights are
- * `bits`-bit symmetric GPTQ group 128 (bits 4 or 8; 16: bf16), filled from `seed`; embedding in
+/* A model of a known shape ("llama-3.1-8b", "llama-3.2-1b", "qwen3-4b", "100m" ...) whose weights
+ * are `bits`-bit symmetric GPTQ group 128 (bits 4 or 8; 16: bf16), filled from `seed`; embedding in
  * bf16; head in head_bits (16: bf16, tied to the embedding where the shape ties it; 4 or 8: GPTQ
  * of its own). Activations stay of order 1. For benchmarks.
  *

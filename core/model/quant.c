@@ -351,15 +351,13 @@ static bool same_shape(const struct tensor *t, u32 rank, const u64 *shape)
     return same;
 }
 
-/* Takes MODULE + SUFFIX, which must have one of `types` and the shape [d0] (d1 = 0) or [d0, d1]. */
-static enum err want(struct binder *b, const char *module, const char *suffix, int types, u64 d0,
-                     u64 d1, const struct tensor **out)
+/* Takes MODULE + SUFFIX, which must have one of `types` and this shape. */
+static enum err want_shape(struct binder *b, const char *module, const char *suffix, int types,
+                           u32 rank, const u64 *shape, const struct tensor **out)
 {
-    char name[NAME_BYTES], is[128], should[64];
+    char name[NAME_BYTES], is[128], should[96];
     snprintf(name, sizeof name, "%s%s", module, suffix);
     const struct tensor *t = tensors_take(b->tensors, name);
-    u64 shape[2] = {d0, d1};
-    u32 rank = d1 ? 2 : 1;
     if (!t)
         return err_set(b->e, ERR_MODEL, "%s: tensor \"%s\" is missing; config.json asks for it",
                        b->dir, name);
@@ -379,6 +377,13 @@ static enum err want(struct binder *b, const char *module, const char *suffix, i
     }
     *out = t;
     return ERR_OK;
+}
+
+/* The same, of shape [d0] (d1 = 0) or [d0, d1]. */
+static enum err want(struct binder *b, const char *module, const char *suffix, int types, u64 d0,
+                     u64 d1, const struct tensor **out)
+{
+    return want_shape(b, module, suffix, types, d1 ? 2 : 1, (const u64[]){d0, d1}, out);
 }
 
 static bool there(const struct binder *b, const char *module, const char *suffix)
@@ -600,6 +605,16 @@ static enum err bind_int8(struct binder *b, const char *module, struct weight *w
     return ERR_OK;
 }
 
+static void set_plain(struct weight *w, const struct tensor *t)
+{
+    w->kind = WEIGHT_PLAIN;
+    w->bits = 0;
+    w->group = w->k;
+    w->groups = 1;
+    w->type = t->type;
+    w->data = t->data;
+}
+
 static enum err bind_plain(struct binder *b, const char *module, struct weight *w)
 {
     const struct tensor *data;
@@ -609,12 +624,7 @@ static enum err bind_plain(struct binder *b, const char *module, struct weight *
                        "quantize_config.json says how",
                        b->dir, module);
     TRY(want(b, module, ".weight", FLOATS, w->n, w->k, &data));
-    w->kind = WEIGHT_PLAIN;
-    w->bits = 0;
-    w->group = w->k;
-    w->groups = 1;
-    w->type = data->type;
-    w->data = data->data;
+    set_plain(w, data);
     return ERR_OK;
 }
 
@@ -656,6 +666,17 @@ enum err bind_linear(struct binder *b, const char *module, u32 n, u32 k, bool bi
         out->bias = t->data;
         out->bias_type = t->type;
     }
+    return ERR_OK;
+}
+
+enum err bind_stack(struct binder *b, const char *name, u32 count, u32 n, u32 k, struct weight *out)
+{
+    const struct tensor *t;
+    *out = (struct weight){.name = arena_str(b->keep, str_of(name)).p, .n = count * n, .k = k};
+    if (!out->name)
+        return arena_full(b->keep, name, b->e);
+    TRY(want_shape(b, name, "", FLOATS, 3, (const u64[]){count, n, k}, &t));
+    set_plain(out, t);
     return ERR_OK;
 }
 

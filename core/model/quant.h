@@ -50,4 +50,8 @@ MUST enum err bind_vector(struct binder *b, const char *name, u32 n, const struc
 MUST enum err bind_linear(struct binder *b, const char *module, u32 n, u32 k, bool bias,
                           struct weight *out);
 
+/* The float tensor `name` of shape [count][n][k], as one plain matrix of count * n rows. */
+MUST enum err bind_stack(struct binder *b, const char *name, u32 count, u32 n, u32 k,
+                         struct weight *out);
+
 #endif

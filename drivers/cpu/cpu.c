@@ -1,8 +1,9 @@
 #include "drivers/cpu/cpu.h"
 
 #include "core/base/clock.h"
-#include "drivers/cpu/forward.h"
 #include "core/base/half.h"
+#include "drivers/cpu/forward.h"
+#include "kernels/cpu/linear.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -43,6 +44,27 @@ static void list_matrix(struct cpu_device *c, const struct weight *w, struct pac
     c->matrices[c->n_matrices++] = (struct matrix){w, packed, at, c->forward.linear->pack_bytes(w)};
 }
 
+static void list_mixture(struct cpu_device *c, const struct mixture *from,
+                         struct forward_mixture *to)
+{
+    const struct weight *r = &from->router;
+    bool plain = r->kind == WEIGHT_PLAIN || r->int8_activations;
+    if (!plain)
+        to->plain = (struct weight){.name = r->name,
+                                    .kind = WEIGHT_PLAIN,
+                                    .n = r->n,
+                                    .k = r->k,
+                                    .group = r->k,
+                                    .groups = 1,
+                                    .type = DTYPE_F32};
+    list_matrix(c, plain ? r : &to->plain, &to->router);
+    for (u32 e = 0; e < c->device.model->experts; e++) {
+        for (u32 j = 0; j < 2; j++)
+            list_matrix(c, &from->experts[e].gate_up[j], &to->experts[e].gate_up[j]);
+        list_matrix(c, &from->experts[e].down, &to->experts[e].down);
+    }
+}
+
 /* In the order in which a step uses them. */
 static void list_matrices(struct cpu_device *c)
 {
@@ -55,6 +77,10 @@ static void list_matrices(struct cpu_device *c)
         for (u32 j = 0; j < m->n_qkv; j++)
             list_matrix(c, &from->qkv[j], &to->qkv[j]);
         list_matrix(c, &from->o, &to->o);
+        if (to->mixture) {
+            list_mixture(c, from->mixture, to->mixture);
+            continue;
+        }
         for (u32 j = 0; j < m->n_gate_up; j++)
             list_matrix(c, &from->gate_up[j], &to->gate_up[j]);
         list_matrix(c, &from->down, &to->down);
@@ -113,6 +139,14 @@ static const float *load_norm(struct carve *c, const struct tensor *t, u32 n, bo
     return w;
 }
 
+static void load_router(struct carve *c, const struct weight *from, struct weight *to)
+{
+    float *values = carve(c, (size_t)to->n * to->k * sizeof *values);
+    for (u32 i = 0; values && i < to->n; i++)
+        linear_row(&(struct packed){.w = from}, i, values + (size_t)i * to->k);
+    to->data = values;
+}
+
 static void layout_norms(struct cpu_device *c, struct carve *carver)
 {
     struct forward *f = &c->forward;
@@ -127,6 +161,9 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         norm[NORM_AFTER_MLP] = load_norm(carver, l->norm_after_mlp, m->hidden, one);
         norm[NORM_Q] = load_norm(carver, l->norm_q, m->head_dim, one);
         norm[NORM_K] = load_norm(carver, l->norm_k, m->head_dim, one);
+        struct forward_mixture *x = f->layers[i].mixture;
+        if (x && x->plain.kind)
+            load_router(carver, &l->mixture->router, &x->plain);
     }
     f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
 }
@@ -359,6 +396,30 @@ static const struct device_ops cpu_ops = {
     .close = cpu_close,
 };
 
+static size_t most_matrices(const struct model *m)
+{
+    size_t n = 2;
+    for (u32 i = 0; i < m->layers_n; i++)
+        n += m->layers[i].mixture ? 5 + 3 * (size_t)m->experts : 7;
+    return n;
+}
+
+static struct forward_layer *new_layers(struct arena *keep, const struct model *m)
+{
+    struct forward_layer *layers = ARENA_NEW(keep, struct forward_layer, m->layers_n);
+    for (u32 i = 0; layers && i < m->layers_n; i++) {
+        if (!m->layers[i].mixture)
+            continue;
+        struct forward_mixture *x = ARENA_NEW(keep, struct forward_mixture, 1);
+        if (x)
+            x->experts = ARENA_NEW(keep, struct forward_expert, m->experts);
+        if (!x || !x->experts)
+            return NULL;
+        layers[i].mixture = x;
+    }
+    return layers;
+}
+
 enum err cpu_open(struct arena *keep, const struct model *model, const struct device_limits *limits,
                   const struct cpu_options *options, struct device **out, struct err_text *e)
 {
@@ -370,8 +431,8 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                        LIMIT_THREADS);
     ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
     struct cpu_device *c = arena_alloc(keep, sizeof *c, _Alignof(struct cpu_device));
-    struct forward_layer *layers = ARENA_NEW(keep, struct forward_layer, model->layers_n);
-    struct matrix *matrices = ARENA_NEW(keep, struct matrix, 2 + 7 * (size_t)model->layers_n);
+    struct forward_layer *layers = new_layers(keep, model);
+    struct matrix *matrices = ARENA_NEW(keep, struct matrix, most_matrices(model));
     if (!c || !layers || !matrices)
         return arena_full(keep, "the CPU backend", e);
     c->device = (struct device){.ops = &cpu_ops,

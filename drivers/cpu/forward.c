@@ -1,10 +1,7 @@
 #include "drivers/cpu/forward.h"
 
-#include <stdatomic.h>
-
-enum {
-    FEW_ROWS = 4
-}; /* up to so many rows each worker norms all of them: cheaper than a barrier */
+#include "drivers/cpu/mixture.h"
+#include "drivers/cpu/pass.h"
 
 /* --- memory -------------------------------------------------------------------------------- */
 
@@ -27,22 +24,66 @@ static u32 stride_of(u32 n)
     return ROUND_UP(n, 16u) + 16;
 }
 
-static size_t act_bytes_max(const struct forward *f, u32 rows)
+/* 0 where all layers have experts. */
+static u32 plain_intermediate(const struct model *m)
 {
-    const struct model *m = f->model;
-    size_t a = f->linear->act_bytes(rows, m->hidden);
-    size_t b = f->linear->act_bytes(rows, m->heads * m->head_dim);
-    size_t c = f->linear->act_bytes(rows, m->intermediate);
-    return MAX(MAX(a, b), c);
+    for (u32 i = 0; i < m->layers_n; i++)
+        if (!m->layers[i].mixture)
+            return m->intermediate;
+    return 0;
 }
 
-static size_t scratch_bytes_max(const struct forward *f)
+/* Input features of the widest matrix. */
+static u32 k_max(const struct model *m)
+{
+    u32 mlp = MAX(plain_intermediate(m), m->expert_intermediate);
+    return MAX(MAX(m->hidden, m->heads * m->head_dim), mlp);
+}
+
+static size_t act_bytes_max(const struct forward *f, u32 rows)
+{
+    return f->linear->act_bytes(rows, k_max(f->model));
+}
+
+/* Of an expert both see the input in one form, unless act-order sorts it for each. */
+static u32 count_prepares(const struct model *m)
+{
+    for (u32 i = 0; i < m->layers_n; i++)
+        for (u32 e = 0; m->layers[i].mixture && e < m->experts; e++) {
+            const struct weight *w = m->layers[i].mixture->experts[e].gate_up;
+            if (w[0].group_index || w[1].group_index || w[0].kind != w[1].kind)
+                return 2;
+        }
+    return 1;
+}
+
+static void layout_routes(struct forward *f, struct carve *c, u32 tokens, struct forward_routes *to)
 {
     const struct model *m = f->model;
-    size_t a = f->linear->scratch_bytes(m->hidden);
-    size_t b = f->linear->scratch_bytes(m->heads * m->head_dim);
-    size_t c = f->linear->scratch_bytes(m->intermediate);
-    return MAX(MAX(a, b), c);
+    u32 routes = tokens * m->experts_used;
+    to->first = carve(c, (m->experts + 1) * sizeof *to->first);
+    to->active = carve(c, m->experts * sizeof *to->active);
+    to->route = carve(c, routes * sizeof *to->route);
+    to->row = carve(c, routes * sizeof *to->row);
+}
+
+/* mlp and prepared, and what else a mixture of experts takes. */
+static void layout_mlp(struct forward *f, struct carve *c)
+{
+    const struct model *m = f->model;
+    u32 routes = f->tile * m->experts_used;
+    f->mlp_stride = stride_of(2 * plain_intermediate(m));
+    f->expert_stride = stride_of(2 * m->expert_intermediate);
+    f->router_stride = ROUND_UP(m->experts, 16u);
+    f->prepares = count_prepares(m);
+    size_t plain = (size_t)f->tile * f->mlp_stride, mixed = (size_t)routes * f->expert_stride;
+    f->mlp = carve(c, MAX(plain, mixed) * sizeof *f->mlp);
+    size_t in = f->prepares * f->linear->act_bytes(routes, m->hidden);
+    size_t between = f->linear->act_bytes(routes, m->expert_intermediate);
+    f->prepared = carve(c, MAX(act_bytes_max(f, f->tile), MAX(in, between)));
+    f->routed = carve_rows(c, routes, f->x_stride);
+    f->router = carve_rows(c, f->tile, f->router_stride);
+    f->routes = carve(c, routes * sizeof *f->routes);
 }
 
 static void layout_step(struct forward *f, struct carve *c)
@@ -65,23 +106,23 @@ void forward_layout(struct forward *f, struct carve *c)
     f->x_stride = stride_of(m->hidden);
     f->qkv_stride = stride_of((m->heads + 2 * m->kv_heads) * m->head_dim);
     f->attention_stride = stride_of(m->heads * m->head_dim);
-    f->mlp_stride = stride_of(2 * m->intermediate);
     f->rope_stride = ROUND_UP(rope_dims, 16u);
     f->x = carve_rows(c, f->tile, f->x_stride);
     f->y = carve_rows(c, f->tile, f->x_stride);
     f->h = carve_rows(c, f->tile, f->x_stride);
     f->qkv = carve_rows(c, f->tile, f->qkv_stride);
     f->attention = carve_rows(c, f->tile, f->attention_stride);
-    f->mlp = carve_rows(c, f->tile, f->mlp_stride);
     f->angles = carve_rows(c, f->tile, ROPE_SETS * f->rope_stride);
-    f->prepared = carve(c, act_bytes_max(f, f->tile));
+    layout_mlp(f, c);
     layout_step(f, c);
     struct forward_worker *workers = carve(c, f->threads * sizeof *workers);
     for (u32 i = 0; i < f->threads; i++) {
         struct forward_worker w = {0};
         w.rows = carve_rows(c, FEW_ROWS, f->x_stride);
         w.prepared = carve(c, act_bytes_max(f, FEW_ROWS));
-        w.scratch = carve(c, scratch_bytes_max(f));
+        w.scratch = carve(c, f->linear->scratch_bytes(k_max(m)));
+        w.few_routes = carve(c, FEW_ROWS * m->experts_used * sizeof *w.few_routes);
+        layout_routes(f, c, f->tile, &w.routes);
         u32 rows = ATTENTION_TOKENS * (m->heads / m->kv_heads);
         w.attention = carve(c, attention_scratch_bytes(rows, m->head_dim));
         if (workers)
@@ -167,172 +208,6 @@ void forward_begin(struct forward *f, const struct step *step)
 
 /* --- the pass: everything below runs in the workers ---------------------------------------- */
 
-/* One worker at work on one tile. */
-struct pass {
-    struct forward *f;
-    struct forward_worker *mine;
-    const struct forward_tile *tile;
-    u32 id;
-    u32 *deals; /* so far in this step */
-};
-
-struct range {
-    u32 from, to;
-};
-
-/* This worker's share of n things, in units of `unit`. */
-static struct range share(const struct pass *p, u32 n, u32 unit)
-{
-    u64 units = CEIL_DIV(n, unit), threads = p->f->threads;
-    u32 from = (u32)(units * p->id / threads), to = (u32)(units * (p->id + 1) / threads);
-    return (struct range){MIN(from * unit, n), MIN(to * unit, n)};
-}
-
-static void barrier(const struct pass *p)
-{
-    pool_barrier(p->f->pool);
-}
-
-/* Input rows of one or more matrices. A few rows are normed and prepared by every worker for
- * itself; many are shared out, with barriers. */
-struct input {
-    struct activations a;
-    const struct packed *ready_for;
-    bool few;
-};
-
-static struct range own_rows(const struct pass *p, const struct input *in)
-{
-    return in->few ? (struct range){0, in->a.m} : share(p, in->a.m, 1);
-}
-
-/* m rows of k floats, normed by `norm` (NULL: as they are; else row i of the result is x's row
- * index[i], or i). */
-static struct input input_rows(const struct pass *p, const float *x, u32 stride, u32 m, u32 k,
-                               const float *norm, const u32 *index)
-{
-    struct forward *f = p->f;
-    struct input in = {.a = {.x = x, .m = m, .k = k, .x_stride = stride}, .few = m <= FEW_ROWS};
-    in.a.prepared = in.few ? p->mine->prepared : f->prepared;
-    if (!norm)
-        return in;
-    struct range r = own_rows(p, &in);
-    float *h = in.few ? p->mine->rows : f->h;
-    for (u32 i = r.from; i < r.to; i++)
-        f->vector->rmsnorm(h + (size_t)i * f->x_stride, x + (size_t)(index ? index[i] : i) * stride,
-                           norm, k, f->model->norm_eps);
-    in.a.x = h;
-    in.a.x_stride = f->x_stride;
-    return in;
-}
-
-/* Prepares the rows for w, unless they already are. */
-static void make_ready(const struct pass *p, struct input *in, const struct packed *w)
-{
-    const struct linear_ops *linear = p->f->linear;
-    if (in->ready_for && linear->act_shared(in->ready_for, w))
-        return;
-    if (!in->few && in->ready_for)
-        barrier(p); /* others may still read what is prepared now */
-    struct range r = own_rows(p, in);
-    linear->act_prepare(&in->a, w, r.from, r.to);
-    in->ready_for = w;
-    if (!in->few)
-        barrier(p);
-}
-
-/* The columns of a product, in tiles of the kernels, as they are handed out: first each worker's
- * own stretch of all but the last eighth, then what is left, tile by tile, to whoever comes first,
- * so that one core which others disturb does not hold the rest up. Who computes a tile changes no
- * bit.
- *
- * f->ticket is (number of the deal, next free tile); all workers deal in the same order, and one
- * that finds a later number knows that nothing of its own deal is left. */
-struct deal {
-    u32 tiles, fixed;
-    u64 first_ticket;
-    bool own_done;
-};
-
-static struct deal deal_out(const struct pass *p, u32 tiles)
-{
-    u32 shared = p->f->threads > 1 ? tiles / 8 : 0;
-    return (struct deal){tiles, tiles - shared, (u64)++ * p->deals << 32, false};
-}
-
-/* The next tiles for this worker; false when there are no more. */
-static bool next_tiles(const struct pass *p, struct deal *d, struct range *r)
-{
-    if (!d->own_done) {
-        d->own_done = true;
-        *r = share(p, d->fixed, 1);
-        if (r->from < r->to)
-            return true;
-    }
-    u64 seen = atomic_load_explicit(&p->f->ticket, memory_order_relaxed), mine;
-    do {
-        mine = MAX(seen, d->first_ticket);
-        u32 tile = d->fixed + (u32)mine;
-        if (mine >> 32 != d->first_ticket >> 32 || tile >= d->tiles)
-            return false;
-        *r = (struct range){tile, tile + 1};
-    } while (!atomic_compare_exchange_weak_explicit(&p->f->ticket, &seen, mine + 1,
-                                                    memory_order_relaxed, memory_order_relaxed));
-    return true;
-}
-
-static u32 tiles_of(const struct pass *p, const struct packed *w)
-{
-    return CEIL_DIV(w->w->n, p->f->linear->tile_n);
-}
-
-/* y = W x over some tiles; returns their columns. The input is ready for w. */
-static struct range multiply(const struct pass *p, const struct packed *w, const struct input *in,
-                             float *y, u32 y_stride, struct range tiles)
-{
-    u32 unit = p->f->linear->tile_n, n = w->w->n;
-    struct range r = {MIN(tiles.from * unit, n), MIN(tiles.to * unit, n)};
-    if (r.from < r.to)
-        p->f->linear->matmul(w, &in->a, y, y_stride, r.from, r.to, p->mine->scratch);
-    return r;
-}
-
-/* Matrices that all take the same prepared input, their outputs side by side, dealt out as one. */
-static void multiply_side_by_side(const struct pass *p, const struct packed *w, u32 count,
-                                  struct input *in, float *y, u32 y_stride)
-{
-    u32 tiles = 0;
-    struct range r;
-    for (u32 i = 0; i < count; i++)
-        tiles += tiles_of(p, &w[i]);
-    make_ready(p, in, &w[0]);
-    for (struct deal d = deal_out(p, tiles); next_tiles(p, &d, &r);) {
-        float *to = y;
-        for (u32 i = 0, done = 0; i < count; i++) {
-            u32 end = done + tiles_of(p, &w[i]), from = MAX(r.from, done);
-            if (from < MIN(r.to, end))
-                multiply(p, &w[i], in, to, y_stride,
-                         (struct range){from - done, MIN(r.to, end) - done});
-            done = end;
-            to += w[i].w->n;
-        }
-    }
-}
-
-/* The same for any matrices of one input: act-order may want it in another order for each. */
-static void multiply_group(const struct pass *p, const struct packed *w, u32 count,
-                           struct input *in, float *y, u32 y_stride)
-{
-    for (u32 i = 0; i < count;) {
-        u32 n = 1;
-        while (i + n < count && p->f->linear->act_shared(&w[i], &w[i + n]))
-            n++;
-        multiply_side_by_side(p, &w[i], n, in, y, y_stride);
-        for (u32 end = i + n; i < end; i++)
-            y += w[i].w->n;
-    }
-}
-
 /* x += W in, through a norm where the family has one after the block. Ends with a barrier. */
 static void add_product(const struct pass *p, const struct packed *w, struct input *in,
                         const float *norm_after)
@@ -341,7 +216,7 @@ static void add_product(const struct pass *p, const struct packed *w, struct inp
     struct range r;
     make_ready(p, in, w);
     for (struct deal d = deal_out(p, tiles_of(p, w)); next_tiles(p, &d, &r);) {
-        struct range c = multiply(p, w, in, f->y, f->x_stride, r);
+        struct range c = multiply(p, w, &in->a, f->y, f->x_stride, r);
         for (u32 i = 0; !norm_after && i < in->a.m; i++) {
             size_t at = (size_t)i * f->x_stride + c.from;
             f->vector->add(f->x + at, f->y + at, c.to - c.from);
@@ -456,17 +331,6 @@ static void attend(const struct pass *p, u32 layer)
     barrier(p);
 }
 
-/* gate = act(gate) * up over this worker's columns. */
-static void gate(const struct pass *p, struct range r)
-{
-    struct forward *f = p->f;
-    const struct model *m = f->model;
-    for (u32 i = 0; i < p->tile->n; i++) {
-        float *row = f->mlp + (size_t)i * f->mlp_stride;
-        f->vector->gate(row + r.from, row + m->intermediate + r.from, r.to - r.from, m->activation);
-    }
-}
-
 static void mlp(const struct pass *p, const struct forward_layer *l)
 {
     struct forward *f = p->f;
@@ -478,13 +342,14 @@ static void mlp(const struct pass *p, const struct forward_layer *l)
         make_ready(p, &in,
                    &l->gate_up[0]); /* the same columns of both: no barrier before the gate */
         for (struct deal d = deal_out(p, tiles_of(p, &l->gate_up[0])); next_tiles(p, &d, &r);) {
-            multiply(p, &l->gate_up[0], &in, f->mlp, f->mlp_stride, r);
-            gate(p, multiply(p, &l->gate_up[1], &in, f->mlp + inter, f->mlp_stride, r));
+            multiply(p, &l->gate_up[0], &in.a, f->mlp, f->mlp_stride, r);
+            r = multiply(p, &l->gate_up[1], &in.a, f->mlp + inter, f->mlp_stride, r);
+            gate(f, f->mlp, f->mlp_stride, n, inter, r);
         }
     } else {
         multiply_group(p, l->gate_up, m->n_gate_up, &in, f->mlp, f->mlp_stride);
         barrier(p);
-        gate(p, share(p, inter, 64));
+        gate(f, f->mlp, f->mlp_stride, n, inter, share(p, inter, 64));
     }
     barrier(p);
     in = input_rows(p, f->mlp, f->mlp_stride, n, inter, NULL, NULL);
@@ -503,7 +368,10 @@ static void layer_pass(const struct pass *p, u32 layer)
     attend(p, layer);
     in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
     add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);
-    mlp(p, l);
+    if (l->mixture)
+        mixture_pass(p, l);
+    else
+        mlp(p, l);
 }
 
 /* Hands a token's logits over and samples the next token. */
@@ -537,7 +405,7 @@ static void head(const struct pass *p)
         struct range r;
         make_ready(p, &in, f->head);
         for (struct deal d = deal_out(p, tiles_of(p, f->head)); next_tiles(p, &d, &r);) {
-            struct range c = multiply(p, f->head, &in, f->logits, f->logits_stride, r);
+            struct range c = multiply(p, f->head, &in.a, f->logits, f->logits_stride, r);
             for (u32 i = 0; m->logit_softcap > 0 && i < n; i++)
                 f->vector->softcap(f->logits + (size_t)i * f->logits_stride + c.from, c.to - c.from,
                                    m->logit_softcap);

@@ -25,9 +25,21 @@ enum {
 
 enum { NORM_ATTENTION, NORM_MLP, NORM_AFTER_ATTENTION, NORM_AFTER_MLP, NORM_Q, NORM_K, NORMS };
 
+struct forward_expert {
+    struct packed gate_up[2], down;
+};
+
+struct forward_mixture {
+    struct weight plain; /* the router's, where it is quantized: its values, so that routes are
+                            exact in every kernel set */
+    struct packed router;
+    struct forward_expert *experts; /* [experts] */
+};
+
 struct forward_layer {
     const float *norm[NORMS]; /* f32, 1 already added for gemma; NULL where the family has none */
     struct packed qkv[3], o, gate_up[2], down;
+    struct forward_mixture *mixture; /* not NULL: in place of gate_up and down */
     struct kv_layer kv;
 };
 
@@ -50,12 +62,31 @@ struct forward_tile {
     bool hands_over;        /* x of some token */
 };
 
+/* One of the experts that a token takes. Those of a token come in order of `expert`. */
+struct forward_route {
+    u32 expert;
+    float weight;
+};
+
+/* The routes of a tile, by expert. Route r of token t is number t * experts_used + r; sorted by
+ * expert, then token, they have rows in the buffers of the mixture. Every worker sorts for itself.
+ */
+struct forward_routes {
+    u32 *first;  /* [experts + 1] row of the first route of each expert */
+    u32 *active; /* [experts] those with any */
+    u32 n_active;
+    u32 *route; /* [routes] of each row: its number */
+    u32 *row;   /* [routes] of each number: its row */
+};
+
 /* What one worker has to itself. */
 struct forward_worker {
-    float *rows;     /* a few normed rows */
-    void *prepared;  /* and what linear_ops makes of them */
-    void *scratch;   /* of matmul */
-    void *attention; /* of attention */
+    float *rows;                      /* a few normed rows */
+    void *prepared;                   /* and what linear_ops makes of them */
+    void *scratch;                    /* of matmul */
+    void *attention;                  /* of attention */
+    struct forward_route *few_routes; /* [a few tokens][experts_used] */
+    struct forward_routes routes;
     struct sample_scratch sample;
 };
 
@@ -78,11 +109,16 @@ struct forward {
 
     /* activations of a tile, shared by the workers; strides in floats */
     u32 x_stride, qkv_stride, attention_stride, mlp_stride, logits_stride, rope_stride;
-    float *x, *y, *h;               /* [tile][hidden] residual, matrix result, normed */
-    float *qkv;                     /* [tile][q heads, k heads, v heads][head_dim] */
-    float *attention;               /* [tile][heads][head_dim] */
-    float *mlp;                     /* [tile][gate, up][intermediate] */
-    void *prepared;                 /* act_bytes(tile, largest k) */
+    float *x, *y, *h; /* [tile][hidden] residual, matrix result, normed */
+    float *qkv;       /* [tile][q heads, k heads, v heads][head_dim] */
+    float *attention; /* [tile][heads][head_dim] */
+    float *mlp;       /* [tile][gate, up][intermediate]; of a mixture [routes][gate, up][...] */
+    void *prepared;   /* act_bytes(tile, largest k); of a mixture act_bytes(routes, k) */
+    u32 expert_stride, router_stride;
+    u32 prepares;                   /* forms in which gate and up want their inputs: 1 or 2 */
+    float *routed;                  /* [routes][hidden] inputs, and later outputs, of experts */
+    float *router;                  /* [tile][experts] logits */
+    struct forward_route *routes;   /* [tile][experts_used] */
     float *angles;                  /* [tile][ROPE_SETS] tables of rope */
     float *logits;                  /* [head_rows][vocab] */
     struct forward_worker *workers; /* [threads] */

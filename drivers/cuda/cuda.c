@@ -186,6 +186,10 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                    const struct cuda_options *o, struct device **out, struct err_text *e)
 {
     ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
+    if (model->experts)
+        return err_set(e, ERR_DEVICE,
+                       "experts (%.*s) are computed on CPUs only as yet: set device.kind to cpu",
+                       STR_ARG(model->model_type));
     struct cuda_device *c = ARENA_NEW(keep, struct cuda_device, 1);
     if (!c)
         return arena_full(keep, "the CUDA backend", e);

@@ -77,6 +77,34 @@ void config_class_defaults(void)
     CHECK(opens("llama", "\"hidden_act\":\"gelu\"", &m, &c) && m.activation == ACT_GELU);
 }
 
+#define MOE "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
+
+void config_experts(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("qwen3_moe", MOE ",\"num_experts\":8", &m, &c)); /* as transformers 4 names it */
+    CHECK(m.experts == 8 && m.experts_used == 2 && m.expert_intermediate == 32);
+    CHECK(!m.experts_renormalized && m.qk_norm && m.kv_heads == 4 && m.head_dim == 16);
+    for (u32 i = 0; i < 4; i++)
+        CHECK(m.layers[i].mixture && m.layers[i].mixture->experts && m.layers[i].window == 0);
+    CHECK(opens("qwen3_moe",
+                MOE ",\"num_local_experts\":8,\"norm_topk_prob\":true,\"mlp_only_layers\":[3,99],"
+                    "\"decoder_sparse_step\":2,\"sliding_window\":4096,\"head_dim\":32",
+                &m, &c)); /* as 5 does */
+    CHECK(m.experts == 8 && m.experts_renormalized && m.head_dim == 32 && m.intermediate == 128);
+    CHECK(!m.layers[0].mixture && m.layers[1].mixture && !m.layers[2].mixture);
+    CHECK(!m.layers[3].mixture && m.layers[1].window == 0);
+    CHECK(opens("mixtral",
+                "\"num_local_experts\":8,\"num_experts_per_tok\":8,"
+                "\"num_key_value_heads\":2,\"router_aux_loss_coef\":0.02",
+                &m, &c));
+    CHECK(m.experts == 8 && m.experts_used == 8 && m.expert_intermediate == 128);
+    CHECK(m.experts_renormalized && m.norm_eps == 1e-5f && m.layers[0].window == 0);
+    CHECK(m.rope[ROPE_FULL].freq[1] < 0.2f); /* 1e6^-(1/8) */
+    CHECK(opens("qwen3", KV, &m, &c) && m.experts == 0 && !m.layers[0].mixture);
+}
+
 /* gemma3 and mistral3: the language model in text_config, with the defaults of its class. The
  * first is gemma-3-4b-it, the second Mistral-Small-3.1. */
 void config_text_parts(void)
@@ -341,6 +369,16 @@ void config_refusals(void)
         {"smollm3", KV ",\"no_rope_layers\":[1,1]", "a list of 4 numbers"},
         {"gemma2", KV ",\"use_bidirectional_attention\":true", "use_bidirectional_attention"},
         {"gemma2", KV ",\"attn_logit_softcapping\":0", "attn_logit_softcapping is 0"},
+        {"qwen3_moe", MOE, "num_experts is missing"},
+        {"qwen3_moe", MOE ",\"num_experts\":1", "num_experts_per_tok is 2: there are 1"},
+        {"qwen3_moe", MOE ",\"num_experts\":513", "num_experts is 513"},
+        {"qwen3_moe", MOE ",\"num_experts\":8,\"num_local_experts\":9", "num_local_experts is 9"},
+        {"qwen3_moe", MOE ",\"num_experts\":8,\"mlp_only_layers\":[0,-1]", "mlp_only_layers"},
+        {"qwen3_moe", MOE ",\"num_experts\":8,\"mlp_only_layers\":1", "mlp_only_layers is 1"},
+        {"qwen3_moe", MOE ",\"num_experts\":8,\"decoder_sparse_step\":0", "decoder_sparse_step"},
+        {"qwen3_moe", MOE ",\"num_experts\":8,\"use_sliding_window\":true", "use_sliding_window"},
+        {"qwen3_moe", "\"num_experts\":8,\"num_experts_per_tok\":2", "moe_intermediate_size"},
+        {"mixtral", KV ",\"num_local_experts\":8,\"num_experts_per_tok\":33", "from 1 to 32"},
         {"llama", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}",
          "quantization_config.quant_method is \"bitsandbytes\""},
     };

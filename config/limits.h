@@ -19,7 +19,7 @@
 #define LIMIT_TOKENIZER_FILE_BYTES ((size_t)64 << 20) /* tokenizer.json */
 #define LIMIT_SAFETENSORS_HEADER_BYTES 100000000u     /* the format's own ceiling */
 #define LIMIT_SHARDS 512
-#define LIMIT_TENSORS 524288u /* 256 experts in each of 60 layers take 200,000 */
+#define LIMIT_TENSORS 262144u /* 256 experts in each of 58 layers take 180,000 */
 #define LIMIT_LAYERS 256
 #define LIMIT_HIDDEN 32768
 #define LIMIT_INTERMEDIATE 262144

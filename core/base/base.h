@@ -50,6 +50,10 @@ bool str_is(struct str a, const char *z);
 bool str_starts(struct str a, struct str prefix);
 bool str_ends(struct str a, struct str suffix);
 
+/* For tables of names. The kernel's random bytes for this process seed it: nobody outside can
+ * choose names that meet. */
+u64 str_hash(struct str s);
+
 /* a * b and a + b into *out; false when the result does not fit. */
 static inline MUST bool size_mul(size_t a, size_t b, size_t *out)
 {

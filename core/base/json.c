@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/auxv.h>
 
 struct parser {
     struct arena *a;
@@ -182,22 +181,8 @@ static enum err word(struct parser *s, const char *text)
 
 static enum err value(struct parser *s, u32 depth, struct json *v);
 
-/* Keys are compared by an open-addressed table of their hashes, so that a hostile object with
- * very many keys costs no more than its length. The kernel's random bytes for this process seed
- * the hash: nobody outside can choose keys that meet. */
-static u64 key_hash(struct str k)
-{
-    const void *random = (const void *)getauxval(AT_RANDOM);
-    u64 h = 0xcbf29ce484222325u;
-    if (random)
-        memcpy(&h, random, sizeof h);
-    for (size_t i = 0; i < k.n; i++) {
-        h = (h ^ (u8)k.p[i]) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
-    }
-    return h;
-}
-
+/* Keys are compared by an open-addressed table of their hashes, so that a hostile object with very
+ * many keys costs no more than its length. */
 static enum err refuse_duplicates(struct parser *s, const struct json *object)
 {
     if (object->n < 2)
@@ -209,7 +194,7 @@ static enum err refuse_duplicates(struct parser *s, const struct json *object)
     if (!table)
         return arena_full(s->a, s->source, s->e);
     for (const struct json *m = object->child; m; m = m->next) {
-        size_t at = key_hash(m->key) & (slots - 1);
+        size_t at = str_hash(m->key) & (slots - 1);
         for (; table[at]; at = (at + 1) & (slots - 1))
             if (str_eq(table[at]->key, m->key)) {
                 char text[128];

@@ -156,7 +156,7 @@ static enum err open_shards(struct opening *o, const char *path)
                            path, LIMIT_SHARDS);
         TRY(add_file(o, sorted[i]->text));
     }
-    TRY(tensors_sort(&o->tensors, o->e));
+    TRY(tensors_index(&o->tensors, o->e));
     return check_mapped(o, path, map);
 }
 
@@ -180,7 +180,7 @@ static enum err open_lone(struct opening *o)
     file_names(o->dir, count_weights, &lone);
     if (lone.n == 1) {
         TRY(add_file(o, str_of(lone.name)));
-        return tensors_sort(&o->tensors, o->e);
+        return tensors_index(&o->tensors, o->e);
     }
     if (lone.n)
         return err_set(o->e, ERR_MODEL,
@@ -206,7 +206,7 @@ static enum err open_weights(struct opening *o)
         return arena_full(o->keep, o->dir, o->e);
     if (file_exists(single)) {
         TRY(add_file(o, STR("model.safetensors")));
-        return tensors_sort(&o->tensors, o->e);
+        return tensors_index(&o->tensors, o->e);
     }
     if (file_exists(index))
         return open_shards(o, index);
@@ -227,7 +227,7 @@ static enum err name_text_part(struct opening *o)
         size_t n = c < COUNTOF(cuts) ? strlen(cuts[c]) : 0;
         *name = (struct str){name->p + n, name->n - n};
     }
-    return tensors_sort(&o->tensors, o->e);
+    return tensors_index(&o->tensors, o->e);
 }
 
 /* The bare class of a model, as embedding models are saved, gives its tensors no prefix. */
@@ -252,7 +252,7 @@ static enum err name_bare(struct opening *o)
 
 /* The dot-terminated prefix of one layer's tensors. */
 struct place_name {
-    char text[64];
+    char text[96];
 };
 
 PRINTF_LIKE(2, 3) static const char *format(struct place_name *name, const char *fmt, ...)
@@ -341,11 +341,14 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, struct laye
                        &l->down);
 }
 
-/* How the modules of a mixture are called: `of` within the layer, then gate, up and down. */
+/* How the modules of a mixture are called: `of` within the layer, then gate, up and down. Those of
+ * Mixtral come mixed, too, as transformers 5 has other names in memory than in its files: GPTQModel
+ * writes the first, llm-compressor the last. */
 static const struct mixture_names {
     const char *of, *leaf[3];
 } mixture_names[] = {{"mlp", {"gate_proj", "up_proj", "down_proj"}},
-                     {"block_sparse_moe", {"w1", "w3", "w2"}}};
+                     {"block_sparse_moe", {"w1", "w3", "w2"}},
+                     {"block_sparse_moe", {"gate_proj", "up_proj", "down_proj"}}};
 
 /* The names that layer i has; where it has none, those of the family's files. */
 static const struct mixture_names *find_names(const struct opening *o, u32 i)

@@ -351,12 +351,21 @@ static bool same_shape(const struct tensor *t, u32 rank, const u64 *shape)
     return same;
 }
 
+/* Both are ours, and short. */
+static void join(char name[NAME_BYTES], const char *module, const char *suffix)
+{
+    size_t n = strlen(module), more = strlen(suffix);
+    ASSERT(n + more < NAME_BYTES);
+    memcpy(name, module, n);
+    memcpy(name + n, suffix, more + 1);
+}
+
 /* Takes MODULE + SUFFIX, which must have one of `types` and this shape. */
 static enum err want_shape(struct binder *b, const char *module, const char *suffix, int types,
                            u32 rank, const u64 *shape, const struct tensor **out)
 {
     char name[NAME_BYTES], is[128], should[96];
-    snprintf(name, sizeof name, "%s%s", module, suffix);
+    join(name, module, suffix);
     const struct tensor *t = tensors_take(b->tensors, name);
     if (!t)
         return err_set(b->e, ERR_MODEL, "%s: tensor \"%s\" is missing; config.json asks for it",
@@ -389,7 +398,7 @@ static enum err want(struct binder *b, const char *module, const char *suffix, i
 static bool there(const struct binder *b, const char *module, const char *suffix)
 {
     char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%s%s", module, suffix);
+    join(name, module, suffix);
     return tensors_find(b->tensors, name) != NULL;
 }
 
@@ -431,14 +440,19 @@ enum order { ORDER_NONE, ORDER_PLAIN, ORDER_ALL_ZERO, ORDER_OTHER };
 static bool classify_order(const struct tensor *t, const struct weight *w, enum order *out)
 {
     bool zero = true, plain = true, none = false;
-    for (u32 i = 0; i < w->k; i++) {
+    i32 usual = 0; /* i / group, without a division for each */
+    for (u32 i = 0, left = w->group; i < w->k; i++, left--) {
         i32 g;
         memcpy(&g, (const char *)t->data + 4 * (size_t)i, 4);
         if (g < -1 || g >= (i32)w->groups || (g < 0 && w->kind != WEIGHT_PACKED))
             return false;
         none |= g < 0;
         zero &= g == 0;
-        plain &= (u32)g == i / w->group;
+        if (left == 0) {
+            left = w->group;
+            usual++;
+        }
+        plain &= g == usual;
     }
     *out = none ? ORDER_NONE : plain ? ORDER_PLAIN : zero ? ORDER_ALL_ZERO : ORDER_OTHER;
     return true;

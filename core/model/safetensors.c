@@ -50,7 +50,8 @@ enum err tensors_init(struct tensors *t, struct arena *keep, struct arena *scrat
     ASSERT(keep != scratch);
     *t = (struct tensors){.v = ARENA_NEW(scratch, struct tensor *, LIMIT_TENSORS),
                           .used = ARENA_NEW(scratch, bool, LIMIT_TENSORS),
-                          .keep = keep};
+                          .keep = keep,
+                          .scratch = scratch};
     return t->v && t->used ? ERR_OK : arena_full(scratch, "tensor index", e);
 }
 
@@ -245,56 +246,43 @@ enum err safetensors_parse(struct tensors *t, struct arena *scratch, struct str 
 
 /* --- the set --------------------------------------------------------------------------------- */
 
-static int compare_names(struct str a, struct str b)
+static u32 *slot_of(const struct tensors *t, struct str name)
 {
-    int c = memcmp(a.p, b.p, MIN(a.n, b.n));
-    return c ? c : a.n < b.n ? -1 : a.n > b.n;
+    size_t at = str_hash(name) & (t->slots - 1);
+    while (t->table[at] && !str_eq(t->v[t->table[at] - 1]->name, name))
+        at = (at + 1) & (t->slots - 1);
+    return &t->table[at];
 }
 
-static int by_name(const void *a, const void *b)
+enum err tensors_index(struct tensors *t, struct err_text *e)
 {
-    return compare_names((*(struct tensor *const *)a)->name, (*(struct tensor *const *)b)->name);
-}
-
-enum err tensors_sort(struct tensors *t, struct err_text *e)
-{
-    qsort(t->v, t->n, sizeof *t->v, by_name);
-    for (u32 i = 1; i < t->n; i++)
-        if (str_eq(t->v[i - 1]->name, t->v[i]->name))
+    t->slots = 4;
+    while (t->slots < 2 * (size_t)t->n)
+        t->slots *= 2;
+    t->table = ARENA_NEW(t->scratch, u32, t->slots);
+    if (!t->table)
+        return arena_full(t->scratch, "tensor index", e);
+    for (u32 i = 0; i < t->n; i++) {
+        u32 *slot = slot_of(t, t->v[i]->name);
+        if (*slot)
             return err_set(e, ERR_MODEL, "tensor \"%.*s\" stands in %s and in %s",
-                           STR_ARG(t->v[i]->name), t->v[i - 1]->file, t->v[i]->file);
-    return ERR_OK;
-}
-
-static bool locate(const struct tensors *t, struct str name, u32 *at)
-{
-    u32 low = 0, high = t->n;
-    while (low < high) {
-        u32 middle = low + (high - low) / 2;
-        int c = compare_names(t->v[middle]->name, name);
-        if (c == 0) {
-            *at = middle;
-            return true;
-        }
-        if (c < 0)
-            low = middle + 1;
-        else
-            high = middle;
+                           STR_ARG(t->v[i]->name), t->v[*slot - 1]->file, t->v[i]->file);
+        *slot = i + 1;
     }
-    return false;
+    return ERR_OK;
 }
 
 const struct tensor *tensors_find(const struct tensors *t, const char *name)
 {
-    u32 at;
-    return locate(t, str_of(name), &at) ? t->v[at] : NULL;
+    u32 at = *slot_of(t, str_of(name));
+    return at ? t->v[at - 1] : NULL;
 }
 
 const struct tensor *tensors_take(struct tensors *t, const char *name)
 {
-    u32 at;
-    if (!locate(t, str_of(name), &at))
+    u32 at = *slot_of(t, str_of(name));
+    if (!at)
         return NULL;
-    t->used[at] = true;
-    return t->v[at];
+    t->used[at - 1] = true;
+    return t->v[at - 1];
 }

@@ -18,13 +18,15 @@
 
 /* All tensors of a model, by name. `used` is the reader's mark (see tensors_take). */
 struct tensors {
-    struct tensor **v; /* [n]; sorted by name once tensors_sort was called */
+    struct tensor **v; /* [n] */
     bool *used;        /* [n] */
     u32 n;
-    struct arena *keep;
+    u32 *table; /* [slots] by names' hashes: index into v, plus 1; once tensors_index was called */
+    size_t slots;
+    struct arena *keep, *scratch;
 };
 
-/* An empty set: the index arrays come from `scratch`, tensors and names later from `keep`. */
+/* An empty set: the index comes from `scratch`, tensors and names from `keep`. */
 MUST enum err tensors_init(struct tensors *t, struct arena *keep, struct arena *scratch,
                            struct err_text *e);
 
@@ -33,10 +35,10 @@ MUST enum err tensors_init(struct tensors *t, struct arena *keep, struct arena *
 MUST enum err safetensors_parse(struct tensors *t, struct arena *scratch, struct str file,
                                 const char *path, struct err_text *e);
 
-/* Sorts by name and refuses a name that stands in two files. */
-MUST enum err tensors_sort(struct tensors *t, struct err_text *e);
+/* Makes the names known, and refuses one that stands in two files. Again when they changed. */
+MUST enum err tensors_index(struct tensors *t, struct err_text *e);
 
-/* The tensor of that name, marked as used, or NULL. O(log n). */
+/* The tensor of that name, marked as used, or NULL. */
 const struct tensor *tensors_take(struct tensors *t, const char *name);
 
 /* The same without the mark. */

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     ASSERT(tensors_init(&t, &keep, &scratch, &e) == ERR_OK);
     enum err code = safetensors_parse(&t, &scratch, (struct str){file, n}, "a.safetensors", &e);
     if (code == ERR_OK)
-        code = tensors_sort(&t, &e);
+        code = tensors_index(&t, &e);
     ASSERT(code == ERR_OK || e.text[0]);
     if (code == ERR_OK)
         check(&t, file, n);

@@ -171,7 +171,7 @@ for name, change in dict(
         not_json=header_text(lambda t: t[:-1]), not_object=header_text(lambda t: b"[" + t + b"]"),
         deep=header_text(lambda t: b'{"a":' + b"[" * 100000 + b"]" * 100000 + b"}"),
         trailing=raw(WEIGHTS, lambda b: b + b"\0"), truncated=raw(WEIGHTS, lambda b: b[:-1]),
-        bloat=header(lambda h, b: add_empty(h, 100000)),
+        bloat=header(lambda h, b: add_empty(h, 300000)),
         metadata_number=header(lambda h, b: put(h, "__metadata__", {"format": 1})),
         first_not_zero=header(lambda h, b: (
             [shift(h, n, 8, 8) for n in h if n != "__metadata__"], (h, bytes(8) + b))[1]),

@@ -71,6 +71,24 @@ FAMILIES = {
                                        sliding_attention=dict(rope_type="default",
                                                               rope_theta=10000.0)),
                                    tie_word_embeddings=True), 15),
+    "qwen3-moe": ("qwen3_moe", dict(num_hidden_layers=1, num_experts=8, num_experts_per_tok=3,
+                                    moe_intermediate_size=32, norm_topk_prob=True,
+                                    tie_word_embeddings=True), 18),
+    # AutoAWQ quantizes its router as well, which takes multiples of 32
+    "qwen3-moe-many": ("qwen3_moe", dict(num_hidden_layers=1, num_experts=32, num_experts_per_tok=2,
+                                         moe_intermediate_size=32, norm_topk_prob=True,
+                                         tie_word_embeddings=True), 22),
+    "qwen3-moe-step": ("qwen3_moe", dict(num_experts=6, num_experts_per_tok=2,
+                                         moe_intermediate_size=32, norm_topk_prob=False,
+                                         decoder_sparse_step=2, intermediate_size=64,
+                                         tie_word_embeddings=True), 19),
+    # all experts of a layer joined in two tensors
+    "qwen3-moe-joined": ("qwen3_moe", dict(head_dim=32, num_experts=6, num_experts_per_tok=1,
+                                           moe_intermediate_size=32, norm_topk_prob=False,
+                                           mlp_only_layers=[1], intermediate_size=64,
+                                           tie_word_embeddings=True), 21),
+    "mixtral": ("mixtral", dict(num_hidden_layers=1, num_local_experts=4, num_experts_per_tok=2,
+                                intermediate_size=32, tie_word_embeddings=True), 20),
 }
 
 # A language model beside eyes that only have to be there: name: (model_type, vision_config)
@@ -177,8 +195,9 @@ def build(name, dtype, folder, shard=None):
     if name in EMBEDDING:
         model.base_model.save_pretrained(folder)
         embedding_files(folder)
-    else:
-        model.save_pretrained(folder, max_shard_size=shard or "50MB")
+        return
+    usual = {} if not name.endswith("-joined") else dict(save_original_format=False)
+    model.save_pretrained(folder, max_shard_size=shard or "50MB", **usual)
 
 
 if __name__ == "__main__":  # transformers 4 is run as a process of its own

@@ -40,6 +40,10 @@ def load(folder):
         model = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         return model.eval()
     weights, q, names = dequant.folder_weights(folder)
+    if config["model_type"] == "mixtral":  # llm-compressor writes names of other models
+        for a, b in (("mlp.experts", "block_sparse_moe.experts"), ("gate_proj", "w1"),
+                     ("up_proj", "w3"), ("down_proj", "w2")):
+            weights = {n.replace(a, b) if ".experts." in n else n: w for n, w in weights.items()}
     del config["quantization_config"]
     with tempfile.TemporaryDirectory() as tmp:
         save_file(weights, tmp + "/model.safetensors", metadata={"format": "pt"})

@@ -36,14 +36,18 @@ CORE = ["llama", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemm
 EXTRA = [("llama-form4", "f16"), ("llama-linear", "bf16"), ("llama-yarn", "f16"),
          ("qwen2-window", "f16"), ("phi3-long", "bf16"), ("gemma", "bf16"),
          ("mistral-sharded", "f16"), ("gemma3-seeing", "bf16"), ("mistral3-seeing", "f16"),
-         ("llama", "f16"), ("llama", "bf16"), ("qwen3-embedding", "bf16")]
+         ("llama", "f16"), ("llama", "bf16"), ("qwen3-embedding", "bf16"),
+         ("qwen3-moe-step", "bf16"), ("qwen3-moe-joined", "bf16"), ("mixtral", "f32")]
+EXPERTS = ["qwen3-moe", "mixtral"]
 COMMON = ["gptq4", "awq", "ct4"]
 OTHER = ["gptq4-asym", "gptq4-v2", "gptq4-act", "gptq8", "gptq4-col", "ct4-asym", "ct4-act",
          "ct8", "ct-w8a8"]
 OTHER_FAMILIES = ["llama", "qwen2", "phi3"]
 AWQ_RTN = ["gemma3"]  # AutoAWQ lacks it, GPTQModel's AWQ fails on its two rotary embeddings
-AUTOAWQ = ["llama", "llama3", "mistral", "qwen2", "qwen3", "phi3", "gemma2"]
-BF16 = ["qwen3", "smollm3", "gemma2", "gemma3"]  # quantized from bfloat16, the rest from float16
+AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe-many",
+           "phi3", "gemma2"]
+# quantized from bfloat16, the rest from float16
+BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "smollm3", "gemma2", "gemma3"]
 
 
 def plan():
@@ -51,6 +55,8 @@ def plan():
     rows = [(f, "f32") for f in CORE] + EXTRA
     rows += [(f, q) for q in COMMON for f in CORE]
     rows += [(f, q) for q in OTHER for f in OTHER_FAMILIES]
+    rows += [(f, q) for q in ["bf16", "gptq4", "gptq4-act", "ct4"] for f in EXPERTS]
+    rows += [("qwen3-moe-many", "awq"), ("mixtral", "awq")]
     return [(f"{f}-{q}", f, q) for f, q in rows]
 
 

@@ -171,7 +171,7 @@ static bool open_file(const struct entry *v, u32 n, u32 skew, struct tensors *t)
     struct arena *a = emptied();
     return tensors_init(t, &unit_arena, a, &e) == ERR_OK &&
            safetensors_parse(t, a, (struct str){p, 8 + h + at}, "f", &e) == ERR_OK &&
-           tensors_sort(t, &e) == ERR_OK;
+           tensors_index(t, &e) == ERR_OK;
 }
 
 static enum err bind(struct tensors *t, const struct quant *q, u32 n, u32 k, bool bias,

@@ -18,6 +18,7 @@ import sys
 
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 PLAIN, SHARDED, GPTQ, ACT = "llama-f16", "mistral-sharded-f16", "llama-gptq4", "llama-gptq4-act"
+MOE = "qwen3-moe-step-bf16"
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 TOKENIZER, TEMPLATE = "tokenizer.json", "chat_template.jinja"
 NORM = "model.norm.weight"
@@ -280,6 +281,31 @@ case("no-rope-layers-short", "smollm3-f32", config("no_rope_layers", [1]),
 
 case("tensor-missing", PLAIN, without("model.layers.1.mlp.up_proj.weight"),
      "model.layers.1.mlp.up_proj.weight")
+EXPERT = "model.layers.1.mlp.experts.3."
+case("expert-missing", MOE, without(EXPERT + "up_proj.weight"), EXPERT + "up_proj.weight")
+case("expert-last-missing", MOE, without(EXPERT.replace("3", "5") + "down_proj.weight"),
+     EXPERT.replace("3", "5") + "down_proj.weight")
+case("expert-shape", MOE, entry("shape", [64, 32], EXPERT + "up_proj.weight"),
+     [EXPERT + "up_proj.weight", "6 experts of intermediate size 32"])
+case("expert-extra", MOE, config("num_local_experts", 5), "model.layers.1.mlp.")
+case("expert-wide", MOE, config("moe_intermediate_size", 64), "mlp.experts.0.gate_proj.weight")
+case("expert-dense", MOE, config("mlp_only_layers", [1]), "model.layers.1.mlp.gate_proj.weight")
+case("expert-everywhere", MOE, config("decoder_sparse_step", 1), "model.layers.0.mlp.gate.weight")
+case("experts-missing", "qwen3-moe-gptq4", without(*(
+    f"model.layers.0.mlp.experts.2.gate_proj.{leaf}" for leaf in
+    ("qweight", "qzeros", "scales", "g_idx"))), "model.layers.0.mlp.experts.2.gate_proj.weight")
+case("experts-joined-shape", "qwen3-moe-joined-bf16", config("num_local_experts", 4),
+     "model.layers.0.mlp.gate.weight")
+case("experts-joined-wide", "qwen3-moe-joined-bf16", config("moe_intermediate_size", 16),
+     ["model.layers.0.mlp.experts.gate_up_proj", "[6, 32, 64]"])
+for i, (key, value) in enumerate([
+        ("num_experts_per_tok", 0), ("num_experts_per_tok", 7), ("num_experts_per_tok", None),
+        ("num_local_experts", 0), ("num_local_experts", 100000), ("num_experts", 5),
+        ("moe_intermediate_size", 0), ("mlp_only_layers", 1), ("mlp_only_layers", ["0"]),
+        ("decoder_sparse_step", 0), ("norm_topk_prob", 1), ("use_sliding_window", True)]):
+    case(f"experts-{i}", MOE, edit(CONFIG, lambda j, k=key, v=value: (
+        put(j, "sliding_window", 16), put(j, k, v)) and None),
+        [CONFIG, "num_local_experts" if key == "num_experts" else key])
 case("tensor-missing-norm", PLAIN, without(NORM), NORM)
 case("tensor-shape", PLAIN, entry("shape", [8, 8]), NORM)
 case("tensor-transposed", PLAIN, entry("shape", [64, 128], "model.layers.0.mlp.up_proj.weight"),

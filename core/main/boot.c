@@ -183,12 +183,21 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
     return ERR_OK;
 }
 
+/* At most one part in KV_SHARE of what the box can give, and half of what the weights leave. */
+static size_t fitted_kv(const struct box *b)
+{
+    size_t have = b->available_bytes, weights = b->model->file_bytes;
+    if (weights >= have) /* the plan will say so */
+        return have / KV_SHARE;
+    return MIN(have / KV_SHARE, (have - weights) / 2);
+}
+
 static enum err open_cpu(struct box *b, struct device_limits *limits, struct err_text *e)
 {
     const struct options *o = &b->options;
     char have[16];
     size_t page = cpu_kv_page_bytes(b->model, kv_type(b));
-    size_t room = o->engine_kv ? o->engine_kv : b->available_bytes / KV_SHARE;
+    size_t room = o->engine_kv ? o->engine_kv : fitted_kv(b);
     TRY(choose_kernels(b, e));
     limits->pages = (u32)MIN(room / page, (size_t)limits->pages);
     if (limits->pages == 0 && !o->engine_kv)

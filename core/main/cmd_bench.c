@@ -58,16 +58,31 @@ static void on_event(void *arg, const struct event *event)
 
 /* --- bytes of a step ----------------------------------------------------------------------- */
 
-static size_t step_weight_bytes(const struct model *m)
+/* What a step of so many tokens reads of a mixture: as many experts as are chosen by chance. */
+static size_t mixture_bytes(const struct model *m, const struct mixture *x, u32 tokens)
+{
+    const struct expert *e = &x->experts[0];
+    double all = m->experts, others = pow(1 - m->experts_used / all, tokens);
+    size_t each =
+        weight_bytes(&e->gate_up[0]) + weight_bytes(&e->gate_up[1]) + weight_bytes(&e->down);
+    return weight_bytes(&x->router) + (size_t)(all * (1 - others) * (double)each);
+}
+
+static size_t step_weight_bytes(const struct model *m, u32 tokens)
 {
     size_t bytes = weight_bytes(&m->head);
     for (u32 l = 0; l < m->layers_n; l++) {
         const struct layer *layer = &m->layers[l];
         for (u32 i = 0; i < m->n_qkv; i++)
             bytes += weight_bytes(&layer->qkv[i]);
+        bytes += weight_bytes(&layer->o);
+        if (layer->mixture) {
+            bytes += mixture_bytes(m, layer->mixture, tokens);
+            continue;
+        }
         for (u32 i = 0; i < m->n_gate_up; i++)
             bytes += weight_bytes(&layer->gate_up[i]);
-        bytes += weight_bytes(&layer->o) + weight_bytes(&layer->down);
+        bytes += weight_bytes(&layer->down);
     }
     return bytes;
 }
@@ -246,7 +261,7 @@ static enum err decode_row(u32 batch, struct err_text *e)
     double s[LIST_MAX], share[LIST_MAX], hosts[LIST_MAX];
     struct row r = {.batch = batch, .depth = bench.depth};
     size_t kv = (size_t)m->layers_n * 2 * m->kv_heads * m->head_dim * 2;
-    double bytes = (double)step_weight_bytes(m) +
+    double bytes = (double)step_weight_bytes(m, batch) +
                    (double)batch * (bench.depth + bench.generate / 2.0) * (double)kv;
     for (u32 i = 0; i < bench.repeat; i++) {
         double before = bandwidth();
@@ -586,7 +601,7 @@ static void begin(double start_ms)
         printf("start %.1f ms; memory taken %s, on the device %s, weights in place %s; %.3f GB "
                "read a decode step\n\n",
                start_ms, bytes_text(host_bytes, host), bytes_text(card_bytes, card),
-               bytes_text(file_bytes, file), (double)step_weight_bytes(b->model) / 1e9);
+               bytes_text(file_bytes, file), (double)step_weight_bytes(b->model, 1) / 1e9);
         printf("%-8s %5s %7s %10s %10s %8s %8s %8s %8s\n", "test", "batch", "depth", "tokens/s",
                "ms", "host us", "GB/s", "read", "share");
         return;
@@ -608,7 +623,7 @@ static void begin(double start_ms)
     json_key(o, "device_bytes");
     json_put_u64(o, card_bytes);
     json_key(o, "step_bytes");
-    json_put_u64(o, step_weight_bytes(b->model));
+    json_put_u64(o, step_weight_bytes(b->model, 1));
     json_key(o, "rows");
     json_open(o, '[');
 }
@@ -635,7 +650,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     struct box *b = &bench.box;
     const struct arg table[] = {
         {"--shape", ARG_STRING, &b->shape.name, 0, 0, "NAME",
-         "random weights: llama-3.1-8b, llama-3.2-1b, qwen3-4b, 100m"},
+         "random weights: llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, moe-2b, 100m"},
         {"--bits", ARG_U32, &b->shape.bits, 4, 16, "N",
          "of the shape's weights: 4 (default), 8, 16"},
         {"--head-bits", ARG_U32, &b->shape.head_bits, 4, 16, "N", "of its head: 4, 8 or 16"},

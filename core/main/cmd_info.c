@@ -34,6 +34,9 @@ static void print_model(const struct box *b)
            m->files_n == 1 ? "" : "s");
     printf("         %u layers, hidden %u, intermediate %u, %u heads of %u, %u KV heads\n",
            m->layers_n, m->hidden, m->intermediate, m->heads, m->head_dim, m->kv_heads);
+    if (m->experts)
+        printf("         %u experts a layer, %u of them a token, intermediate %u\n", m->experts,
+               m->experts_used, m->expert_intermediate);
     printf("         vocabulary %u, context %u, %s head, %s chat template\n", m->vocab, m->context,
            m->tied ? "tied" : "own", b->template ? "with a" : "no");
 }

@@ -12,7 +12,7 @@
     "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                         \
     "\"original_max_position_embeddings\":8192},"
 
-/* From the published config.json of each model; 100m is this project's own. */
+/* From the published config.json of each model; 100m and moe-2b are this project's own. */
 static const struct {
     const char *name, *config;
 } shapes[] = {
@@ -30,6 +30,19 @@ static const struct {
                  "\"num_hidden_layers\":36,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
                  "\"head_dim\":128,\"vocab_size\":151936,\"max_position_embeddings\":40960,"
                  "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":true}"},
+    {"qwen3-30b-a3b",
+     "{\"model_type\":\"qwen3_moe\",\"hidden_size\":2048,\"intermediate_size\":6144,"
+     "\"num_hidden_layers\":48,\"num_attention_heads\":32,\"num_key_value_heads\":4,"
+     "\"head_dim\":128,\"vocab_size\":151936,\"max_position_embeddings\":40960,"
+     "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":false,"
+     "\"num_experts\":128,\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,"
+     "\"norm_topk_prob\":true}"},
+    {"moe-2b", "{\"model_type\":\"qwen3_moe\",\"hidden_size\":1024,\"intermediate_size\":3072,"
+               "\"num_hidden_layers\":16,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
+               "\"head_dim\":128,\"vocab_size\":32000,\"max_position_embeddings\":8192,"
+               "\"rms_norm_eps\":1e-6,\"rope_theta\":10000,\"tie_word_embeddings\":true,"
+               "\"num_experts\":128,\"num_experts_per_tok\":8,\"moe_intermediate_size\":384,"
+               "\"norm_topk_prob\":true}"},
     {"100m", "{\"model_type\":\"llama\",\"hidden_size\":768,\"intermediate_size\":2048,"
              "\"num_hidden_layers\":12,\"num_attention_heads\":12,\"num_key_value_heads\":4,"
              "\"vocab_size\":32000,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-5,"
@@ -125,10 +138,17 @@ static void carve_linear(struct carver *c, const char *name, u32 n, u32 k, u32 b
         carve_bf16(c, (size_t)n * w->groups, rms / sqrt((exp2(2.0 * bits) - 1) / 12), false);
 }
 
+static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wide,
+                      struct weight gate_up[2], struct weight *down)
+{
+    carve_linear(c, "gate_proj", wide, m->hidden, bits, &gate_up[0]);
+    carve_linear(c, "up_proj", wide, m->hidden, bits, &gate_up[1]);
+    carve_linear(c, "down_proj", m->hidden, wide, bits, down);
+}
+
 static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
 {
     static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"};
-    static const char *const mlp[] = {"gate_proj", "up_proj"};
     u32 q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
     TRY(carve_norm(c, m->hidden, &l->norm_attention));
     TRY(carve_norm(c, m->hidden, &l->norm_mlp));
@@ -139,9 +159,14 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
     for (u32 j = 0; j < 3; j++)
         carve_linear(c, qkv[j], j ? kv : q, m->hidden, bits, &l->qkv[j]);
     carve_linear(c, "o_proj", m->hidden, q, bits, &l->o);
-    for (u32 j = 0; j < 2; j++)
-        carve_linear(c, mlp[j], m->intermediate, m->hidden, bits, &l->gate_up[j]);
-    carve_linear(c, "down_proj", m->hidden, m->intermediate, bits, &l->down);
+    struct mixture *x = l->mixture;
+    if (!x) {
+        carve_mlp(c, m, bits, m->intermediate, l->gate_up, &l->down);
+        return ERR_OK;
+    }
+    carve_linear(c, "gate", m->experts, m->hidden, 16, &x->router);
+    for (u32 e = 0; e < m->experts; e++)
+        carve_mlp(c, m, bits, m->expert_intermediate, x->experts[e].gate_up, &x->experts[e].down);
     return ERR_OK;
 }
 
@@ -209,8 +234,8 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
             return ERR_OK;
         }
     return err_set(e, ERR_USAGE,
-                   "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b and 100m are "
-                   "known",
+                   "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
+                   "moe-2b and 100m are known",
                    name);
 }
 

@@ -24,6 +24,8 @@ struct cpu_device {
     struct matrix *matrices;
     u32 n_matrices;
     u8 *packed_memory;
+    u32 advised; /* matrices that the kernel was told to read, and their bytes */
+    size_t advised_bytes;
     _Atomic size_t loaded_bytes;
 };
 
@@ -105,26 +107,65 @@ static void touch(const struct weight *w, u32 part, u32 parts)
         (void)*((const volatile u8 *)w->data + at);
 }
 
+/* Some megabytes ahead, which disks want, and experts are small; in any case the next matrix. */
+static void read_ahead(struct cpu_device *c, u32 current)
+{
+    const size_t ahead_bytes = 64 * MIB;
+    for (; c->advised < c->n_matrices; c->advised++) {
+        const struct weight *w = c->matrices[c->advised].weight;
+        if (c->advised > current + 1 && c->advised_bytes > c->loaded_bytes + ahead_bytes)
+            break;
+        model_advise(c->device.model, w->data, weight_data_bytes(w), MADV_WILLNEED);
+        c->advised_bytes += weight_data_bytes(w);
+    }
+}
+
+static void load_matrix(struct cpu_device *c, const struct matrix *x, u32 part, u32 parts)
+{
+    u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
+    c->forward.linear->pack(x->weight, memory, x->packed, part, parts);
+    if (!x->bytes)
+        touch(x->weight, part, parts);
+}
+
+/* Large matrices are loaded by all workers together; of small ones, which experts are, each worker
+ * takes some, as thousands of barriers take long where others disturb a core. Returns where those
+ * that are loaded together end. */
+static u32 end_of_batch(const struct cpu_device *c, u32 i)
+{
+    const size_t large = 8 * MIB, most = c->pool.n * 4 * MIB;
+    size_t bytes = 0;
+    u32 end = i;
+    while (end < c->n_matrices && bytes < most) {
+        size_t next = weight_data_bytes(c->matrices[end].weight);
+        if (next >= large)
+            return MAX(end, i + 1);
+        bytes += next;
+        end++;
+    }
+    return end;
+}
+
 static void load_job(void *arg, u32 worker)
 {
     struct cpu_device *c = arg;
-    const struct model *m = c->device.model;
-    for (u32 i = 0; i < c->n_matrices; i++) {
-        const struct matrix *x = &c->matrices[i];
-        if (worker == 0 && i + 1 < c->n_matrices) {
-            const struct weight *next = x[1].weight;
-            model_advise(m, next->data, weight_data_bytes(next), MADV_WILLNEED);
-        }
-        u8 *memory = x->bytes ? c->packed_memory + x->at : NULL;
-        c->forward.linear->pack(x->weight, memory, x->packed, worker, c->pool.n);
-        if (!x->bytes)
-            touch(x->weight, worker, c->pool.n);
+    for (u32 i = 0, end; i < c->n_matrices; i = end) {
+        end = end_of_batch(c, i);
+        if (worker == 0)
+            read_ahead(c, end - 1);
+        if (end == i + 1)
+            load_matrix(c, &c->matrices[i], worker, c->pool.n);
+        else
+            for (u32 j = i + worker; j < end; j += c->pool.n)
+                load_matrix(c, &c->matrices[j], 0, 1);
         pool_barrier(&c->pool);
-        if (worker != 0)
-            continue;
-        if (x->bytes)
-            model_advise(m, x->weight->data, weight_data_bytes(x->weight), MADV_DONTNEED);
-        atomic_fetch_add(&c->loaded_bytes, weight_data_bytes(x->weight));
+        for (u32 j = i; worker == 0 && j < end; j++) {
+            const struct matrix *x = &c->matrices[j];
+            size_t bytes = weight_data_bytes(x->weight);
+            if (x->bytes)
+                model_advise(c->device.model, x->weight->data, bytes, MADV_DONTNEED);
+            atomic_fetch_add(&c->loaded_bytes, bytes);
+        }
     }
 }
 

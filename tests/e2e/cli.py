@@ -429,6 +429,8 @@ def a_shape_is_planned_as_a_folder_would_be_served():
     assert rows("--shape", "100m") == rows("--model", MODEL)
     large = ("plan", "--shape", "llama-3.1-8b", "--bits", "16", "--memory.host_max=1MiB")
     assert peak_kib(*large, want=5) < 100 << 10
+    experts = ("plan", "--shape", "qwen3-30b-a3b", "--memory.host_max=1MiB")
+    assert peak_kib(*experts, want=5) < 100 << 10
 
 
 @check

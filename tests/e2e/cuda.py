@@ -205,6 +205,18 @@ def f32_pages_are_refused():
 
 
 @check
+def experts_are_refused():
+    """Never a silent run on the CPU: device.kind is auto or cuda."""
+    moe = ["--model", os.path.join(os.path.dirname(MODEL_DIR.rstrip("/")), "qwen3-moe-gptq4")]
+    for kind in ([], ["--device.kind", "cuda"]):
+        for words in (["plan", *moe], ["run", *moe, "--raw", "x"], ["plan", "--shape", "moe-2b"],
+                      ["serve", *moe, "--server.listen=127.0.0.1:0"], ["info", *moe]):
+            _, err = zigcuda(*words, *CUDA, *kind, want=6)
+            assert "experts (qwen3_moe) are computed on CPUs only as yet: set device.kind" in err
+    zigcuda("run", *moe, "--raw", "--max-tokens", "2", *CUDA, *CPU, "x")
+
+
+@check
 def integrated_gpu():
     """It takes its memory in pieces."""
     with tempfile.TemporaryDirectory() as folder:

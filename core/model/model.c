@@ -245,7 +245,7 @@ static enum err name_bare(struct opening *o)
         memcpy(to + prefix.n, name->p, name->n);
         *name = (struct str){to, prefix.n + name->n};
     }
-    return tensors_sort(&o->tensors, o->e);
+    return tensors_index(&o->tensors, o->e);
 }
 
 /* --- binding ---------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include "core/base/log.h"
 #include "drivers/cuda/code.h"
+#include "drivers/cuda/matrix.h"
 #include "drivers/cuda/submit.h"
 #include "drivers/cuda/telemetry.h"
 #include "drivers/cuda/upload.h"
@@ -22,7 +23,8 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, one, group, mid[MID_KERNELS], prefill[MATRIX_HALF + 1];
+    struct steps_kernel step, decode, experts, one, group, mid[MID_KERNELS],
+        prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -69,26 +71,15 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
     return ERR_OK;
 }
 
-static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
-                             const struct model *model, struct err_text *e)
+/* Hopper's. all: bytes of shared memory. */
+static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u32 all,
+                            struct err_text *e)
 {
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     static const char *const mid[MID_KERNELS] = MID_NAMES;
     struct cuda_function *own;
-    if (!c->info.cooperative)
-        return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
-                       c->info.name);
-    u32 all = c->info.shared_optin_bytes / 128 * 128;
-    u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES;
-    if (least > all)
-        return err_set(e, ERR_DEVICE,
-                       "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
-                       model->head_dim, least, c->info.name, all);
-    TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
-    if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
-        TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
-        if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS) /* on Hopper */
+        if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS)
             TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
     if (all >= GROUP_SHARED_BYTES &&
         cuda_module_function(&own, module, "prefill_attention") == CUDA_SUCCESS)
@@ -101,12 +92,37 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
         TRY(find_step(c, module, "one_token", PREFILL_THREADS, all, &c->one, e));
         c->one.rings_bytes = ONE_RINGS_BYTES;
     }
+    return ERR_OK;
+}
+
+static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
+                             const struct model *model, struct err_text *e)
+{
+    struct cuda_function *own;
+    if (!c->info.cooperative)
+        return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
+                       c->info.name);
+    u32 all = c->info.shared_optin_bytes / 128 * 128;
+    u32 least = step_least_bytes(model->head_dim) + STEP_SHARED_BYTES;
+    if (least > all)
+        return err_set(e, ERR_DEVICE,
+                       "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
+                       model->head_dim, least, c->info.name, all);
+    if (model->experts && model->hidden * sizeof(float) + 64 + STEP_SHARED_BYTES > all)
+        return err_set(e, ERR_DEVICE,
+                       "experts of hidden_size %u need more than the %u bytes of shared memory a "
+                       "block that %s has",
+                       model->hidden, all, c->info.name);
+    TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
+    TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
+    if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
+        TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
+    TRY(find_faster(c, module, all, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);
     return ERR_OK;
 }
-
 /* Where MPS gives this process a part of the GPU, that is known once it has a context. */
 static enum err ask_sms(struct cuda_info *info, struct err_text *e)
 {
@@ -186,10 +202,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                    const struct cuda_options *o, struct device **out, struct err_text *e)
 {
     ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
-    if (model->experts)
-        return err_set(e, ERR_DEVICE,
-                       "experts (%.*s) are computed on CPUs only as yet: set device.kind to cpu",
-                       STR_ARG(model->model_type));
+    TRY(matrix_takes(model, e));
     struct cuda_device *c = ARENA_NEW(keep, struct cuda_device, 1);
     if (!c)
         return arena_full(keep, "the CUDA backend", e);
@@ -217,6 +230,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .stream = c->stream,
                               .step = c->step,
                               .decode = c->decode,
+                              .experts = c->experts,
                               .spin = o->spin,
                               .limit_ms = o->step_ms,
                               .clock = o->clock};
@@ -369,8 +383,7 @@ static u64 step_bytes(const struct list *l)
 {
     u64 bytes = 0;
     for (u32 i = l->decode.first; i < l->decode.last; i++)
-        for (u32 k = 0; l->ops[i].kind == OP_LINEAR && k < l->ops[i].linear.parts; k++)
-            bytes += list_matrix_bytes(&l->ops[i].linear.part[k]);
+        bytes += matrix_op_bytes(&l->ops[i]);
     return bytes;
 }
 

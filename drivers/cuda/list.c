@@ -1,14 +1,10 @@
 #include "drivers/cuda/list.h"
 
-/* Device addresses are pointers in the structs that host and card share. */
-static void *carve(struct vram *s, size_t bytes)
-{
-    return (void *)(uintptr_t)vram_carve(s, bytes);
-}
+#include "drivers/cuda/matrix.h"
 
 static float *carve_rows(struct vram *s, u32 rows, u32 stride)
 {
-    return carve(s, (size_t)rows * stride * sizeof(float));
+    return vram_pointer(s, (size_t)rows * stride * sizeof(float));
 }
 
 static size_t ops_max(const struct model *m)
@@ -20,7 +16,8 @@ enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
 {
     size_t layers = l->model->layers_n;
     l->head_rows = MIN(MAX(l->limits.slots, (u32)LIST_HEAD_ROWS), l->limits.step_tokens);
-    l->weights = ARENA_NEW(keep, struct list_weight, 2 + LIST_LAYER_WEIGHTS * layers);
+    size_t weights = LIST_LAYER_WEIGHTS + 3 * l->model->experts;
+    l->weights = ARENA_NEW(keep, struct list_weight, 2 + weights * layers);
     l->vectors = ARENA_NEW(keep, struct list_vector, 1 + LIST_LAYER_VECTORS * layers + 4);
     l->ops = ARENA_NEW(keep, struct op, ops_max(l->model));
     l->labels = ARENA_NEW(keep, const char *, ops_max(l->model));
@@ -29,204 +26,26 @@ enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
     return ERR_OK;
 }
 
-/* --- matrices ------------------------------------------------------------------------------ */
-
-static bool whole_rows(const struct weight *w) /* one scale a row */
-{
-    return w->kind == WEIGHT_PLAIN || w->group >= w->k;
-}
-
-enum { GROUP_UNIT = 32 }; /* a packed group is a multiple of it */
-
-static u32 padded_group(const struct weight *w)
-{
-    return ROUND_UP(w->group, (u32)GROUP_UNIT);
-}
-
-/* Packed inputs to a scale in the packed form: larger groups have theirs repeated. */
-static u32 scale_group(const struct weight *w)
-{
-    if (w->scale_type == DTYPE_F32) /* rare: kernels take them with small groups only */
-        return GROUP_UNIT;
-    return whole_rows(w) || padded_group(w) % MATRIX_K_UNIT == 0 ? MATRIX_K_UNIT : GROUP_UNIT;
-}
-
-static bool has_order(const struct weight *w)
-{
-    return !whole_rows(w) && (w->group_index || w->group % GROUP_UNIT);
-}
-
-/* Do both take their inputs in the same order? */
-static bool same_order(const struct weight *a, const struct weight *b)
-{
-    if (!has_order(a) || !has_order(b))
-        return has_order(a) == has_order(b) && a->k == b->k;
-    if (a->k != b->k || a->group != b->group || !a->group_index != !b->group_index)
-        return false;
-    return !a->group_index || memcmp(a->group_index, b->group_index, (size_t)a->k * 4) == 0;
-}
-
-static struct matrix shape(const struct weight *w)
-{
-    struct matrix m = {.n = w->n, .scale_type = w->scale_type};
-    m.kind = w->kind == WEIGHT_PLAIN ? MATRIX_HALF : w->bits == 4 ? MATRIX_INT4 : MATRIX_INT8;
-    m.k = ROUND_UP(has_order(w) ? w->groups * padded_group(w) : w->k, (u32)MATRIX_K_UNIT);
-    m.group = m.kind == MATRIX_HALF ? m.k : scale_group(w);
-    m.groups = m.k / m.group;
-    m.slice = ROUND_UP(CEIL_DIV(m.k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
-    if (m.kind == MATRIX_HALF)
-        m.scale_type = DTYPE_F32;
-    return m;
-}
-
-/* struct input.group */
-static u32 input_group(const struct weight *w)
-{
-    struct matrix m = shape(w);
-    return m.kind == MATRIX_INT4 ? m.group : 0;
-}
-
-/* One preparation of the rows does for both. */
-static bool same_input(const struct weight *a, const struct weight *b)
-{
-    return same_order(a, b) && a->int8_activations == b->int8_activations &&
-           input_group(a) == input_group(b);
-}
-
-static size_t data_bytes(const struct matrix *m)
-{
-    size_t bits = m->kind == MATRIX_INT4 ? 4 : m->kind == MATRIX_INT8 ? 8 : 16;
-    return (size_t)ROUND_UP(m->n, 16u) * m->k * bits / 8;
-}
-
-static size_t scales_n(const struct matrix *m)
-{
-    return (size_t)ROUND_UP(m->n, 16u) * m->groups;
-}
-
-size_t list_matrix_bytes(const struct matrix *m)
-{
-    return data_bytes(m) + scales_n(m) * (dtype_bytes((enum dtype)m->scale_type) + !!m->zeros);
-}
-
-static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias)
-{
-    m->data = carve(s, data_bytes(m));
-    m->scales = carve(s, scales_n(m) * dtype_bytes((enum dtype)m->scale_type));
-    m->zeros = zeros ? carve(s, scales_n(m)) : NULL;
-    m->bias = bias ? carve(s, ROUND_UP(m->n, 16u) * sizeof(float)) : NULL;
-}
-
-static struct list_weight *list_weight(struct list *l, struct vram *s, const struct weight *from,
-                                       u32 first, u32 n)
-{
-    struct list_weight *w = &l->weights[l->n_weights];
-    const struct list_weight *before = l->n_weights ? w - 1 : NULL;
-    l->n_weights++;
-    *w = (struct list_weight){
-        .from = from, .first = first, .n = n, .to = shape(from), .run = 16, .step = 16};
-    w->group = whole_rows(from) ? w->to.k : padded_group(from);
-    if (!has_order(from))
-        return w;
-    w->makes_order = !before || !before->order || !same_order(from, before->from);
-    w->order = w->makes_order ? carve(s, w->to.k * sizeof *w->order) : before->order;
-    return w;
-}
-
-static struct list_weight *place(struct list *l, struct vram *s, const struct weight *from)
-{
-    struct list_weight *w = list_weight(l, s, from, 0, from->n);
-    carve_matrix(s, &w->to, from->zeros, from->bias);
-    return w;
-}
-
-/* Can a row of one and a row of the other stand in one matrix? */
-static bool same_form(const struct weight *a, const struct weight *b)
-{
-    struct matrix x = shape(a), y = shape(b);
-    return same_input(a, b) && x.kind == y.kind && x.scale_type == y.scale_type && x.k == y.k &&
-           x.group == y.group && !a->zeros == !b->zeros && !a->bias == !b->bias;
-}
-
-/* Can gate and up be one matrix, whose blocks of 16 outputs are 8 gates and their 8 ups? */
-static bool can_share(const struct weight *a, const struct weight *b)
-{
-    return same_form(a, b) && a->n == b->n;
-}
-
-/* Weights below one another in one matrix where their forms agree, else each in its own. Returns
- * the first. */
-static struct list_weight *place_rows(struct list *l, struct vram *s, const struct weight *from,
-                                      u32 n)
-{
-    struct list_weight *first = &l->weights[l->n_weights];
-    bool one = n > 1;
-    u32 rows = 0;
-    for (u32 i = 0; i < n; i++) {
-        one = one && same_form(&from[0], &from[i]) && (from[i].n % 16 == 0 || i + 1 == n);
-        rows += from[i].n;
-    }
-    for (u32 i = 0; i < n && !one; i++)
-        place(l, s, &from[i]);
-    for (u32 i = 0; i < n && one; i++) {
-        struct list_weight *w = list_weight(l, s, &from[i], 0, from[i].n);
-        if (i == 0) {
-            w->to.n = rows;
-            carve_matrix(s, &w->to, from->zeros, from->bias);
-        } else {
-            w->to = first->to;
-            w->below = w[-1].below + w[-1].n;
-        }
-    }
-    return first;
-}
-
-/* `up` is gate itself where one weight holds both, gates first. */
-static struct list_weight *place_pair(struct list *l, struct vram *s, const struct weight *gates,
-                                      const struct weight *ups)
-{
-    u32 n = gates == ups ? gates->n / 2 : gates->n;
-    struct list_weight *gate = list_weight(l, s, gates, 0, n);
-    struct list_weight *up = list_weight(l, s, ups, gates == ups ? n : 0, n);
-    gate->to.n = 16 * CEIL_DIV(n, 8u);
-    carve_matrix(s, &gate->to, gates->zeros, gates->bias);
-    up->to = gate->to;
-    gate->run = up->run = up->at = 8;
-    return gate;
-}
-
-void list_order(const struct list_weight *w, u32 *order, u32 *counts)
-{
-    const struct weight *from = w->from;
-    memset(counts, 0, from->groups * sizeof *counts);
-    for (u32 i = 0; i < w->to.k; i++)
-        order[i] = ORDER_NONE;
-    for (u32 k = 0; k < from->k; k++) {
-        u32 g = from->group_index ? (u32)from->group_index[k] : k / from->group;
-        order[g * w->group + counts[g]++] = k;
-    }
-}
-
 /* --- vectors ------------------------------------------------------------------------------- */
 
-static const float *vector(struct list *l, struct vram *s, const struct tensor *t,
-                           const float *values, u32 n)
+static const float *vector(struct list *l, struct vram *s, struct list_vector v)
 {
-    float *to = carve(s, n * sizeof *to);
-    l->vectors[l->n_vectors++] = (struct list_vector){t, values, to, n};
-    return to;
+    v.to = vram_pointer(s, (size_t)v.n * sizeof *v.to);
+    l->vectors[l->n_vectors++] = v;
+    return v.to;
 }
 
 static const float *norm(struct list *l, struct vram *s, const struct tensor *t, u32 n)
 {
-    return t ? vector(l, s, t, NULL, n) : NULL;
+    return t ? vector(l, s, (struct list_vector){.tensor = t, .n = n}) : NULL;
 }
 
 static struct gpu_rope rope(struct list *l, struct vram *s, const struct rope *r)
 {
     if (!r->dims)
         return (struct gpu_rope){0};
-    return (struct gpu_rope){vector(l, s, NULL, r->freq, r->dims / 2), r->dims, r->scale};
+    struct list_vector v = {.values = r->freq, .n = r->dims / 2};
+    return (struct gpu_rope){vector(l, s, v), r->dims, r->scale};
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
@@ -257,6 +76,11 @@ struct buffers {
     /* Awaited rows. Of `one_token`, and the next of them, NULL in other lists; of `mid_..`,
      * MID_TOKENS at most, and where the next x goes, NULL in other lists. */
     float *places, *place;
+    /* Of experts; and rows of pairs of a token and an expert, [step_tokens x used][stride]. */
+    struct routes routes;
+    float *pair_h, *pair_y;
+    u32 pair_stride;
+    struct prepared prepared_pairs;
     float *mid_x[2], *mid_qkv, *mid_attention, *next_x;
     struct prepared mid_prepared;
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
@@ -292,9 +116,11 @@ static bool has_norms_after(const struct model *m)
 
 static bool shares(const struct model *m, const struct layer *layer)
 {
+    if (layer->mixture)
+        return true;
     if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
         return m->intermediate % 16 == 0;
-    return can_share(&layer->gate_up[0], &layer->gate_up[1]);
+    return matrix_can_share(&layer->gate_up[0], &layer->gate_up[1]);
 }
 
 static bool shares_all(const struct model *m)
@@ -319,7 +145,7 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
     l->n_zeros = 0;
     for (u32 i = 0; i < COUNTOF(words); i++)
         l->n_zeros += words[i].n;
-    u32 *p = carve(s, l->n_zeros * sizeof *p);
+    u32 *p = vram_pointer(s, l->n_zeros * sizeof *p);
     l->zeros = (uintptr_t)p;
     for (u32 i = 0; i < COUNTOF(words); i++) {
         *words[i].to = p;
@@ -338,7 +164,7 @@ static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u
 {
     const u32 rows = ROUND_UP(tokens, 128u);
     const size_t groups = (size_t)rows * (b->room / MATRIX_K_UNIT);
-    return (struct prepared){.inputs = carve(s, groups * PREPARED_GROUP_BYTES),
+    return (struct prepared){.inputs = vram_pointer(s, groups * PREPARED_GROUP_BYTES),
                              .scale = carve_rows(s, rows, MATRIX_SLICES),
                              .factor = carve_rows(s, rows, 1)};
 }
@@ -348,11 +174,11 @@ static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u
  */
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
-    const bool layers = shares_all(l->model) && !has_norms_after(l->model);
+    const bool layers = shares_all(l->model) && !has_norms_after(l->model) && !l->model->experts;
     const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
     const u32 qkv_h = b->qkv_stride + b->h_stride;
     l->n_unset = LINEAR_PARTIALS + (size_t)tokens * (qkv_h + b->attention_stride);
-    b->linear_awaited = carve(s, l->n_unset * sizeof *b->linear_awaited);
+    b->linear_awaited = vram_pointer(s, l->n_unset * sizeof *b->linear_awaited);
     l->unset = (uintptr_t)b->linear_awaited;
     if (!layers)
         return;
@@ -362,6 +188,25 @@ static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
     for (u32 i = 0; i < 2; i++)
         b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
     b->mid_prepared = carve_prepared(s, b, tokens);
+}
+
+static void carve_experts(struct list *l, struct vram *s, struct buffers *b)
+{
+    const struct model *m = l->model;
+    const size_t tokens = l->limits.step_tokens, pairs = tokens * m->experts_used;
+    struct routes *r = &b->routes;
+    *r = (struct routes){.experts = m->experts,
+                         .used = m->experts_used,
+                         .room = l->limits.step_tokens,
+                         .renormalized = m->experts_renormalized};
+    r->logits = vram_pointer(s, tokens * m->experts * sizeof *r->logits);
+    r->count = vram_pointer(s, m->experts * sizeof *r->count);
+    r->token = vram_pointer(s, tokens * m->experts * sizeof *r->token);
+    r->route = vram_pointer(s, pairs * sizeof *r->route);
+    b->pair_stride = row_stride(m->expert_intermediate);
+    b->pair_h = carve_rows(s, (u32)pairs, b->pair_stride);
+    b->pair_y = carve_rows(s, (u32)pairs, b->x_stride);
+    b->prepared_pairs = carve_prepared(s, b, (u32)pairs);
 }
 
 static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
@@ -385,6 +230,8 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
     b->attention_partial = carve_rows(s, b->partial_rows, ROUND_UP(m->head_dim, 16u) + 4);
+    if (m->experts)
+        carve_experts(l, s, b);
     if (l->awaits)
         carve_awaited(l, s, b);
 }
@@ -396,12 +243,12 @@ static void carve_state(struct list *l, struct vram *s)
     struct gpu_state *state = &l->state;
     state->pages_stride = CEIL_DIV(l->limits.context, (u32)LIMIT_PAGE_TOKENS);
     state->vocab = m->vocab;
-    state->pages = carve(s, slots * state->pages_stride * sizeof *state->pages);
-    state->sampling = carve(s, slots * sizeof *state->sampling);
-    state->last = carve(s, slots * sizeof *state->last);
+    state->pages = vram_pointer(s, slots * state->pages_stride * sizeof *state->pages);
+    state->sampling = vram_pointer(s, slots * sizeof *state->sampling);
+    state->last = vram_pointer(s, slots * sizeof *state->last);
     for (u32 i = 0; i < l->steps; i++)
         l->card_steps[i] = vram_carve(s, l->step_bytes);
-    l->card_ops = carve(s, ops_max(m) * sizeof *l->ops);
+    l->card_ops = vram_pointer(s, ops_max(m) * sizeof *l->ops);
 }
 
 static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
@@ -413,9 +260,9 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
     op->stride = l->logits_stride;
     op->vocab = l->model->vocab;
     op->z = carve_rows(s, l->limits.slots, l->logits_stride);
-    op->list = carve(s, slots * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
-    l->state.output_counts = carve(s, slots * vocab * sizeof *l->state.output_counts);
-    l->state.prompt_seen = carve(s, slots * vocab * sizeof *l->state.prompt_seen);
+    op->list = vram_pointer(s, slots * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
+    l->state.output_counts = vram_pointer(s, slots * vocab * sizeof *l->state.output_counts);
+    l->state.prompt_seen = vram_pointer(s, slots * vocab * sizeof *l->state.prompt_seen);
 }
 
 /* --- operations ---------------------------------------------------------------------------- */
@@ -424,21 +271,26 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
 struct parts {
     struct list_weight *qkv, *o, *gate_up, *down;
     const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
-    const float *norm_q, *norm_k;
+    const float *norm_q, *norm_k, *router;
     u16 *k, *v;
 };
 
 static void place_layer(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
 {
     const struct model *m = l->model;
-    to->qkv = place_rows(l, s, from->qkv, m->n_qkv);
-    to->o = place(l, s, &from->o);
-    if (shares(m, from)) {
-        to->gate_up = place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
-    } else {
-        to->gate_up = place_rows(l, s, from->gate_up, m->n_gate_up);
+    to->qkv = matrix_place_rows(l, s, from->qkv, m->n_qkv);
+    to->o = matrix_place(l, s, &from->o);
+    if (from->mixture) {
+        to->gate_up = matrix_place_experts(l, s, from->mixture, 2);
+        to->down = matrix_place_experts(l, s, from->mixture, 1);
+        return;
     }
-    to->down = place(l, s, &from->down);
+    if (shares(m, from)) {
+        to->gate_up = matrix_place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
+    } else {
+        to->gate_up = matrix_place_rows(l, s, from->gate_up, m->n_gate_up);
+    }
+    to->down = matrix_place(l, s, &from->down);
 }
 
 static void place_norms(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
@@ -450,6 +302,10 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
     to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
     to->norm_q = norm(l, s, from->norm_q, m->head_dim);
     to->norm_k = norm(l, s, from->norm_k, m->head_dim);
+    if (from->mixture)
+        to->router = vector(
+            l, s,
+            (struct list_vector){.router = &from->mixture->router, .n = m->experts * m->hidden});
 }
 
 static struct op *add(struct list *l, enum op_kind kind, const char *label)
@@ -480,16 +336,23 @@ struct output {
     u32 clear_stride;
 };
 
-/* n weights that share an input, their outputs side by side. */
-static struct op_linear *add_linear(struct list *l, const struct buffers *b, struct input in,
-                                    const struct list_weight *w, u32 n, const struct output *out)
+/* Rows as w wants them. */
+static struct input input_of(const struct buffers *b, struct input in, const struct list_weight *w)
 {
     in.order = w->order;
     in.features = w->from->k;
     in.k = w->to.k;
     in.room = b->room;
     in.int8 = w->from->int8_activations;
-    in.group = input_group(w->from);
+    in.group = matrix_input_group(w->from);
+    return in;
+}
+
+/* n weights that share an input, their outputs side by side. */
+static struct op_linear *add_linear(struct list *l, const struct buffers *b, struct input in,
+                                    const struct list_weight *w, u32 n, const struct output *out)
+{
+    in = input_of(b, in, w);
     l->k_max = MAX(l->k_max, in.k);
     struct op_linear *op = &add(l, OP_LINEAR, out->label)->linear;
     op->in = in;
@@ -520,7 +383,7 @@ static void add_linears(struct list *l, const struct buffers *b, struct input in
 {
     for (u32 i = 0; i < n;) {
         u32 same = 1;
-        while (i + same < n && same_input(w[i].from, w[i + same].from))
+        while (i + same < n && matrix_same_input(w[i].from, w[i + same].from))
             same++;
         add_linear(l, b, in, &w[i], same, &out);
         out.clear = NULL;
@@ -648,6 +511,45 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
                                                      .activation = m->activation};
 }
 
+static struct op_experts *add_expert_linear(struct list *l, const struct buffers *b,
+                                            const char *label, struct input in,
+                                            const struct list_weight *w)
+{
+    struct op_experts *op = &add(l, OP_EXPERTS, label)->experts;
+    *op = (struct op_experts){.in = input_of(b, in, w),
+                              .matrix = w->to,
+                              .routes = b->routes,
+                              .units = w->to.n / l->model->experts / 16,
+                              .activation = l->model->activation};
+    return op;
+}
+
+/* x += what the experts say. */
+static void add_experts(struct list *l, const struct buffers *b, const struct parts *p)
+{
+    const struct model *m = l->model;
+    struct op_route route = {b->routes,   b->x,      p->norm_mlp, p->router,
+                             b->x_stride, m->hidden, m->norm_eps};
+    add(l, OP_ROUTE, "route")->route = route;
+    add(l, OP_CHOOSE, "choose")->route = route;
+    struct op_experts *op =
+        add_expert_linear(l, b, "experts_up", normed(l, b, p->norm_mlp, p->gate_up), p->gate_up);
+    op->output = OUTPUT_GATE;
+    op->y = b->pair_h;
+    op->y_stride = b->pair_stride;
+    struct input in = rows(b, b->pair_h, b->pair_stride, false);
+    in.prepared = b->prepared_pairs.inputs;
+    in.prepared_scale = b->prepared_pairs.scale;
+    in.prepared_factor = b->prepared_pairs.factor;
+    op = add_expert_linear(l, b, "experts_down", in, p->down);
+    op->paired = 1;
+    op->output = OUTPUT_STORE;
+    op->y = b->pair_y;
+    op->y_stride = b->x_stride;
+    add(l, OP_MIX, "mix")->mix =
+        (struct op_mix){b->routes, b->x, b->pair_y, b->x_stride, b->x_stride, m->hidden};
+}
+
 static void add_layer(struct list *l, struct buffers *b, const struct layer *layer,
                       const struct parts *p)
 {
@@ -668,6 +570,8 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     add_attention(l, b, layer, p);
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->qkv, b->qkv_stride);
+    if (layer->mixture)
+        return add_experts(l, b, p);
     add_mlp(l, b, layer, p);
     in = rows(b, b->h, b->h_stride, awaits(b, p->down) && shares(m, layer));
     add_product(l, b, &in, "down", p->down, p->norm_after_mlp, b->attention, b->attention_stride);
@@ -704,8 +608,8 @@ static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
     l->staging = vram_carve(s, l->staging_bytes);
     vram_back(s, mark);
     for (u32 i = 0; i < l->model->layers_n && bytes; i++) {
-        parts[i].k = carve(s, bytes);
-        parts[i].v = carve(s, bytes);
+        parts[i].k = vram_pointer(s, bytes);
+        parts[i].v = vram_pointer(s, bytes);
     }
 }
 
@@ -770,10 +674,10 @@ void list_build(struct list *l, struct vram *s)
     l->n_weights = l->n_vectors = l->n_ops = 0;
     if (!s->taken)
         memset(l->bytes, 0, sizeof l->bytes);
-    ends.embed = place(l, s, &m->embed);
+    ends.embed = matrix_place(l, s, &m->embed);
     for (u32 i = 0; i < m->layers_n; i++)
         place_layer(l, s, &m->layers[i], &parts[i]);
-    ends.head = m->tied ? ends.embed : place(l, s, &m->head);
+    ends.head = m->tied ? ends.embed : matrix_place(l, s, &m->head);
     l->packed = s->chunks[0].base;
     l->packed_bytes = s->at.chunk == 0 ? s->at.used_bytes : s->chunks[0].bytes;
     ends_piece(l, s, LIST_WEIGHTS);

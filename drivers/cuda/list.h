@@ -20,7 +20,7 @@
 enum {
     LIST_LAYER_WEIGHTS = 7,
     LIST_LAYER_OPS = 12,    /* at most: qkv apart, gate and up apart, norms after both blocks */
-    LIST_LAYER_VECTORS = 6, /* norms */
+    LIST_LAYER_VECTORS = 7, /* norms, router */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */
     LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as slots */
@@ -38,10 +38,12 @@ struct list_weight {
     u32 run, step, at, group; /* see struct gpu_pack */
 };
 
-/* A norm's weights (with gemma's 1 added), or the frequencies of a rotation: f32 on the card. */
+/* A norm's weights (with gemma's 1 added), those of a router, or the frequencies of a rotation: f32
+ * on the card. */
 struct list_vector {
-    const struct tensor *tensor;
-    const float *values; /* where `tensor` is NULL */
+    const struct tensor *tensor; /* one of these three */
+    const struct weight *router;
+    const float *values;
     float *to;
     u32 n;
 };
@@ -101,11 +103,5 @@ void list_build(struct list *l, struct vram *s);
 
 /* Bytes of one KV page, all layers. */
 size_t list_kv_page_bytes(const struct model *m);
-
-/* Fills order[w->to.k] for a matrix that makes_order; counts[groups] is work space. */
-void list_order(const struct list_weight *w, u32 *order, u32 *counts);
-
-/* Bytes of the packed matrix: values, scales, zeros; what a step reads of it. */
-size_t list_matrix_bytes(const struct matrix *m);
 
 #endif

@@ -1,5 +1,6 @@
 #include "drivers/cuda/profile.h"
 
+#include "drivers/cuda/matrix.h"
 enum err profile_open(struct arena *keep, const struct list *l, struct profile **out,
                       struct err_text *e)
 {
@@ -63,12 +64,7 @@ enum err profile_end(struct profile *p, struct cuda_stream *stream, struct err_t
 static u64 bytes_of(const struct profile *p, u32 i)
 {
     const struct op *op = &p->list->ops[i];
-    u64 bytes = 0;
-    if (op->kind == OP_ATTENTION)
-        return p->kv_bytes;
-    for (u32 k = 0; op->kind == OP_LINEAR && k < op->linear.parts; k++)
-        bytes += list_matrix_bytes(&op->linear.part[k]);
-    return bytes;
+    return op->kind == OP_ATTENTION ? p->kv_bytes : matrix_op_bytes(op);
 }
 
 static struct profile_row *row_of(struct profile *p, const char *label)

@@ -84,9 +84,11 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
-/* Can attention be that of `mid_..` and `one_token`? */
-static bool heads_fit(const struct model *m)
+/* Can layers be all of `mid_..` and `one_token`? These have no experts, and heads that fit. */
+static bool layers_fit(const struct model *m)
 {
+    if (m->experts)
+        return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
             !attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope_long[i].dims))
@@ -110,7 +112,7 @@ static enum mid_way mid_does(struct steps *s)
     }
     if (!s->mid[0].function || !all)
         return MID_NONE;
-    const bool layers = mid[s->mid_kind] == linears && heads_fit(l->model);
+    const bool layers = mid[s->mid_kind] == linears && layers_fit(l->model);
     return layers ? MID_LAYERS : MID_LINEARS;
 }
 
@@ -119,7 +121,7 @@ static bool one_does(const struct steps *s)
 {
     const struct list *l = s->list;
     const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
-    if (!s->one.function || !heads_fit(l->model) ||
+    if (!s->one.function || !layers_fit(l->model) ||
         FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
         step_least_bytes(l->model->head_dim) > have)
         return false;
@@ -492,19 +494,42 @@ static enum err launch_some(struct steps *s, const struct steps_kernel *k, u64 c
     return ERR_OK;
 }
 
-/* The kernels that layers are computed by: one a kind of matrix, `mid_..` or `prefill_..`, and
- * `step` for what the former cannot do. */
+static bool is_experts(const struct op *op)
+{
+    return op->kind >= OP_ROUTE && op->kind <= OP_MIX;
+}
+
+/* Operations by k, but for those of `experts`. */
+static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
+                             u32 ring_bytes, u32 first, u32 last, struct err_text *e)
+{
+    const struct op *ops = s->list->ops;
+    for (u32 i = first, end; i < last; i = end) {
+        const bool experts = is_experts(&ops[i]);
+        for (end = i + 1; end < last && is_experts(&ops[end]) == experts;)
+            end++;
+        TRY(launch_some(s, experts ? &s->experts : k, card_step, experts ? 0 : ring_bytes, i, end,
+                        e));
+    }
+    return ERR_OK;
+}
+
+/* The kernels that layers are computed by: one a kind of matrix, `mid_..` or `prefill_..`, `step`
+ * for what the former cannot do, and `experts`. */
+enum { TABLE_KERNELS = MATRIX_HALF + 3 };
 struct table {
     bool mid;
-    struct steps_kernel of[MATRIX_HALF + 2];
+    struct steps_kernel of[TABLE_KERNELS];
 };
 
-enum { TABLE_STEP = 1u << (MATRIX_HALF + 1) };
+enum { TABLE_STEP = 1u << (MATRIX_HALF + 1), TABLE_EXPERTS = 1u << (MATRIX_HALF + 2) };
 
 /* Bits of those of a table that an operation needs, each for some of its matrices. */
 static u32 kernels_of(const struct op *op, const struct table *table)
 {
     u32 bits = 0;
+    if (is_experts(op))
+        return TABLE_EXPERTS;
     if (op->kind != OP_LINEAR)
         return 0;
     for (u32 i = 0; i < op->linear.parts; i++)
@@ -516,7 +541,7 @@ static u32 kernels_of(const struct op *op, const struct table *table)
 
 static struct table mid_table(const struct steps *s, u32 tokens)
 {
-    struct table t = {true, {[MATRIX_HALF + 1] = s->step}};
+    struct table t = {true, {[MATRIX_HALF + 1] = s->step, s->experts}};
     for (u32 kind = 0; kind <= MATRIX_HALF; kind++)
         t.of[kind] = s->mid[mid_kernel(kind, tokens)];
     return t;
@@ -524,7 +549,7 @@ static struct table mid_table(const struct steps *s, u32 tokens)
 
 static struct table prefill_table(const struct steps *s)
 {
-    struct table t = {false, {[MATRIX_HALF + 1] = s->step}};
+    struct table t = {false, {[MATRIX_HALF + 1] = s->step, s->experts}};
     memcpy(t.of, s->prefill, sizeof s->prefill);
     return t;
 }
@@ -659,7 +684,7 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct steps_en
     const bool apart = ring || (entry->embeds && !head_only); /* `decode` does not sample */
     u32 end = apart ? ops->last - 1 : ops->last;
     ASSERT(s->list->ops[ops->last - 1].kind == OP_SAMPLE);
-    TRY(launch_some(s, k, card_step, one ? 0 : ring, first, end, e));
+    TRY(launch_plain(s, k, card_step, one ? 0 : ring, first, end, e));
     if (entry->embeds && !head_only)
         TRY(fetch_hidden(s, entry, ops, e));
     TRY(launch_some(s, &s->step, card_step, 0, end, ops->last, e));

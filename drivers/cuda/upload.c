@@ -1,6 +1,8 @@
 #include "drivers/cuda/upload.h"
 
 #include "core/base/half.h"
+#include "drivers/cuda/matrix.h"
+#include "kernels/cpu/linear.h"
 
 #include <sys/mman.h>
 
@@ -139,6 +141,12 @@ static size_t weight_staging_bytes(const struct weight *from)
     return piece_of(&w, 0).bytes;
 }
 
+static size_t expert_staging_bytes(const struct expert *x)
+{
+    size_t a = weight_staging_bytes(&x->gate_up[0]), b = weight_staging_bytes(&x->gate_up[1]);
+    return MAX(MAX(a, b), weight_staging_bytes(&x->down));
+}
+
 size_t upload_staging_bytes(const struct model *m)
 {
     size_t most = MAX(weight_staging_bytes(&m->embed), weight_staging_bytes(&m->head));
@@ -146,9 +154,13 @@ size_t upload_staging_bytes(const struct model *m)
         const struct layer *l = &m->layers[i];
         for (u32 j = 0; j < m->n_qkv; j++)
             most = MAX(most, weight_staging_bytes(&l->qkv[j]));
-        for (u32 j = 0; j < m->n_gate_up; j++)
+        most = MAX(most, weight_staging_bytes(&l->o));
+        for (u32 j = 0; j < m->experts && l->mixture; j++)
+            most = MAX(most, expert_staging_bytes(&l->mixture->experts[j]));
+        for (u32 j = 0; j < m->n_gate_up && !l->mixture; j++)
             most = MAX(most, weight_staging_bytes(&l->gate_up[j]));
-        most = MAX(most, MAX(weight_staging_bytes(&l->o), weight_staging_bytes(&l->down)));
+        if (!l->mixture)
+            most = MAX(most, weight_staging_bytes(&l->down));
     }
     return most;
 }
@@ -266,7 +278,7 @@ static enum err upload_order(struct upload *u, const struct list_weight *w, stru
     u8 *p;
     ASSERT(bytes + w->from->groups * sizeof(u32) <= UPLOAD_BUFFER_BYTES);
     TRY(buffer(u, &p, e));
-    list_order(w, (u32 *)(void *)p, (u32 *)(void *)(p + bytes));
+    matrix_order(w, (u32 *)(void *)p, (u32 *)(void *)(p + bytes));
     return send(u, (uintptr_t)w->order, bytes, e);
 }
 
@@ -323,18 +335,33 @@ static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
     return ERR_OK;
 }
 
+/* Values [first, first + n) of a vector; of a router whole rows. */
+static void vector_values(const struct list *l, const struct list_vector *v, u32 first, u32 n,
+                          float *to)
+{
+    const u32 k = v->router ? v->router->k : 1;
+    const float one = l->model->norm_plus_one ? 1 : 0;
+    for (u32 i = 0; i < n; i += k)
+        if (v->router)
+            linear_row(&(struct packed){.w = v->router}, (first + i) / k, to + i);
+        else
+            to[i] = v->tensor ? half_load(v->tensor->data, v->tensor->type, first + i) + one
+                              : v->values[first + i];
+}
+
 static enum err upload_vectors(struct upload *u, struct err_text *e)
 {
     for (u32 i = 0; i < u->list->n_vectors; i++) {
         const struct list_vector *v = &u->list->vectors[i];
-        bool one = v->tensor && u->list->model->norm_plus_one;
-        u8 *p;
-        TRY(buffer(u, &p, e));
-        float *to = (float *)(void *)p;
-        for (u32 k = 0; k < v->n; k++)
-            to[k] = v->tensor ? half_load(v->tensor->data, v->tensor->type, k) + (one ? 1 : 0)
-                              : v->values[k];
-        TRY(send(u, (uintptr_t)v->to, v->n * sizeof(float), e));
+        const u32 unit = v->router ? v->router->k : 1;
+        const u32 most = UPLOAD_BUFFER_BYTES / sizeof(float) / unit * unit;
+        for (u32 at = 0, n; at < v->n; at += n) {
+            u8 *p;
+            n = MIN(v->n - at, most);
+            TRY(buffer(u, &p, e));
+            vector_values(u->list, v, at, n, (float *)(void *)p);
+            TRY(send(u, (uintptr_t)(v->to + at), n * sizeof(float), e));
+        }
     }
     return ERR_OK;
 }

@@ -35,6 +35,12 @@ struct vram {
 /* The next piece, aligned to VRAM_ALIGN. */
 u64 vram_carve(struct vram *s, size_t bytes);
 
+/* The same as a pointer: device addresses are pointers in the structs that host and card share. */
+static inline void *vram_pointer(struct vram *s, size_t bytes)
+{
+    return (void *)(uintptr_t)vram_carve(s, bytes);
+}
+
 /* Where the next piece begins; going back there lets later pieces lie over earlier ones. */
 struct vram_mark vram_here(const struct vram *s);
 void vram_back(struct vram *s, struct vram_mark mark);

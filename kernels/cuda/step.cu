@@ -12,6 +12,7 @@
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pack.cuh"
@@ -160,6 +161,23 @@ GPU_KERNEL(decode, struct gpu_run, 1)
 GPU_KERNEL(step, struct gpu_run, 1)
 {
     run_ops<false>(&p);
+}
+
+/* Mixtures of experts, between what other kernels do of a layer. */
+GPU_KERNEL(experts, struct gpu_run, 1)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p.shared_bytes);
+    begin_ops(near, &p);
+    for (u32 i = p.first; i < p.last; i++) {
+        if (i + 1 < p.last)
+            copy_near(&near->op[(i + 1) % 2], &p.ops[i + 1], sizeof(struct op));
+        gpu_copy_commit();
+        experts_op(&near->op[i % 2], &near->run);
+        gpu_copy_wait<0>();
+        gpu_sync();
+        if (i + 1 < p.last)
+            gpu_grid_sync(p.state.barrier);
+    }
 }
 
 #ifdef GPU_GROUPS

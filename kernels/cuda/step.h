@@ -152,8 +152,12 @@ enum op_kind {
     OP_ADD_NORM, /* x += rmsnorm(y) * norm */
     OP_ROPE,     /* qk-norm, rotation, and k and v into their pages */
     OP_ATTENTION,
-    OP_GATE,   /* h = act(gate) * up, where they could not be one linear */
-    OP_SAMPLE, /* logits -> token of each wanted row, logprobs; marks the step as done */
+    OP_GATE,    /* h = act(gate) * up, where they could not be one linear */
+    OP_SAMPLE,  /* logits -> token of each wanted row, logprobs; marks the step as done */
+    OP_ROUTE,   /* these by the kernel `experts`: what each token thinks of each expert */
+    OP_CHOOSE,  /* its experts, and the tokens of each expert */
+    OP_EXPERTS, /* a linear of each pair of a token and an expert */
+    OP_MIX,     /* x += what a token's experts say */
     OP_KINDS
 };
 
@@ -327,6 +331,52 @@ struct sample_side {
     u32 count[SAMPLE_BUCKETS];
 };
 
+/* --- experts ------------------------------------------------------------------------------- */
+
+/* One of a token's experts. A token's routes lie in the order of the experts. */
+struct route {
+    u32 expert, nth; /* of the expert's pairs */
+    float share;
+    u32 unused;
+};
+
+/* Which experts take which tokens. Pairs are numbered expert after expert: the first of an expert
+ * is that of all before it; within an expert in whatever order. */
+struct routes {
+    float *logits;           /* [step_tokens][experts] */
+    u32 *count;              /* [experts] */
+    u32 *token;              /* [experts][step_tokens] */
+    struct route *route;     /* [step_tokens][used] */
+    u32 experts, used, room; /* room: step_tokens */
+    u32 renormalized;        /* shares are divided by their sum */
+};
+
+struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE */
+    struct routes routes;
+    const float *x, *norm; /* [token][stride] */
+    const float *router;   /* [experts][hidden] */
+    u32 stride, hidden;    /* multiples of 4 */
+    float eps;
+};
+
+struct op_experts {
+    struct input in;      /* rows of tokens, or of pairs */
+    struct matrix matrix; /* all experts below one another */
+    struct routes routes;
+    u32 units;  /* of 16 outputs, of each expert */
+    u32 paired; /* 1: a row is a pair */
+    u32 output; /* OUTPUT_STORE or OUTPUT_GATE */
+    u32 activation, y_stride;
+    float *y; /* [pair][y_stride] */
+};
+
+struct op_mix {
+    struct routes routes;
+    float *x;       /* [token][x_stride] */
+    const float *y; /* [pair][y_stride] */
+    u32 x_stride, y_stride, hidden;
+};
+
 /* Where the blocks bring together what they found in a row (sample.cuh); zero, and left at zero. */
 struct sample_work {
     struct sample_side side[SAMPLE_SIDES];
@@ -356,6 +406,9 @@ struct op {
         struct op_linear linear;
         struct op_add_norm add_norm;
         struct op_gate gate;
+        struct op_route route;
+        struct op_experts experts;
+        struct op_mix mix;
         struct op_attention attention;
         struct op_sample sample;
     };

@@ -205,15 +205,28 @@ def f32_pages_are_refused():
 
 
 @check
-def experts_are_refused():
+def experts_with_act_order_are_refused():
     """Never a silent run on the CPU: device.kind is auto or cuda."""
-    moe = ["--model", os.path.join(os.path.dirname(MODEL_DIR.rstrip("/")), "qwen3-moe-gptq4")]
+    models = os.path.dirname(MODEL_DIR.rstrip("/"))
+    moe = ["--model", os.path.join(models, "qwen3-moe-gptq4-act")]
     for kind in ([], ["--device.kind", "cuda"]):
-        for words in (["plan", *moe], ["run", *moe, "--raw", "x"], ["plan", "--shape", "moe-2b"],
-                      ["serve", *moe, "--server.listen=127.0.0.1:0"], ["info", *moe]):
+        for words in (["plan", *moe], ["run", *moe, "--raw", "x"], ["info", *moe],
+                      ["serve", *moe, "--server.listen=127.0.0.1:0"]):
             _, err = zigcuda(*words, *CUDA, *kind, want=6)
-            assert "experts (qwen3_moe) are computed on CPUs only as yet: set device.kind" in err
+            assert "mlp.experts.0.gate_proj" in err and "act-order" in err, err
+            assert "set device.kind" in err.lower(), err
     zigcuda("run", *moe, "--raw", "--max-tokens", "2", *CUDA, *CPU, "x")
+
+
+@check
+def experts_are_computed():
+    models = os.path.dirname(MODEL_DIR.rstrip("/"))
+    moe = ["--model", os.path.join(models, "qwen3-moe-gptq4"), "--raw", "--max-tokens", "8",
+           "--temperature", "0", "The mouse"]
+    out, _ = zigcuda("run", *moe, *CUDA)
+    assert out == zigcuda("run", *moe, *CPU, "--cpu.activations=f32")[0] and out, out
+    out, _ = zigcuda("plan", "--shape", "moe-2b", *CUDA, fake="memory=16G")
+    assert "packed weights" in out, out
 
 
 @check

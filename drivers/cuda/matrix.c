@@ -1,0 +1,258 @@
+#include "drivers/cuda/matrix.h"
+
+static bool whole_rows(const struct weight *w) /* one scale a row */
+{
+    return w->kind == WEIGHT_PLAIN || w->group >= w->k;
+}
+
+enum { GROUP_UNIT = 32 }; /* a packed group is a multiple of it */
+
+static u32 padded_group(const struct weight *w)
+{
+    return ROUND_UP(w->group, (u32)GROUP_UNIT);
+}
+
+/* Packed inputs to a scale in the packed form: larger groups have theirs repeated. */
+static u32 scale_group(const struct weight *w)
+{
+    if (w->scale_type == DTYPE_F32) /* rare: kernels take them with small groups only */
+        return GROUP_UNIT;
+    return whole_rows(w) || padded_group(w) % MATRIX_K_UNIT == 0 ? MATRIX_K_UNIT : GROUP_UNIT;
+}
+
+static bool has_order(const struct weight *w)
+{
+    return !whole_rows(w) && (w->group_index || w->group % GROUP_UNIT);
+}
+
+/* Do both take their inputs in the same order? */
+static bool same_order(const struct weight *a, const struct weight *b)
+{
+    if (!has_order(a) || !has_order(b))
+        return has_order(a) == has_order(b) && a->k == b->k;
+    if (a->k != b->k || a->group != b->group || !a->group_index != !b->group_index)
+        return false;
+    return !a->group_index || memcmp(a->group_index, b->group_index, (size_t)a->k * 4) == 0;
+}
+
+static struct matrix shape(const struct weight *w)
+{
+    struct matrix m = {.n = w->n, .scale_type = w->scale_type};
+    m.kind = w->kind == WEIGHT_PLAIN ? MATRIX_HALF : w->bits == 4 ? MATRIX_INT4 : MATRIX_INT8;
+    m.k = ROUND_UP(has_order(w) ? w->groups * padded_group(w) : w->k, (u32)MATRIX_K_UNIT);
+    m.group = m.kind == MATRIX_HALF ? m.k : scale_group(w);
+    m.groups = m.k / m.group;
+    m.slice = ROUND_UP(CEIL_DIV(m.k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
+    if (m.kind == MATRIX_HALF)
+        m.scale_type = DTYPE_F32;
+    return m;
+}
+
+/* struct input.group */
+u32 matrix_input_group(const struct weight *w)
+{
+    struct matrix m = shape(w);
+    return m.kind == MATRIX_INT4 ? m.group : 0;
+}
+
+/* One preparation of the rows does for both. */
+bool matrix_same_input(const struct weight *a, const struct weight *b)
+{
+    return same_order(a, b) && a->int8_activations == b->int8_activations &&
+           matrix_input_group(a) == matrix_input_group(b);
+}
+
+static size_t data_bytes(const struct matrix *m)
+{
+    size_t bits = m->kind == MATRIX_INT4 ? 4 : m->kind == MATRIX_INT8 ? 8 : 16;
+    return (size_t)ROUND_UP(m->n, 16u) * m->k * bits / 8;
+}
+
+static size_t scales_n(const struct matrix *m)
+{
+    return (size_t)ROUND_UP(m->n, 16u) * m->groups;
+}
+
+static size_t matrix_bytes(const struct matrix *m)
+{
+    return data_bytes(m) + scales_n(m) * (dtype_bytes((enum dtype)m->scale_type) + !!m->zeros);
+}
+
+u64 matrix_op_bytes(const struct op *op)
+{
+    u64 bytes = 0;
+    if (op->kind == OP_EXPERTS)
+        return matrix_bytes(&op->experts.matrix) / op->experts.routes.experts *
+               op->experts.routes.used;
+    for (u32 k = 0; op->kind == OP_LINEAR && k < op->linear.parts; k++)
+        bytes += matrix_bytes(&op->linear.part[k]);
+    return bytes;
+}
+
+static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias)
+{
+    m->data = vram_pointer(s, data_bytes(m));
+    m->scales = vram_pointer(s, scales_n(m) * dtype_bytes((enum dtype)m->scale_type));
+    m->zeros = zeros ? vram_pointer(s, scales_n(m)) : NULL;
+    m->bias = bias ? vram_pointer(s, ROUND_UP(m->n, 16u) * sizeof(float)) : NULL;
+}
+
+static struct list_weight *list_weight(struct list *l, struct vram *s, const struct weight *from,
+                                       u32 first, u32 n)
+{
+    struct list_weight *w = &l->weights[l->n_weights];
+    const struct list_weight *before = l->n_weights ? w - 1 : NULL;
+    l->n_weights++;
+    *w = (struct list_weight){
+        .from = from, .first = first, .n = n, .to = shape(from), .run = 16, .step = 16};
+    w->group = whole_rows(from) ? w->to.k : padded_group(from);
+    if (!has_order(from))
+        return w;
+    w->makes_order = !before || !before->order || !same_order(from, before->from);
+    w->order = w->makes_order ? vram_pointer(s, w->to.k * sizeof *w->order) : before->order;
+    return w;
+}
+
+struct list_weight *matrix_place(struct list *l, struct vram *s, const struct weight *from)
+{
+    struct list_weight *w = list_weight(l, s, from, 0, from->n);
+    carve_matrix(s, &w->to, from->zeros, from->bias);
+    return w;
+}
+
+/* Can a row of one and a row of the other stand in one matrix? */
+static bool same_form_but_zeros(const struct weight *a, const struct weight *b)
+{
+    struct matrix x = shape(a), y = shape(b);
+    return matrix_same_input(a, b) && x.kind == y.kind && x.scale_type == y.scale_type &&
+           x.k == y.k && x.group == y.group && !a->bias == !b->bias;
+}
+
+static bool same_form(const struct weight *a, const struct weight *b)
+{
+    return same_form_but_zeros(a, b) && !a->zeros == !b->zeros;
+}
+
+/* Can gate and up be one matrix, whose blocks of 16 outputs are 8 gates and their 8 ups? */
+bool matrix_can_share(const struct weight *a, const struct weight *b)
+{
+    return same_form(a, b) && a->n == b->n;
+}
+
+/* Weights below one another in one matrix where their forms agree, else each in its own. Returns
+ * the first. */
+struct list_weight *matrix_place_rows(struct list *l, struct vram *s, const struct weight *from,
+                                      u32 n)
+{
+    struct list_weight *first = &l->weights[l->n_weights];
+    bool one = n > 1;
+    u32 rows = 0;
+    for (u32 i = 0; i < n; i++) {
+        one = one && same_form(&from[0], &from[i]) && (from[i].n % 16 == 0 || i + 1 == n);
+        rows += from[i].n;
+    }
+    for (u32 i = 0; i < n && !one; i++)
+        matrix_place(l, s, &from[i]);
+    for (u32 i = 0; i < n && one; i++) {
+        struct list_weight *w = list_weight(l, s, &from[i], 0, from[i].n);
+        if (i == 0) {
+            w->to.n = rows;
+            carve_matrix(s, &w->to, from->zeros, from->bias);
+        } else {
+            w->to = first->to;
+            w->below = w[-1].below + w[-1].n;
+        }
+    }
+    return first;
+}
+
+/* `up` is gate itself where one weight holds both, gates first. */
+struct list_weight *matrix_place_pair(struct list *l, struct vram *s, const struct weight *gates,
+                                      const struct weight *ups)
+{
+    u32 n = gates == ups ? gates->n / 2 : gates->n;
+    struct list_weight *gate = list_weight(l, s, gates, 0, n);
+    struct list_weight *up = list_weight(l, s, ups, gates == ups ? n : 0, n);
+    gate->to.n = 16 * CEIL_DIV(n, 8u);
+    carve_matrix(s, &gate->to, gates->zeros, gates->bias);
+    up->to = gate->to;
+    gate->run = up->run = up->at = 8;
+    return gate;
+}
+
+/* Matrices of all experts below one another, whose forms agree (list_takes). parts: 2: gates and
+ * ups in the form of place_pair; 1: downs. Returns the first. */
+struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const struct mixture *x,
+                                         u32 parts)
+{
+    struct list_weight *first = &l->weights[l->n_weights];
+    const u32 experts = l->model->experts;
+    bool zeros = false;
+    for (u32 i = 0; i < experts * parts; i++) {
+        const struct expert *e = &x->experts[i / parts];
+        const struct weight *from = parts == 2 ? &e->gate_up[i % 2] : &e->down;
+        struct list_weight *w = list_weight(l, s, from, 0, from->n);
+        w->below = i / parts * (parts * from->n);
+        if (parts == 2)
+            w->run = 8, w->at = i % 2 * 8;
+        zeros |= from->zeros != NULL;
+    }
+    first->to.n = experts * parts * first->n;
+    carve_matrix(s, &first->to, zeros, false);
+    for (struct list_weight *w = first; w < &l->weights[l->n_weights]; w++)
+        w->to = first->to;
+    return first;
+}
+
+static enum err takes(const struct mixture *x, const struct model *m, struct err_text *e)
+{
+    const struct weight *up = &x->experts[0].gate_up[0], *down = &x->experts[0].down;
+    for (u32 i = 0; i < m->experts; i++) {
+        const struct expert *p = &x->experts[i];
+        const struct {
+            const struct weight *is, *as;
+        } all[] = {{&p->gate_up[0], up}, {&p->gate_up[1], up}, {&p->down, down}};
+        for (u32 j = 0; j < COUNTOF(all); j++)
+            if (has_order(all[j].is) || !same_form_but_zeros(all[j].is, all[j].as))
+                return err_set(
+                    e, ERR_DEVICE,
+                    "%s is not as other experts are, or has act-order, or groups that are "
+                    "no multiple of %u: on a GPU experts must not. Set device.kind to "
+                    "cpu",
+                    all[j].is->name, GROUP_UNIT);
+    }
+    return ERR_OK;
+}
+
+enum err matrix_takes(const struct model *m, struct err_text *e)
+{
+    if (!m->experts)
+        return ERR_OK;
+    if (m->hidden % 16 || m->expert_intermediate % 8)
+        return err_set(e, ERR_DEVICE,
+                       "on a GPU experts need a hidden_size that is a multiple of 16 and a size "
+                       "of their own of 8; here they are %u and %u. Set device.kind to cpu",
+                       m->hidden, m->expert_intermediate);
+    for (u32 i = 0; i < m->layers_n; i++) {
+        const struct mixture *x = m->layers[i].mixture;
+        if (x && x->router.int8_activations)
+            return err_set(e, ERR_DEVICE,
+                           "%s is W8A8: on a GPU a router must not be. Set device.kind to cpu",
+                           x->router.name);
+        if (x)
+            TRY(takes(x, m, e));
+    }
+    return ERR_OK;
+}
+
+void matrix_order(const struct list_weight *w, u32 *order, u32 *counts)
+{
+    const struct weight *from = w->from;
+    memset(counts, 0, from->groups * sizeof *counts);
+    for (u32 i = 0; i < w->to.k; i++)
+        order[i] = ORDER_NONE;
+    for (u32 k = 0; k < from->k; k++) {
+        u32 g = from->group_index ? (u32)from->group_index[k] : k / from->group;
+        order[g * w->group + counts[g]++] = k;
+    }
+}

@@ -114,7 +114,8 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
                        "block that %s has",
                        model->hidden, all, c->info.name);
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
-    TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
+    if (model->experts)
+        TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
     if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
         TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
     TRY(find_faster(c, module, all, e));

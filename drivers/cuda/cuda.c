@@ -73,8 +73,9 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
 
 /* Hopper's. all: bytes of shared memory. */
 static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u32 all,
-                            struct err_text *e)
+                            bool experts, struct err_text *e)
 {
+    const char *one = experts ? "one_experts" : "one_token";
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     static const char *const mid[MID_KERNELS] = MID_NAMES;
     struct cuda_function *own;
@@ -87,10 +88,9 @@ static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
         if (cuda_module_function(&own, module, mid[i]) == CUDA_SUCCESS)
             TRY(find_step(c, module, mid[i], PREFILL_THREADS, all, &c->mid[i], e));
-    if (all >= ONE_SHARED_BYTES &&
-        cuda_module_function(&own, module, "one_token") == CUDA_SUCCESS) {
-        TRY(find_step(c, module, "one_token", PREFILL_THREADS, all, &c->one, e));
-        c->one.rings_bytes = ONE_RINGS_BYTES;
+    if (all >= ONE_SHARED_BYTES && cuda_module_function(&own, module, one) == CUDA_SUCCESS) {
+        TRY(find_step(c, module, one, PREFILL_THREADS, all, &c->one, e));
+        c->one.rings_bytes = ONE_RINGS_BYTES + (experts ? (u32)ONE_ROUTES_BYTES : 0);
     }
     return ERR_OK;
 }
@@ -118,7 +118,7 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
         TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
     if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
         TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
-    TRY(find_faster(c, module, all, e));
+    TRY(find_faster(c, module, all, model->experts > 0, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);

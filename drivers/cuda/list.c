@@ -156,8 +156,12 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
 /* Floats of the rows that a step of one token writes, each in a place of its own. */
 static u32 places_n(const struct list *l, const struct buffers *b)
 {
-    const u32 layer = 2 * b->x_stride + b->qkv_stride + b->attention_stride + b->h_stride;
-    return b->x_stride + l->model->layers_n * layer;
+    const struct model *m = l->model;
+    u32 n = b->x_stride + m->layers_n * (2 * b->x_stride + b->qkv_stride + b->attention_stride);
+    for (u32 i = 0; i < m->layers_n; i++)
+        n += m->layers[i].mixture ? row_stride(m->experts) + m->experts_used * b->pair_stride
+                                  : b->h_stride;
+    return n;
 }
 
 static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u32 tokens)
@@ -169,22 +173,23 @@ static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u
                              .factor = carve_rows(s, rows, 1)};
 }
 
-/* What must be NOT_YET before the first step, side by side; of models that have lists for
- * `one_token` and `mid_..` all that is awaited there, else only what any linear of `mid_..` needs.
- */
+/* What must be NOT_YET before the first step, side by side; of models that have a list for `mid_..`
+ * all that is awaited there, else only what any linear of `mid_..` needs. */
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
-    const bool layers = shares_all(l->model) && !has_norms_after(l->model) && !l->model->experts;
+    const bool one = shares_all(l->model) && !has_norms_after(l->model);
+    const bool layers = one && !l->model->experts;
     const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
     const u32 qkv_h = b->qkv_stride + b->h_stride;
     l->n_unset = LINEAR_PARTIALS + (size_t)tokens * (qkv_h + b->attention_stride);
     b->linear_awaited = vram_pointer(s, l->n_unset * sizeof *b->linear_awaited);
     l->unset = (uintptr_t)b->linear_awaited;
+    if (one)
+        b->places = carve_rows(s, 1, places_n(l, b));
     if (!layers)
         return;
     b->mid_qkv = b->linear_awaited + LINEAR_PARTIALS;
     b->mid_attention = b->mid_qkv + (size_t)tokens * qkv_h;
-    b->places = carve_rows(s, 1, places_n(l, b));
     for (u32 i = 0; i < 2; i++)
         b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
     b->mid_prepared = carve_prepared(s, b, tokens);
@@ -525,27 +530,35 @@ static struct op_experts *add_expert_linear(struct list *l, const struct buffers
 }
 
 /* x += what the experts say. */
-static void add_experts(struct list *l, const struct buffers *b, const struct parts *p)
+static void add_experts(struct list *l, struct buffers *b, const struct parts *p)
 {
     const struct model *m = l->model;
-    struct op_route route = {b->routes,   b->x,      p->norm_mlp, p->router,
-                             b->x_stride, m->hidden, m->norm_eps};
+    struct input in = normed(l, b, p->norm_mlp, p->gate_up);
+    b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
+    b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
+    struct op_route route = {b->routes, input_of(b, in, p->gate_up), p->router};
     add(l, OP_ROUTE, "route")->route = route;
-    add(l, OP_CHOOSE, "choose")->route = route;
-    struct op_experts *op =
-        add_expert_linear(l, b, "experts_up", normed(l, b, p->norm_mlp, p->gate_up), p->gate_up);
+    if (!b->place)
+        add(l, OP_CHOOSE, "choose")->route = route;
+    struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->gate_up);
     op->output = OUTPUT_GATE;
     op->y = b->pair_h;
     op->y_stride = b->pair_stride;
-    struct input in = rows(b, b->pair_h, b->pair_stride, false);
+    in = rows(b, b->pair_h, b->pair_stride, b->place != NULL);
     in.prepared = b->prepared_pairs.inputs;
     in.prepared_scale = b->prepared_pairs.scale;
     in.prepared_factor = b->prepared_pairs.factor;
     op = add_expert_linear(l, b, "experts_down", in, p->down);
     op->paired = 1;
+    op->y_stride = b->x_stride;
+    if (b->place) {
+        op->output = OUTPUT_ADD;
+        op->old = b->x;
+        op->y = b->x = row_of(b, b->x, b->x_stride);
+        return;
+    }
     op->output = OUTPUT_STORE;
     op->y = b->pair_y;
-    op->y_stride = b->x_stride;
     add(l, OP_MIX, "mix")->mix =
         (struct op_mix){b->routes, b->x, b->pair_y, b->x_stride, b->x_stride, m->hidden};
 }
@@ -559,7 +572,8 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
         in.awaited = 0;
     b->qkv = row_of(b, b->qkv, b->qkv_stride);
     b->attention = row_of(b, b->attention, b->attention_stride);
-    b->h = row_of(b, b->h, b->h_stride);
+    if (!layer->mixture)
+        b->h = row_of(b, b->h, b->h_stride);
     struct output out = {.label = "qkv",
                          .y = b->qkv,
                          .stride = b->qkv_stride,

@@ -84,11 +84,9 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
-/* Can layers be all of `mid_..` and `one_token`? These have no experts, and heads that fit. */
-static bool layers_fit(const struct model *m)
+/* Can attention be that of `mid_..` and `one_token`? */
+static bool heads_fit(const struct model *m)
 {
-    if (m->experts)
-        return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
             !attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope_long[i].dims))
@@ -112,21 +110,38 @@ static enum mid_way mid_does(struct steps *s)
     }
     if (!s->mid[0].function || !all)
         return MID_NONE;
-    const bool layers = mid[s->mid_kind] == linears && layers_fit(l->model);
+    const bool layers = mid[s->mid_kind] == linears && heads_fit(l->model) && !l->model->experts;
     return layers ? MID_LAYERS : MID_LINEARS;
 }
 
-/* Can `one_token` do all of it? Then it takes less time than `decode`. */
+/* An operation of the list for `one_token` or `one_experts`; in so many bytes of shared memory. */
+static bool is_one(const struct op *op, u32 have)
+{
+    switch (op->kind) {
+    case OP_LINEAR:
+        return linear_is_one(&op->linear) &&
+               FEW_ROW_BYTES(op->linear.in.k) + ONE_WORK_BYTES <= have;
+    case OP_ROUTE:
+        return route_is_one(&op->route);
+    case OP_EXPERTS:
+        return experts_is_one(&op->experts) &&
+               op->experts.routes.used * FEW_ROW_BYTES(op->experts.in.k) + ONE_WORK_BYTES <= have;
+    case OP_CHOOSE: /* a list that awaits nothing */
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Can `one_token` do all of it, or `one_experts`? Then it takes less time than `decode`. */
 static bool one_does(const struct steps *s)
 {
     const struct list *l = s->list;
     const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
-    if (!s->one.function || !layers_fit(l->model) ||
-        FEW_ROW_BYTES(l->k_max) + ONE_WORK_BYTES > have ||
-        step_least_bytes(l->model->head_dim) > have)
+    if (!s->one.function || !heads_fit(l->model) || step_least_bytes(l->model->head_dim) > have)
         return false;
     for (u32 i = l->one.first; i < l->one.last; i++)
-        if (l->ops[i].kind == OP_LINEAR && !linear_is_one(&l->ops[i].linear))
+        if (!is_one(&l->ops[i], have))
             return false;
     return true;
 }
@@ -684,7 +699,8 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct steps_en
     const bool apart = ring || (entry->embeds && !head_only); /* `decode` does not sample */
     u32 end = apart ? ops->last - 1 : ops->last;
     ASSERT(s->list->ops[ops->last - 1].kind == OP_SAMPLE);
-    TRY(launch_plain(s, k, card_step, one ? 0 : ring, first, end, e));
+    TRY(one ? launch_some(s, k, card_step, 0, first, end, e)
+            : launch_plain(s, k, card_step, ring, first, end, e));
     if (entry->embeds && !head_only)
         TRY(fetch_hidden(s, entry, ops, e));
     TRY(launch_some(s, &s->step, card_step, 0, end, ops->last, e));

@@ -24,7 +24,11 @@ enum {
 #else
     EXPERTS_TILE = 32,
 #endif
-    EXPERTS_STAGES = 4, /* 2 to 4 */
+#ifdef GPU_GROUPS
+    EXPERTS_STAGES = 8, /* 2 at least */
+#else
+    EXPERTS_STAGES = 4,
+#endif
     EXPERTS_ROUTED = 4, /* tokens whose logits are computed at once, at most */
     EXPERTS_SIDE_BYTES = 64 + 16,
 };
@@ -33,47 +37,80 @@ enum {
 
 /* Rows times the norm's weights, in shared memory, and 1 / rms of each. */
 struct routed {
-    float work[GPU_WARPS], inverse[EXPERTS_ROUTED];
+    float squares[MATRIX_SLICES], inverse[EXPERTS_ROUTED];
     float row[]; /* [EXPERTS_ROUTED][hidden] */
 };
 
-GPU void experts_bring_rows(const struct op_route *op, struct routed *near, u32 token, u32 n)
+/* 1 / rms of a row, from the sums of its slices. */
+GPU float experts_inverse(const struct input *in, const float squares[MATRIX_SLICES])
 {
-    const u32 hidden = op->hidden;
+    float sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < MATRIX_SLICES; i++)
+        sum += squares[i];
+    return 1 / sqrtf(sum / (float)in->features + in->eps);
+}
+
+/* sum + a lane's four features times an expert's weights of these. */
+GPU float experts_weigh(const float4 &x, const float4 &w, float sum)
+{
+    return fmaf(x.x, w.x, fmaf(x.y, w.y, fmaf(x.z, w.z, fmaf(x.w, w.w, sum))));
+}
+
+/* A warp makes a slice. */
+GPU void experts_bring_rows(const struct input *in, struct routed *near, u32 token, u32 n)
+{
+    const struct linear_slice slice = linear_slice_of(in, gpu_warp());
     for (u32 i = 0; i < n; i++) {
-        const float *x = gpu_global(op->x) + (size_t)(token + i) * op->stride;
-        const float *norm = gpu_global(op->norm);
+        const float *x = gpu_global(in->x) + (size_t)(token + i) * in->stride;
+        const float *norm = gpu_global(in->norm);
         float sum = 0;
-        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS) {
-            sum = fmaf(x[j], x[j], sum);
-            near->row[i * hidden + j] = x[j] * norm[j];
+        for (u32 q = slice.first + gpu_lane(); q < MIN(slice.end, in->features / 4); q += 32) {
+            const float4 v = gpu_load<float4>(x + q * 4), by = gpu_load<float4>(norm + q * 4);
+            sum = fmaf(v.x, v.x, sum);
+            sum = fmaf(v.y, v.y, sum);
+            sum = fmaf(v.z, v.z, sum);
+            sum = fmaf(v.w, v.w, sum);
+            *(float4 *)(near->row + i * in->features + q * 4) = {v.x * by.x, v.y * by.y, v.z * by.z,
+                                                                 v.w * by.w};
         }
-        sum = vector_sum_block(sum, near->work);
+        sum = gpu_sum_warp(sum);
+        if (gpu_lane() == 0)
+            near->squares[gpu_warp()] = sum;
+        gpu_sync();
         if (gpu_thread() == 0)
-            near->inverse[i] = 1 / sqrtf(sum / (float)hidden + op->eps);
+            near->inverse[i] = experts_inverse(in, near->squares);
         gpu_sync();
     }
 }
 
-/* One expert's logits of n tokens, by a warp. */
+/* One expert's logits of n tokens, by a warp: what each lane has of a slice, added slice by slice,
+ * then over lanes. */
 GPU void experts_think(const struct op_route *op, const struct routed *near, u32 expert, u32 token,
                        u32 n)
 {
-    const u32 hidden = op->hidden;
+    const u32 hidden = op->in.features;
     const float *w = gpu_global(op->router) + (size_t)expert * hidden;
-    float sum[EXPERTS_ROUTED] = {};
+    float all[EXPERTS_ROUTED] = {};
 #pragma unroll 4
-    for (u32 j = gpu_lane() * 4; j < hidden; j += 128) {
-        const float4 v = gpu_load<float4>(w + j);
+    for (u32 s = 0; s < MATRIX_SLICES; s++) {
+        const struct linear_slice slice = linear_slice_of(&op->in, s);
+        float sum[EXPERTS_ROUTED] = {};
+#pragma unroll 2
+        for (u32 q = slice.first + gpu_lane(); q < MIN(slice.end, hidden / 4); q += 32) {
+            const float4 v = gpu_load<float4>(w + q * 4);
 #pragma unroll
-        for (u32 i = 0; i < EXPERTS_ROUTED; i++) {
-            const float4 x = gpu_load<float4>(near->row + MIN(i, n - 1) * hidden + j);
-            sum[i] = fmaf(x.x, v.x, fmaf(x.y, v.y, fmaf(x.z, v.z, fmaf(x.w, v.w, sum[i]))));
+            for (u32 i = 0; i < EXPERTS_ROUTED; i++)
+                sum[i] = experts_weigh(gpu_load<float4>(near->row + MIN(i, n - 1) * hidden + q * 4),
+                                       v, sum[i]);
         }
+#pragma unroll
+        for (u32 i = 0; i < EXPERTS_ROUTED; i++)
+            all[i] += sum[i];
     }
 #pragma unroll
     for (u32 i = 0; i < EXPERTS_ROUTED; i++) {
-        const float v = gpu_sum_warp(sum[i]);
+        const float v = gpu_sum_warp(all[i]);
         if (i < n && gpu_lane() == 0)
             op->routes.logits[(size_t)(token + i) * op->routes.experts + expert] =
                 v * near->inverse[i];
@@ -86,7 +123,7 @@ GPU void experts_route(const struct op_route *op, const struct gpu_run *run)
 {
     struct routed *near = (struct routed *)gpu_shared();
     const u32 experts = op->routes.experts, tokens = run->step->n_tokens;
-    const u32 fit = (run->shared_bytes - (u32)sizeof *near) / (op->hidden * 4);
+    const u32 fit = (run->shared_bytes - (u32)sizeof *near) / (op->in.features * 4);
     const bool many = tokens > gpu_blocks();
     const u32 rows = many ? MIN(fit, (u32)EXPERTS_ROUTED) : 1, of = many ? experts : +GPU_WARPS;
     const u32 parts = CEIL_DIV(experts, of), items = CEIL_DIV(tokens, rows) * parts;
@@ -95,43 +132,38 @@ GPU void experts_route(const struct op_route *op, const struct gpu_run *run)
     for (u32 item = gpu_block(); item < items; item += gpu_blocks()) {
         const u32 token = item / parts * rows, n = MIN(rows, tokens - token);
         const u32 first = item % parts * of;
-        experts_bring_rows(op, near, token, n);
+        experts_bring_rows(&op->in, near, token, n);
         for (u32 e = first + gpu_warp(); e < MIN(first + of, experts); e += GPU_WARPS)
             experts_think(op, near, e, token, n);
         gpu_sync(); /* before other rows come */
     }
 }
 
-enum { EXPERTS_LANE = LIMIT_EXPERTS / 32 };
-
-/* Softmax over a token's experts: lane i has those of i, i + 32, ..; behind the last 0. */
-GPU void experts_softmax(const float *logits, u32 experts, float p[EXPERTS_LANE])
+/* Softmax over a token's logits: lane i has those of i, i + 32, ..; -INFINITY behind the last. */
+template <u32 held> GPU void experts_softmax(float p[held])
 {
     float most = -INFINITY, sum = 0;
 #pragma unroll
-    for (u32 i = 0; i < EXPERTS_LANE; i++) {
-        const u32 e = i * 32 + gpu_lane();
-        p[i] = e < experts ? logits[e] : -INFINITY;
+    for (u32 i = 0; i < held; i++)
         most = fmaxf(most, p[i]);
-    }
     most = gpu_max_warp(most);
 #pragma unroll
-    for (u32 i = 0; i < EXPERTS_LANE; i++) {
-        p[i] = i * 32 + gpu_lane() < experts ? expf(p[i] - most) : 0;
+    for (u32 i = 0; i < held; i++) {
+        p[i] = p[i] == -INFINITY ? 0 : expf(p[i] - most);
         sum += p[i];
     }
     sum = gpu_sum_warp(sum);
 #pragma unroll
-    for (u32 i = 0; i < EXPERTS_LANE; i++)
+    for (u32 i = 0; i < held; i++)
         p[i] /= sum;
 }
 
 /* The expert with the largest p (of equals the first), which is then taken out. */
-GPU u32 experts_best(float p[EXPERTS_LANE], float *share)
+template <u32 held> GPU u32 experts_best(float p[held], float *share)
 {
     u32 best = 0, at = ~0u;
 #pragma unroll
-    for (u32 i = 0; i < EXPERTS_LANE; i++)
+    for (u32 i = 0; i < held; i++)
         if (!(p[i] < 0) && gpu_bits(p[i]) + 1 > best) { /* others compare as their bits do */
             best = gpu_bits(p[i]) + 1;
             at = i * 32 + gpu_lane();
@@ -140,11 +172,50 @@ GPU u32 experts_best(float p[EXPERTS_LANE], float *share)
     at = ~gpu_most_warp(best == most ? ~at : 0);
     *share = gpu_from_bits(most - 1);
 #pragma unroll
-    for (u32 i = 0; i < EXPERTS_LANE; i++)
+    for (u32 i = 0; i < held; i++)
         if (i * 32 + gpu_lane() == at)
             p[i] = -1;
     return at;
 }
+
+/* Lane i has the token's i-th choice, of which so many come before it in the order of experts. */
+struct experts_choice {
+    u32 expert, before;
+    float share;
+};
+
+template <u32 held>
+GPU struct experts_choice experts_choice_of(float logits[held], const struct routes *r)
+{
+    struct experts_choice mine = {~0u, 0, 0};
+    float sum = 0;
+    experts_softmax<held>(logits);
+    for (u32 i = 0; i < r->used; i++) {
+        float share;
+        const u32 e = experts_best<held>(logits, &share);
+        sum += share;
+        if (gpu_lane() == i)
+            mine.expert = e, mine.share = share;
+    }
+    for (u32 i = 0; i < r->used; i++)
+        mine.before += gpu_shuffle(mine.expert, i) < mine.expert;
+    mine.share = r->renormalized ? mine.share / sum : mine.share;
+    return mine;
+}
+
+template <u32 held>
+GPU struct experts_choice experts_choose_token(const struct routes *r, u32 token)
+{
+    float logits[held];
+#pragma unroll
+    for (u32 i = 0; i < held; i++) {
+        const u32 e = i * 32 + gpu_lane();
+        logits[i] = e < r->experts ? r->logits[(size_t)token * r->experts + e] : -INFINITY;
+    }
+    return experts_choice_of<held>(logits, r);
+}
+
+enum { EXPERTS_HELD = 4 }; /* logits of a lane, mostly */
 
 /* A warp takes a token. */
 GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
@@ -152,23 +223,13 @@ GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
     const struct routes r = op->routes;
     for (u32 token = gpu_block() * GPU_WARPS + gpu_warp(); token < s->n_tokens;
          token += gpu_blocks() * GPU_WARPS) {
-        float p[EXPERTS_LANE], mine = 0, sum = 0;
-        u32 expert = ~0u, before = 0;
-        experts_softmax(r.logits + (size_t)token * r.experts, r.experts, p);
-        for (u32 i = 0; i < r.used; i++) {
-            float share;
-            const u32 e = experts_best(p, &share);
-            sum += share;
-            if (gpu_lane() == i)
-                expert = e, mine = share;
-        }
-        for (u32 i = 0; i < r.used; i++)
-            before += gpu_shuffle(expert, i) < expert;
+        const struct experts_choice mine =
+            r.experts <= EXPERTS_HELD * 32 ? experts_choose_token<EXPERTS_HELD>(&r, token)
+                                           : experts_choose_token<LIMIT_EXPERTS / 32>(&r, token);
         if (gpu_lane() < r.used) {
-            const u32 nth = gpu_atomic_add(&r.count[expert], 1);
-            r.token[(size_t)expert * r.room + nth] = token;
-            r.route[(size_t)token * r.used + before] = {expert, nth,
-                                                        r.renormalized ? mine / sum : mine, 0};
+            const u32 nth = gpu_atomic_add(&r.count[mine.expert], 1);
+            r.token[(size_t)mine.expert * r.room + nth] = token;
+            r.route[(size_t)token * r.used + mine.before] = {mine.expert, nth, mine.share, 0};
         }
     }
 }

@@ -140,8 +140,9 @@ GPU void one_feed(const struct matrix *of, struct one_ring *ring, u64 *calm, u32
 }
 
 /* What one thread of a copying warp does: all linears of the list. What it reads of them comes from
- * global memory, which takes its time while what it has sent for is on its way. */
-GPU void one_serve(const struct gpu_run *p, u32 server)
+ * global memory, which takes its time while what it has sent for is on its way. other: is called
+ * for operations that are no linears. */
+template <class task> GPU void one_serve(const struct gpu_run *p, u32 server, task other)
 {
     struct one_ring ring[ONE_RINGS];
 #pragma unroll
@@ -150,6 +151,8 @@ GPU void one_serve(const struct gpu_run *p, u32 server)
 #pragma unroll 1
     for (u32 i = p->first; i < p->last; i++) {
         const struct op_linear *op = &p->ops[i].linear;
+        if (p->ops[i].kind != OP_LINEAR)
+            other(&p->ops[i], ring);
         if (p->ops[i].kind != OP_LINEAR || linear_rows(&op->in, p->step) == 0)
             continue;
 #pragma unroll 1
@@ -195,22 +198,24 @@ GPU i32 one_mine(const i32 v[ONE_SPANS])
     return late ? high : low;
 }
 
-/* Adds slots of so many spans, of N units, to p[0], p[2] of each, sums of the outputs g and g + 8,
- * g = lane / 4. Each of the four lanes of g turns the integers of one span into floats; then the
- * scaled ones are added in order, from lane to lane. Words of weights are operands as they are: a
+/* Sums of a slot's spans, of span t by lane t of the four of a row g: of the outputs g and g + 8,
+ * g = lane / 4, and what they are to be scaled by. Words of weights are operands as they are: a
  * byte of outputs g, g + 8 is q + 16 q', and that of g + 8 alone 16 q', which is taken from the
  * first sum. */
+template <u32 N> struct one_products {
+    float low[N], high[N];
+    struct weight_scales scales[N];
+};
+
 template <u32 N>
-GPU void one_bytes(float (*p)[4], const u8 *const slot[N], const struct one_inputs *in, u32 spans,
-                   const struct one_how *how)
-{
+GPU struct one_products<N> one_multiply(const u8 *const slot[N], const struct one_inputs *in,
+                                        const struct one_how *how) {
     static_assert(ONE_SPANS == 4, "a lane of a row each");
     const u32 lane = gpu_lane(), row = lane / 4, t = lane % 4;
     uint4 chunk[N][ONE_SPANS][2];
     u32 scale[N], zero[N];
     i32 sum[N][ONE_SPANS][4] = {};
-    float low[N], high[N];
-    struct weight_scales scales[N];
+    struct one_products<N> to;
 #pragma unroll
     for (u32 u = 0; u < N; u++) {
 #pragma unroll
@@ -246,20 +251,43 @@ GPU void one_bytes(float (*p)[4], const u8 *const slot[N], const struct one_inpu
         }
         const i32 both = one_mine(first), upper = one_mine(second);
         const u32 inputs = (u32)in->sum; /* behind the slice, of whatever stood there: wraps */
-        low[u] = (float)(i32)((u32)both - (u32)upper - (zero[u] & 0xff) * inputs);
-        high[u] = (float)(i32)((u32)upper - (zero[u] >> 8) * 16 * inputs);
-        scales[u] = weight_scales_of(scale[u], 0, how->scale_type);
-        scales[u].high *= 0.0625f;
+        to.low[u] = (float)(i32)((u32)both - (u32)upper - (zero[u] & 0xff) * inputs);
+        to.high[u] = (float)(i32)((u32)upper - (zero[u] >> 8) * 16 * inputs);
+        to.scales[u] = weight_scales_of(scale[u], 0, how->scale_type);
+        to.scales[u].high *= 0.0625f;
     }
+    return to;
+}
+
+/* Adds slots of so many spans, of N units, to p[0], p[2] of each: from lane to lane, in order. */
+template <u32 N>
+GPU void one_bytes(float (*p)[4], const u8 *const slot[N], const struct one_inputs *in, u32 spans,
+                   const struct one_how *how)
+{
+    const u32 row = gpu_lane() / 4;
+    const struct one_products<N> v = one_multiply<N>(slot, in, how);
 #pragma unroll
     for (u32 s = 0; s < ONE_SPANS; s++)
 #pragma unroll
         for (u32 u = 0; u < N; u++) {
-            const float a = fmaf(scales[u].low, low[u], p[u][0]),
-                        b = fmaf(scales[u].high, high[u], p[u][2]);
+            const float a = fmaf(v.scales[u].low, v.low[u], p[u][0]),
+                        b = fmaf(v.scales[u].high, v.high[u], p[u][2]);
             p[u][0] = gpu_shuffle(s < spans ? a : p[u][0], row * 4 + s);
             p[u][2] = gpu_shuffle(s < spans ? b : p[u][2], row * 4 + s);
         }
+}
+
+/* The same of a unit, each span by itself: to [span][FEW_ROW_FLOATS]. */
+GPU void one_bytes_apart(float *to, const u8 *slot, const struct one_inputs *in, u32 spans,
+                         const struct one_how *how)
+{
+    const u32 row = gpu_lane() / 4, span = gpu_lane() % 4;
+    const u8 *const of[1] = {slot};
+    const struct one_products<1> v = one_multiply<1>(of, in, how);
+    if (span < spans) {
+        to[span * FEW_ROW_FLOATS + row] = fmaf(v.scales[0].low, v.low[0], 0.0f);
+        to[span * FEW_ROW_FLOATS + row + 8] = fmaf(v.scales[0].high, v.high[0], 0.0f);
+    }
 }
 
 /* A span of halves. */

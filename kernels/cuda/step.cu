@@ -6,13 +6,15 @@
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
  * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
- * attention where all rows have one token, and `one_token` steps of one; `prefill_attention` does
- * the attention of long rows between `prefill_..` and `prefill_..`. `pack` writes a weight matrix
- * in the form that they read, `read_all` measures the memory. See step.h.
+ * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
+ * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
+ * `prefill_..`. `experts` does mixtures of experts between what others do of a layer. `pack` writes
+ * a weight matrix in the form that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/experts.cuh"
+#include "kernels/cuda/experts_one.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pack.cuh"
@@ -442,40 +444,55 @@ GPU bool one_op(const struct op *op, const struct gpu_run *run)
 }
 
 /* What can be done for an operation before its input is there. */
-GPU void one_look(struct one_begun *b, const struct op *op, const struct gpu_run *run)
+template <bool experts>
+GPU void one_look(struct one_begun *b, struct one_router *router, const struct op *op,
+                  const struct gpu_run *run)
 {
     *b = {};
     if (op->kind == OP_ATTENTION)
         splits_ahead<splits_teams, true>(&op->attention, run);
     else if (op->kind == OP_LINEAR)
         one_begin(b, &op->linear, run->step);
+    else if (experts && op->kind == OP_ROUTE) {
+        b->input = near_look_ahead(&op->route.in, run->step);
+        one_look_router(router, &op->route, &b->input, gpu_block());
+    } else if (experts && op->kind == OP_EXPERTS && !op->experts.paired)
+        b->input = near_look_ahead(&op->experts.in, run->step);
 }
 
 /* Do the blocks not meet before it? */
-GPU bool one_awaits(const struct op *op)
+template <bool experts> GPU bool one_awaits(const struct op *op)
 {
+    if (experts && (op->kind == OP_ROUTE || op->kind == OP_EXPERTS))
+        return true;
     return op->kind == OP_LINEAR ? op->linear.in.awaited
                                  : op->kind == OP_ATTENTION && op->attention.awaited;
 }
 
 /* As run_ops, but that the blocks meet only where rows are not awaited. An operation is copied from
  * the list while the one before it runs, so that the blocks know it before they have met. */
-GPU void one_ops(const struct gpu_run *p)
+template <bool experts> GPU void one_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct one_ring ring = one_ring_of(p, gpu_scalar(gpu_warp()));
     struct one_begun begun = {};
+    struct one_router router;
     u64 *calm = one_calm(p);
     if (p->first + 1 < p->last)
         copy_near(&near->op[(p->first + 1) % 2], &p->ops[p->first + 1], sizeof(struct op));
     begin_ops(near, p);
-    one_look(&begun, &near->op[p->first % 2], &near->run);
+    one_look<experts>(&begun, &router, &near->op[p->first % 2], &near->run);
     near_look<true>(&begun.input);
 #pragma unroll 1
     for (u32 i = p->first;; i++) {
         const struct op *op = &near->op[i % 2];
         bool meet = true, quiet = false;
-        if (op->kind != OP_LINEAR) {
+        if (experts && op->kind == OP_ROUTE) {
+            one_route(&op->route, &begun.input, &router);
+        } else if (experts && op->kind == OP_EXPERTS) {
+            quiet = true;
+            one_experts(&op->experts, &begun.input, p, &ring, !op->experts.paired || i == p->first);
+        } else if (op->kind != OP_LINEAR) {
             meet = one_op(op, &near->run);
         } else {
             quiet = linear_rows(&op->linear.in, &near->step) > 0;
@@ -487,13 +504,13 @@ GPU void one_ops(const struct gpu_run *p)
             break;
         u32 before = 0;
         gpu_sync();
-        meet &= !one_awaits(&near->op[(i + 1) % 2]);
+        meet &= !one_awaits<experts>(&near->op[(i + 1) % 2]);
         if (meet)
             before = gpu_grid_arrive(p->state.barrier);
         if (i + 2 < p->last)
             copy_near((struct op *)op, &p->ops[i + 2], sizeof(struct op));
         gpu_copy_commit();
-        one_look(&begun, &near->op[(i + 1) % 2], &near->run);
+        one_look<experts>(&begun, &router, &near->op[(i + 1) % 2], &near->run);
         if (meet)
             gpu_grid_wait(p->state.barrier, before);
         near_look<true>(&begun.input);
@@ -502,19 +519,37 @@ GPU void one_ops(const struct gpu_run *p)
     }
 }
 
-GPU_KERNEL_OF(PREFILL_THREADS, one_token, struct gpu_run, 1)
+template <bool experts> GPU void one_all(const struct gpu_run *p)
 {
     const u32 warp = gpu_scalar(gpu_warp());
-    one_open(&p);
+    if (experts && gpu_thread() == 0)
+        gpu_barrier_init(&one_routes_of(p)->chosen, 32);
+    one_open(p);
     gpu_sync_all();
     if (warp >= GPU_WARPS) {
+        u32 choices = 0;
         gpu_registers_less<56>();
         if (gpu_lane() == 0)
-            one_serve(&p, warp - GPU_WARPS);
+            one_serve(p, warp - GPU_WARPS, [&](const struct op *op, struct one_ring *ring) {
+                if (!experts || op->kind != OP_EXPERTS)
+                    return;
+                choices += !op->experts.paired || choices == 0;
+                one_feed_experts(&op->experts, p, ring, warp - GPU_WARPS, choices);
+            });
     } else {
         gpu_registers_more<224>();
-        one_ops(&p);
+        one_ops<experts>(p);
     }
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, one_token, struct gpu_run, 1)
+{
+    one_all<false>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, one_experts, struct gpu_run, 1)
+{
+    one_all<true>(&p);
 }
 
 #endif

@@ -353,10 +353,8 @@ struct routes {
 
 struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE */
     struct routes routes;
-    const float *x, *norm; /* [token][stride] */
-    const float *router;   /* [experts][hidden] */
-    u32 stride, hidden;    /* multiples of 4 */
-    float eps;
+    struct input in;     /* INPUT_NORM; features, stride: multiples of 4 */
+    const float *router; /* [experts][features] */
 };
 
 struct op_experts {
@@ -367,8 +365,27 @@ struct op_experts {
     u32 paired; /* 1: a row is a pair */
     u32 output; /* OUTPUT_STORE or OUTPUT_GATE */
     u32 activation, y_stride;
-    float *y; /* [pair][y_stride] */
+    float *y;         /* [pair][y_stride] */
+    const float *old; /* `one_experts`: OUTPUT_ADD, y = old + what the experts say, by their shares;
+                         there is no OP_CHOOSE and no OP_MIX */
 };
+
+/* Can the kernel `one_experts` compute these? An expert's down projection has slices of 128. */
+static inline bool route_is_one(const struct op_route *op)
+{
+    const struct input *in = &op->in;
+    const size_t places = (size_t)in->x | (size_t)in->norm | (size_t)op->router | in->stride * 4;
+    return places % 16 == 0 && in->features % 4 == 0 && in->k <= 4 * 4 * GPU_THREADS &&
+           op->routes.used <= FEW_TOKENS;
+}
+static inline bool experts_is_one(const struct op_experts *op)
+{
+    const struct input *in = &op->in;
+    const struct matrix *m = &op->matrix;
+    const size_t places = (size_t)in->x | (size_t)in->norm | in->stride * 4 | in->features * 4;
+    return (m->kind == MATRIX_HALF || (m->kind == MATRIX_INT4 && m->group == 128)) && !in->order &&
+           places % 16 == 0 && in->k <= NEAR_NORM_FEATURES && (!op->paired || m->slice == 128);
+}
 
 struct op_mix {
     struct routes routes;
@@ -500,6 +517,7 @@ enum {
     /* in front of shared memory, behind the row: as `decode`, and sums of the row's groups */
     ONE_WORK_BYTES = DECODE_WORK_BYTES + NEAR_ROW_FEATURES / 128 * sizeof(i32),
     ONE_SHARED_BYTES = 227 << 10, /* dynamic shared memory that it needs at the least */
+    ONE_ROUTES_BYTES = 128,       /* of `one_experts`, behind the rings */
 };
 
 /* A row in shared memory: two bytes an input. Neighbouring rows begin in different banks. */

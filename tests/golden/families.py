@@ -74,6 +74,10 @@ FAMILIES = {
     "qwen3-moe": ("qwen3_moe", dict(num_hidden_layers=1, num_experts=8, num_experts_per_tok=3,
                                     moe_intermediate_size=32, norm_topk_prob=True,
                                     tie_word_embeddings=True), 18),
+    # rows of several spans of 128 inputs, the last one cut short
+    "qwen3-moe-wide": ("qwen3_moe", dict(num_hidden_layers=1, hidden_size=320, head_dim=32,
+                                         num_experts=6, num_experts_per_tok=3,
+                                         moe_intermediate_size=192, norm_topk_prob=True), 30),
     # AutoAWQ quantizes its router as well, which takes multiples of 32
     "qwen3-moe-many": ("qwen3_moe", dict(num_hidden_layers=1, num_experts=32, num_experts_per_tok=2,
                                          moe_intermediate_size=32, norm_topk_prob=True,

@@ -47,7 +47,7 @@ AWQ_RTN = ["gemma3"]  # AutoAWQ lacks it, GPTQModel's AWQ fails on its two rotar
 AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe-many",
            "phi3", "gemma2"]
 # quantized from bfloat16, the rest from float16
-BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "smollm3", "gemma2", "gemma3"]
+BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3"]
 
 
 def plan():
@@ -56,7 +56,7 @@ def plan():
     rows += [(f, q) for q in COMMON for f in CORE]
     rows += [(f, q) for q in OTHER for f in OTHER_FAMILIES]
     rows += [(f, q) for q in ["bf16", "gptq4", "gptq4-act", "ct4"] for f in EXPERTS]
-    rows += [("qwen3-moe-many", "awq"), ("mixtral", "awq")]
+    rows += [("qwen3-moe-many", "awq"), ("mixtral", "awq"), ("qwen3-moe-wide", "gptq4-col")]
     return [(f"{f}-{q}", f, q) for f, q in rows]
 
 

@@ -30,8 +30,9 @@ static const struct family {
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
     bool qkv_bias;                         /* always */
     bool qk_norm, fused, local_rope, nope;
-    bool gemma;      /* scaled embedding, norms of 1 + w, tanh-GELU */
-    bool post_norms; /* norms behind attention and MLP; query_pre_attn_scalar, softcaps */
+    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU */
+    bool post_norms;  /* norms behind attention and MLP; query_pre_attn_scalar, softcaps */
+    bool multipliers; /* of embedding, attention, what is added to x, logits */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
@@ -87,6 +88,12 @@ static const struct family {
      .mlp_bias_key = true,
      .nope = true},
     {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
+    {.name = "granite",
+     .theta = 1e4,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .mlp_bias_key = true,
+     .multipliers = true},
     {.name = "gemma",
      .head_dim = 256,
      .theta = 1e4,
@@ -150,10 +157,10 @@ static const struct family *find_family(const struct fields *k, const char *abse
     for (size_t i = 0; i < COUNTOF(families); i++)
         if (str_is(type, families[i].name))
             return &families[i];
-    fields_refuse(
-        k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, gemma, gemma2, "
-        "gemma3 and gemma3_text are supported");
+    fields_refuse(k, "model_type",
+                  "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, "
+                  "granite, gemma, "
+                  "gemma2, gemma3 and gemma3_text are supported");
     return NULL;
 }
 
@@ -237,16 +244,31 @@ static float read_softcap(const struct fields *k, const char *key, double absent
     return (float)fields_f64(k, key, absent, 1e-3, 1e9);
 }
 
+/* granite's multipliers. What attention and MLP give is multiplied by r before it is added to x.
+ * All that reads x is a norm, so x is kept divided by r instead: then its mean square is smaller by
+ * r^2, which is what eps is added to. */
+static void read_multipliers(const struct fields *k, double eps, struct model *m)
+{
+    const double least = 1e-4, most = 1e4; /* what is beyond would leave the range of floats */
+    double r = fields_f64(k, "residual_multiplier", 1, least, most);
+    m->norm_eps = (float)(eps / (r * r));
+    m->embed_scale = (float)(fields_f64(k, "embedding_multiplier", 1, least, most) / r);
+    m->attention_scale = (float)fields_f64(k, "attention_multiplier", 1, least, most);
+    m->logit_scale = (float)(1 / fields_f64(k, "logits_scaling", 1, least, most));
+}
+
 static void read_arithmetic(const struct fields *k, const struct family *f, struct model *m,
                             struct config *c)
 {
     read_activation(k, f, m);
-    m->norm_eps = (float)fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    double eps = fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    m->norm_eps = (float)eps;
     m->norm_plus_one = f->gemma;
     m->qk_norm = f->qk_norm;
     m->n_qkv = f->fused ? 1 : 3;
     m->n_gate_up = f->fused ? 1 : 2;
     m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
+    c->rounds_embed_scale = f->gemma;
     double scalar = m->head_dim;
     if (f->post_norms) {
         scalar = fields_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
@@ -256,6 +278,9 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     if (f->gemma && fields_bool(k, "use_bidirectional_attention", false))
         fields_refuse(k, "use_bidirectional_attention", "not supported");
     m->attention_scale = (float)(1 / sqrt(scalar));
+    m->logit_scale = 1;
+    if (f->multipliers)
+        read_multipliers(k, eps, m);
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused;
     c->post_norms = f->post_norms;

@@ -454,9 +454,9 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     struct binder unquantized = *b;
     unquantized.quant = &plain;
     TRY(bind_linear(&unquantized, "model.embed_tokens", m->vocab, m->hidden, false, &m->embed));
-    if (m->embed_scale != 1 && m->embed.type == DTYPE_BF16)
+    if (o->config.rounds_embed_scale && m->embed.type == DTYPE_BF16)
         m->embed_scale = round_bf16(m->embed_scale);
-    else if (m->embed_scale != 1 && m->embed.type == DTYPE_F16)
+    else if (o->config.rounds_embed_scale && m->embed.type == DTYPE_F16)
         m->embed_scale = round_f16(m->embed_scale);
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
     bool stored = module_stored(o, "lm_head");

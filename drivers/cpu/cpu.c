@@ -170,7 +170,7 @@ static void load_job(void *arg, u32 worker)
 }
 
 /* A norm's weights as f32, with gemma's 1 added. */
-static const float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plus_one)
+static float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plus_one)
 {
     if (!t)
         return NULL;
@@ -206,7 +206,10 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         if (x && x->plain.kind)
             load_router(carver, &l->mixture->router, &x->plain);
     }
-    f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
+    float *final = load_norm(carver, m->norm_final, m->hidden, one);
+    for (u32 i = 0; final && i < m->hidden; i++)
+        final[i] *= m->logit_scale;
+    f->norm_final = final;
 }
 
 /* --- memory -------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ static const float *vector(struct list *l, struct vram *s, struct list_vector v)
 
 static const float *norm(struct list *l, struct vram *s, const struct tensor *t, u32 n)
 {
-    return t ? vector(l, s, (struct list_vector){.tensor = t, .n = n}) : NULL;
+    return t ? vector(l, s, (struct list_vector){.tensor = t, .scale = 1, .n = n}) : NULL;
 }
 
 static struct gpu_rope rope(struct list *l, struct vram *s, const struct rope *r)
@@ -683,7 +683,9 @@ void list_build(struct list *l, struct vram *s)
     ends_piece(l, s, LIST_WEIGHTS);
     for (u32 i = 0; i < m->layers_n; i++)
         place_norms(l, s, &m->layers[i], &parts[i]);
-    ends.norm_final = norm(l, s, m->norm_final, m->hidden);
+    ends.norm_final = vector(
+        l, s,
+        (struct list_vector){.tensor = m->norm_final, .scale = m->logit_scale, .n = m->hidden});
     for (u32 i = 0; i < ROPE_SETS; i++) {
         b.rope[i] = rope(l, s, &m->rope[i]);
         b.rope_long[i] = rope(l, s, &m->rope_long[i]);

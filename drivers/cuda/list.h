@@ -38,13 +38,14 @@ struct list_weight {
     u32 run, step, at, group; /* see struct gpu_pack */
 };
 
-/* A norm's weights (with gemma's 1 added), those of a router, or the frequencies of a rotation: f32
- * on the card. */
+/* A norm's weights (with gemma's 1 added, and scaled), those of a router, or the frequencies of a
+ * rotation: f32 on the card. */
 struct list_vector {
     const struct tensor *tensor; /* one of these three */
     const struct weight *router;
     const float *values;
     float *to;
+    float scale; /* of `tensor` */
     u32 n;
 };
 

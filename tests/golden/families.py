@@ -71,6 +71,9 @@ FAMILIES = {
                                        sliding_attention=dict(rope_type="default",
                                                               rope_theta=10000.0)),
                                    tie_word_embeddings=True), 15),
+    "granite": ("granite", dict(embedding_multiplier=6.0, attention_multiplier=0.4,
+                                residual_multiplier=0.7, logits_scaling=2.5, rms_norm_eps=1e-3,
+                                tie_word_embeddings=True), 23),
     "qwen3-moe": ("qwen3_moe", dict(num_hidden_layers=1, num_experts=8, num_experts_per_tok=3,
                                     moe_intermediate_size=32, norm_topk_prob=True,
                                     tie_word_embeddings=True), 18),
@@ -115,6 +118,7 @@ def fill(model, seed):
     gemma = model.config.model_type.startswith("gemma")
     tied = model.config.tie_word_embeddings
     embed = 0.06 if gemma else 0.45 if tied else 1.0  # gemma multiplies it by sqrt(hidden)
+    embed /= getattr(model.config, "embedding_multiplier", 1)
     for name, p in sorted(model.named_parameters()):
         x = torch.randn(p.shape, generator=gen)
         if name.endswith("bias"):

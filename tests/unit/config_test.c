@@ -77,6 +77,26 @@ void config_class_defaults(void)
     CHECK(opens("llama", "\"hidden_act\":\"gelu\"", &m, &c) && m.activation == ACT_GELU);
 }
 
+/* granite-3.1-2b-instruct's numbers. */
+void config_multipliers(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("granite",
+                "\"attention_multiplier\":0.015625,\"embedding_multiplier\":12.0,"
+                "\"logits_scaling\":8.0,\"residual_multiplier\":0.22,\"rms_norm_eps\":1e-05,"
+                "\"attention_bias\":true,\"mlp_bias\":true",
+                &m, &c));
+    CHECK(m.attention_scale == 1.0f / 64 && m.logit_scale == 0.125f);
+    CHECK(m.embed_scale == (float)(12 / 0.22) && m.norm_eps == (float)(1e-5 / (0.22 * 0.22)));
+    CHECK(c.o_bias && c.mlp_bias && !c.rounds_embed_scale && !m.norm_plus_one);
+    CHECK(opens("granite", "", &m, &c)); /* all of them 1 */
+    CHECK(m.attention_scale == 1 && m.embed_scale == 1 && m.logit_scale == 1);
+    CHECK(m.norm_eps == 1e-6f && !m.tied && m.kv_heads == 4 && m.layers[0].window == 0);
+    CHECK(opens("llama", "\"attention_multiplier\":0.5", &m, &c) && m.attention_scale == 0.25f);
+    CHECK(opens("gemma2", KV, &m, &c) && c.rounds_embed_scale && m.logit_scale == 1);
+}
+
 #define MOE "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
 
 void config_experts(void)
@@ -369,6 +389,12 @@ void config_refusals(void)
         {"smollm3", KV ",\"no_rope_layers\":[1,1]", "a list of 4 numbers"},
         {"gemma2", KV ",\"use_bidirectional_attention\":true", "use_bidirectional_attention"},
         {"gemma2", KV ",\"attn_logit_softcapping\":0", "attn_logit_softcapping is 0"},
+        {"granite", "\"residual_multiplier\":0", "residual_multiplier is 0"},
+        {"granite", "\"residual_multiplier\":-0.22", "residual_multiplier is -0.22"},
+        {"granite", "\"embedding_multiplier\":\"12\"", "embedding_multiplier is \"12\""},
+        {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
+        {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
+        {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
         {"qwen3_moe", MOE, "num_experts is missing"},
         {"qwen3_moe", MOE ",\"num_experts\":1", "num_experts_per_tok is 2: there are 1"},
         {"qwen3_moe", MOE ",\"num_experts\":513", "num_experts is 513"},

@@ -29,13 +29,16 @@ static const struct family {
     bool tied;
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
     bool qkv_bias;                         /* always */
-    bool qk_norm, fused, local_rope, nope;
-    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU */
-    bool post_norms;  /* norms behind attention and MLP; query_pre_attn_scalar, softcaps */
+    enum qk_norm qk_norm;
+    enum norms norms;
+    bool fused, local_rope, nope;
+    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
+                         query_pre_attn_scalar and softcaps */
     bool multipliers; /* of embedding, attention, what is added to x, logits */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
+        MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
     } mixtures;
     const char *activation_key; /* NULL: hidden_act */
@@ -68,7 +71,7 @@ static const struct family {
      .windows = WINDOWS_QWEN,
      .window = 4096,
      .attention_bias_key = true,
-     .qk_norm = true},
+     .qk_norm = QK_NORM_HEADS},
     {.name = "qwen3_moe",
      .kv_heads = 4,
      .theta = 1e4,
@@ -76,7 +79,7 @@ static const struct family {
      .windows = WINDOWS_UNSURE,
      .window = 4096,
      .attention_bias_key = true,
-     .qk_norm = true,
+     .qk_norm = QK_NORM_HEADS,
      .mixtures = MIXTURES_QWEN},
     {.name = "smollm3",
      .kv_heads = 4,
@@ -94,6 +97,28 @@ static const struct family {
      .attention_bias_key = true,
      .mlp_bias_key = true,
      .multipliers = true},
+    {.name = "olmo2",
+     .theta = 1e4,
+     .eps = 1e-5,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_ROWS,
+     .norms = NORMS_AFTER},
+    {.name = "olmo3",
+     .theta = 5e5,
+     .eps = 1e-5,
+     .windows = WINDOWS_PATTERN,
+     .window = 4096,
+     .pattern = 4,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_ROWS,
+     .norms = NORMS_AFTER,
+     .local_rope = true},
+    {.name = "olmoe",
+     .theta = 1e4,
+     .eps = 1e-5,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_ROWS,
+     .mixtures = MIXTURES_OLMOE},
     {.name = "gemma",
      .head_dim = 256,
      .theta = 1e4,
@@ -114,7 +139,7 @@ static const struct family {
      .tied = true,
      .attention_bias_key = true,
      .gemma = true,
-     .post_norms = true,
+     .norms = NORMS_AROUND,
      .activation_key = "hidden_activation"},
     {.name = "gemma3_text",
      .heads = 8,
@@ -129,9 +154,9 @@ static const struct family {
      .pattern = 6,
      .tied = true,
      .attention_bias_key = true,
-     .qk_norm = true,
+     .qk_norm = QK_NORM_HEADS,
      .gemma = true,
-     .post_norms = true,
+     .norms = NORMS_AROUND,
      .activation_key = "hidden_activation",
      .local_rope = true},
 };
@@ -157,10 +182,10 @@ static const struct family *find_family(const struct fields *k, const char *abse
     for (size_t i = 0; i < COUNTOF(families); i++)
         if (str_is(type, families[i].name))
             return &families[i];
-    fields_refuse(k, "model_type",
-                  "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, "
-                  "granite, gemma, "
-                  "gemma2, gemma3 and gemma3_text are supported");
+    fields_refuse(
+        k, "model_type",
+        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, granite, "
+        "olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are supported");
     return NULL;
 }
 
@@ -270,7 +295,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
     c->rounds_embed_scale = f->gemma;
     double scalar = m->head_dim;
-    if (f->post_norms) {
+    if (f->gemma && f->norms == NORMS_AROUND) {
         scalar = fields_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
         m->attention_softcap = read_softcap(k, "attn_logit_softcapping", f->attention_softcap);
         m->logit_softcap = read_softcap(k, "final_logit_softcapping", f->logit_softcap);
@@ -283,7 +308,9 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
         read_multipliers(k, eps, m);
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused;
-    c->post_norms = f->post_norms;
+    c->norms = f->norms;
+    if (fields_get(k, "clip_qkv") && f->mixtures == MIXTURES_OLMOE)
+        fields_refuse(k, "clip_qkv", "not supported");
     bool bias = fields_bool(k, "attention_bias", false),
          mlp_bias = fields_bool(k, "mlp_bias", false);
     if (bias && !f->attention_bias_key && !f->qkv_bias)
@@ -376,7 +403,7 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
     u32 absent = json_get(k->object, "sliding_window") ? 0 : f->window;
     u32 window = fields_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
     u32 pattern = f->pattern;
-    if (f->local_rope)
+    if (f->gemma && f->local_rope)
         pattern = fields_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
     u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
     bool asked =
@@ -436,10 +463,11 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     u32 step = 1;
+    if (f->mixtures != MIXTURES_MIXTRAL)
+        m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
     if (f->mixtures == MIXTURES_QWEN) {
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
-        m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
         step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
         read_plain_layers(k, plain);
     }
@@ -499,7 +527,13 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
     if (!f->local_rope)
         return ERR_OK;
     u32 long_from;
-    s.theta = fields_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12);
+    if (!f->gemma && !nested && fields_f64(k, "rope_theta", 0, 0, 1e12) != f->theta)
+        return fields_refuse(
+            k, "rope_theta",
+            "versions of transformers differ in what %s makes of it, unless it is "
+            "%.0f; write rope_parameters with full_attention and sliding_attention",
+            f->name, f->theta);
+    s.theta = f->gemma ? fields_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12) : f->theta;
     TRY(rope_build(keep, &local, &s, &m->rope[ROPE_LOCAL], &m->rope_long[ROPE_LOCAL], &long_from));
     if (long_from)
         return fields_refuse(&local, "rope_type", "longrope is supported for full attention only");

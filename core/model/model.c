@@ -286,23 +286,24 @@ static void find_fused(struct opening *o)
 static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct layer *l)
 {
     struct place_name s;
-    u32 hidden = o->m->hidden, head_dim = o->m->head_dim;
-    bool post = o->config.post_norms;
-    TRY(bind_vector(b, format(&s, "model.layers.%u.input_layernorm.weight", i), hidden,
-                    &l->norm_attention));
+    u32 hidden = o->m->hidden;
+    enum norms norms = o->config.norms;
+    if (norms != NORMS_AFTER)
+        TRY(bind_vector(b, format(&s, "model.layers.%u.input_layernorm.weight", i), hidden,
+                        &l->norm_attention));
     TRY(bind_vector(b, format(&s, "model.layers.%u.post_attention_layernorm.weight", i), hidden,
-                    post ? &l->norm_after_attention : &l->norm_mlp));
-    if (post) {
+                    norms == NORMS_BEFORE ? &l->norm_mlp : &l->norm_after_attention));
+    if (norms == NORMS_AROUND)
         TRY(bind_vector(b, format(&s, "model.layers.%u.pre_feedforward_layernorm.weight", i),
                         hidden, &l->norm_mlp));
+    if (norms != NORMS_BEFORE)
         TRY(bind_vector(b, format(&s, "model.layers.%u.post_feedforward_layernorm.weight", i),
                         hidden, &l->norm_after_mlp));
-    }
     if (o->m->qk_norm) {
-        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i), head_dim,
-                        &l->norm_q));
-        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i), head_dim,
-                        &l->norm_k));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i),
+                        model_qk_norm_n(o->m, o->m->heads), &l->norm_q));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i),
+                        model_qk_norm_n(o->m, o->m->kv_heads), &l->norm_k));
     }
     return ERR_OK;
 }

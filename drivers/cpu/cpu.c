@@ -200,8 +200,8 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         norm[NORM_MLP] = load_norm(carver, l->norm_mlp, m->hidden, one);
         norm[NORM_AFTER_ATTENTION] = load_norm(carver, l->norm_after_attention, m->hidden, one);
         norm[NORM_AFTER_MLP] = load_norm(carver, l->norm_after_mlp, m->hidden, one);
-        norm[NORM_Q] = load_norm(carver, l->norm_q, m->head_dim, one);
-        norm[NORM_K] = load_norm(carver, l->norm_k, m->head_dim, one);
+        norm[NORM_Q] = load_norm(carver, l->norm_q, model_qk_norm_n(m, m->heads), one);
+        norm[NORM_K] = load_norm(carver, l->norm_k, model_qk_norm_n(m, m->kv_heads), one);
         struct forward_mixture *x = f->layers[i].mixture;
         if (x && x->plain.kind)
             load_router(carver, &l->mixture->router, &x->plain);

@@ -259,8 +259,23 @@ static void embed(const struct pass *p)
 static void norm_heads(const struct forward *f, float *x, const float *norm, u32 heads)
 {
     u32 dim = f->model->head_dim;
-    for (u32 h = 0; norm && h < heads; h++)
+    for (u32 h = 0; h < heads; h++)
         f->vector->rmsnorm(x + h * dim, x + h * dim, norm, dim, f->model->norm_eps);
+}
+
+/* Norms the queries of each token, and its keys. */
+static void norm_rows(const struct pass *p, const struct forward_layer *l)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    const u32 q_n = m->heads * m->head_dim, k_n = m->kv_heads * m->head_dim;
+    struct range r = share(p, p->tile->n, 1);
+    for (u32 i = r.from; i < r.to; i++) {
+        float *q = f->qkv + (size_t)i * f->qkv_stride, *k = q + q_n;
+        f->vector->rmsnorm(q, q, l->norm[NORM_Q], q_n, m->norm_eps);
+        f->vector->rmsnorm(k, k, l->norm[NORM_K], k_n, m->norm_eps);
+    }
+    barrier(p);
 }
 
 /* Norms and rotates the queries and the key of one KV head for a block's tokens, and stores key and
@@ -278,8 +293,10 @@ static void store_block(const struct pass *p, u32 layer, const struct forward_bl
         float *q = f->qkv + (size_t)at * f->qkv_stride + kv_head * group * dim;
         float *k = f->qkv + (size_t)at * f->qkv_stride + (m->heads + kv_head) * dim;
         float *v = k + m->kv_heads * dim;
-        norm_heads(f, q, l->norm[NORM_Q], group);
-        norm_heads(f, k, l->norm[NORM_K], 1);
+        if (m->qk_norm == QK_NORM_HEADS) {
+            norm_heads(f, q, l->norm[NORM_Q], group);
+            norm_heads(f, k, l->norm[NORM_K], 1);
+        }
         if (dims) {
             const float *cs = f->angles + ((size_t)at * ROPE_SETS + set) * f->rope_stride;
             f->vector->rope(q, cs, dims, dim, group);
@@ -365,6 +382,8 @@ static void layer_pass(const struct pass *p, u32 layer)
     struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
     multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
     barrier(p);
+    if (m->qk_norm == QK_NORM_ROWS)
+        norm_rows(p, l);
     attend(p, layer);
     in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
     add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);

@@ -19,7 +19,7 @@
 
 enum {
     LIST_LAYER_WEIGHTS = 7,
-    LIST_LAYER_OPS = 12,    /* at most: qkv apart, gate and up apart, norms after both blocks */
+    LIST_LAYER_OPS = 14,    /* at most: qkv apart and normed, gate and up apart, norms after both */
     LIST_LAYER_VECTORS = 7, /* norms, router */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */

@@ -158,6 +158,7 @@ enum op_kind {
     OP_CHOOSE,  /* its experts, and the tokens of each expert */
     OP_EXPERTS, /* a linear of each pair of a token and an expert */
     OP_MIX,     /* x += what a token's experts say */
+    OP_NORM,    /* `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
     OP_KINDS
 };
 
@@ -241,7 +242,7 @@ static inline bool linear_is_one(const struct op_linear *op)
            places % 16 == 0 && in->k <= most;
 }
 
-struct op_add_norm {
+struct op_add_norm { /* and OP_NORM */
     float *x;
     const float *y, *norm;
     u32 x_stride, y_stride, hidden;

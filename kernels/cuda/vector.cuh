@@ -60,7 +60,8 @@ GPU float vector_sum_block(float v, float *work)
     return sum;
 }
 
-/* A block takes a token. */
+/* A block takes a token. Without `adds` what was in x does not count. */
+template <bool adds = true>
 GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
 {
     float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps;
@@ -76,7 +77,7 @@ GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
         float inverse = 1 / sqrtf(sum / (float)hidden + eps);
 #pragma unroll 4
         for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
-            x[j] += y[j] * inverse * norm[j];
+            x[j] = (adds ? x[j] : 0) + y[j] * inverse * norm[j];
         gpu_sync(); /* before `work` is used again */
     }
 }

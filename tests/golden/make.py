@@ -39,7 +39,7 @@ EXTRA = [("llama-form4", "f16"), ("llama-linear", "bf16"), ("llama-yarn", "f16")
          ("llama", "f16"), ("llama", "bf16"), ("qwen3-embedding", "bf16"),
          ("qwen3-moe-step", "bf16"), ("qwen3-moe-joined", "bf16"), ("mixtral", "f32")]
 EXPERTS = ["qwen3-moe", "mixtral"]
-MORE = ["granite"]
+MORE = ["granite", "olmo2"]
 COMMON = ["gptq4", "awq", "ct4"]
 OTHER = ["gptq4-asym", "gptq4-v2", "gptq4-act", "gptq8", "gptq4-col", "ct4-asym", "ct4-act",
          "ct8", "ct-w8a8"]
@@ -48,7 +48,8 @@ AWQ_RTN = ["gemma3"]  # AutoAWQ lacks it, GPTQModel's AWQ fails on its two rotar
 AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe-many",
            "phi3", "gemma2"]
 # quantized from bfloat16, the rest from float16
-BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "smollm3", "gemma2", "gemma3", "granite"]
+BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "smollm3", "gemma2", "gemma3", "granite",
+        "olmo2", "olmo3", "olmoe"]
 
 
 def plan():
@@ -59,6 +60,8 @@ def plan():
     rows += [(f, q) for q in ["bf16", "gptq4", "gptq4-act", "ct4"] for f in EXPERTS]
     rows += [("qwen3-moe-many", "awq"), ("mixtral", "awq")]
     rows += [(f, q) for f in MORE for q in ["f32", "bf16"] + COMMON]
+    rows += [("olmo3", "bf16"), ("olmo3", "gptq4"), ("olmoe", "f32"), ("olmoe", "ct4"),
+             ("olmoe", "gptq4")]
     return [(f"{f}-{q}", f, q) for f, q in rows]
 
 

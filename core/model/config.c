@@ -18,20 +18,21 @@ enum windows {
 /* A row a family: what its transformers class does when a key is missing. */
 static const struct family {
     const char *name;
-    u32 heads, vocab, context; /* 0: the key has to be there */
-    u32 kv_heads;              /* 0: as many as heads */
-    u32 head_dim;              /* 0: hidden / heads */
-    double theta, eps;
+    u32 heads, vocab, context;  /* 0: the key has to be there */
+    u32 kv_heads;               /* 0: as many as heads */
+    u32 head_dim;               /* 0: hidden / heads */
+    double theta, eps, partial; /* partial: default of partial_rotary_factor; 0: whole heads */
     enum windows windows;
     u32 window;  /* default of sliding_window; 0: none */
     u32 pattern; /* every n-th layer is full */
     double attention_softcap, logit_softcap;
     bool tied;
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
+    bool attention_bias, plain_o;          /* its default; it is not for o */
     bool qkv_bias;                         /* always */
     enum qk_norm qk_norm;
     enum norms norms;
-    bool fused, local_rope, nope;
+    bool fused, fused_gate_up, local_rope, nope, rope_pairs;
     bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
                          query_pre_attn_scalar and softcaps */
     bool multipliers; /* of embedding, attention, what is added to x, logits */
@@ -91,12 +92,41 @@ static const struct family {
      .mlp_bias_key = true,
      .nope = true},
     {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
+    {.name = "glm",
+     .kv_heads = 2,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1.5625e-7,
+     .partial = 0.5,
+     .attention_bias_key = true,
+     .attention_bias = true,
+     .plain_o = true,
+     .fused_gate_up = true,
+     .rope_pairs = true},
+    {.name = "glm4",
+     .kv_heads = 2,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1.5625e-7,
+     .partial = 0.5,
+     .attention_bias_key = true,
+     .attention_bias = true,
+     .plain_o = true,
+     .norms = NORMS_GLM,
+     .fused_gate_up = true,
+     .rope_pairs = true},
     {.name = "granite",
      .theta = 1e4,
      .eps = 1e-6,
      .attention_bias_key = true,
      .mlp_bias_key = true,
      .multipliers = true},
+    {.name = "granitemoe",
+     .theta = 1e4,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .multipliers = true,
+     .mixtures = MIXTURES_MIXTRAL},
     {.name = "olmo2",
      .theta = 1e4,
      .eps = 1e-5,
@@ -184,8 +214,9 @@ static const struct family *find_family(const struct fields *k, const char *abse
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, granite, "
-        "olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are supported");
+        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, "
+        "granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are "
+        "supported");
     return NULL;
 }
 
@@ -291,7 +322,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->norm_plus_one = f->gemma;
     m->qk_norm = f->qk_norm;
     m->n_qkv = f->fused ? 1 : 3;
-    m->n_gate_up = f->fused ? 1 : 2;
+    m->n_gate_up = f->fused || f->fused_gate_up ? 1 : 2;
+    m->rope_pairs = f->rope_pairs;
     m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
     c->rounds_embed_scale = f->gemma;
     double scalar = m->head_dim;
@@ -307,18 +339,18 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     if (f->multipliers)
         read_multipliers(k, eps, m);
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
-    c->fused = f->fused;
+    c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
     if (fields_get(k, "clip_qkv") && f->mixtures == MIXTURES_OLMOE)
         fields_refuse(k, "clip_qkv", "not supported");
-    bool bias = fields_bool(k, "attention_bias", false),
+    bool bias = fields_bool(k, "attention_bias", f->attention_bias),
          mlp_bias = fields_bool(k, "mlp_bias", false);
     if (bias && !f->attention_bias_key && !f->qkv_bias)
         fields_refuse(k, "attention_bias", "%s has none", f->name);
     if (mlp_bias && !f->mlp_bias_key)
         fields_refuse(k, "mlp_bias", "%s has none", f->name);
-    c->o_bias = bias && f->attention_bias_key;
-    c->qkv_bias = c->o_bias || f->qkv_bias;
+    c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
+    c->o_bias = bias && f->attention_bias_key && !f->plain_o;
     c->mlp_bias = mlp_bias;
 }
 
@@ -499,12 +531,13 @@ static bool nested_rope(const struct fields *object)
 static enum err read_rope(struct arena *keep, const struct fields *k, const struct family *f,
                           struct model *m)
 {
-    struct rope_setting s = {.theta = fields_f64(k, "rope_theta", f->theta, 1.001, 1e12),
-                             .partial = fields_f64(k, "partial_rotary_factor", 1, 1e-3, 1),
-                             .partial_allowed = f->fused,
-                             .head_dim = m->head_dim,
-                             .context = m->context,
-                             .phi3 = f->fused};
+    struct rope_setting s = {
+        .theta = fields_f64(k, "rope_theta", f->theta, 1.001, 1e12),
+        .partial = fields_f64(k, "partial_rotary_factor", f->partial > 0 ? f->partial : 1, 1e-3, 1),
+        .partial_allowed = f->fused || f->partial > 0,
+        .head_dim = m->head_dim,
+        .context = m->context,
+        .phi3 = f->fused};
     s.original =
         fields_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
     struct fields full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};

@@ -73,8 +73,9 @@ struct model {
     float norm_eps;
     bool norm_plus_one; /* gemma: multiply by (1 + w) */
     enum qk_norm qk_norm;
-    float embed_scale;     /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
-    float attention_scale; /* head_dim^-0.5 unless the config says otherwise */
+    bool rope_pairs;   /* dimensions 2i and 2i + 1 of q and k are what rope has as i and i + d/2 */
+    float embed_scale; /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
+    float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
     float logit_scale; /* what logits are multiplied by; in the head's norm, so that neither devices
                           nor kernels have to know more. 1 unless the family has multipliers */

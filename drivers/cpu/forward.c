@@ -263,6 +263,20 @@ static void norm_heads(const struct forward *f, float *x, const float *norm, u32
         f->vector->rmsnorm(x + h * dim, x + h * dim, norm, dim, f->model->norm_eps);
 }
 
+/* Pairs of neighbours x0 y0 x1 y1 .. -> halves x0 x1 .. y0 y1 ..: scores are the same in any order
+ * that q and k have in common. */
+static void part_pairs(float *x, u32 dims, u32 dim, u32 heads)
+{
+    float y[LIMIT_HEAD_DIM / 2];
+    for (u32 h = 0; h < heads; h++, x += dim) {
+        for (u32 i = 0; i < dims / 2; i++) {
+            y[i] = x[2 * i + 1];
+            x[i] = x[2 * i];
+        }
+        memcpy(x + dims / 2, y, dims / 2 * sizeof *y);
+    }
+}
+
 /* Norms the queries of each token, and its keys. */
 static void norm_rows(const struct pass *p, const struct forward_layer *l)
 {
@@ -296,6 +310,10 @@ static void store_block(const struct pass *p, u32 layer, const struct forward_bl
         if (m->qk_norm == QK_NORM_HEADS) {
             norm_heads(f, q, l->norm[NORM_Q], group);
             norm_heads(f, k, l->norm[NORM_K], 1);
+        }
+        if (m->rope_pairs) {
+            part_pairs(q, dims, dim, group);
+            part_pairs(k, dims, dim, 1);
         }
         if (dims) {
             const float *cs = f->angles + ((size_t)at * ROPE_SETS + set) * f->rope_stride;

@@ -498,6 +498,9 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
         add_norm_rows(l, b, b->qkv, p->norm_q, q);
         add_norm_rows(l, b, b->qkv + q, p->norm_k, m->kv_heads * m->head_dim);
     }
+    if (m->rope_pairs && a.rope.dims)
+        add(l, OP_PAIRS, "pairs")->pairs = (struct op_pairs){
+            b->qkv, b->qkv_stride, m->heads + m->kv_heads, m->head_dim, a.rope.dims};
     if (!b->turns)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;

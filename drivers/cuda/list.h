@@ -19,7 +19,8 @@
 
 enum {
     LIST_LAYER_WEIGHTS = 7,
-    LIST_LAYER_OPS = 14,    /* at most: qkv apart and normed, gate and up apart, norms after both */
+    LIST_LAYER_OPS =
+        15, /* at most: qkv apart, normed, in pairs, gate and up apart, norms after both */
     LIST_LAYER_VECTORS = 7, /* norms, router */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */

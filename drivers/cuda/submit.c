@@ -84,11 +84,11 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
-/* Can layers be all of `mid_..` and `one_token`? These have no experts, no OP_NORM, and heads that
- * fit. */
+/* Can layers be all of `mid_..` and `one_token`? These have no experts, no OP_NORM or OP_PAIRS, and
+ * heads that fit. */
 static bool layers_fit(const struct model *m)
 {
-    if (m->experts || m->qk_norm == QK_NORM_ROWS)
+    if (m->experts || m->qk_norm == QK_NORM_ROWS || m->rope_pairs)
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -557,10 +557,11 @@ static struct table prefill_table(const struct steps *s)
 
 static bool is_attention(const struct op *op)
 {
-    return op->kind == OP_NORM || op->kind == OP_ROPE || op->kind == OP_ATTENTION;
+    return op->kind == OP_NORM || op->kind == OP_PAIRS || op->kind == OP_ROPE ||
+           op->kind == OP_ATTENTION;
 }
 
-/* OP_NORM, OP_ROPE and OP_ATTENTION: `step`, and with `grouped` `prefill_attention` rows of many
+/* What is_attention says: `step`, and with `grouped` `prefill_attention` rows of many
  * tokens. */
 static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u32 first, u32 last,
                                  struct err_text *e)

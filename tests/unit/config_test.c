@@ -75,6 +75,12 @@ void config_class_defaults(void)
     CHECK(opens("gemma", KV ",\"hidden_act\":\"gelu\",\"hidden_activation\":null", &m, &c));
     CHECK(m.activation == ACT_GELU_TANH); /* gemma-2b and gemma-7b as they came first */
     CHECK(opens("llama", "\"hidden_act\":\"gelu\"", &m, &c) && m.activation == ACT_GELU);
+    CHECK(opens("glm4", KV, &m, &c) && c.norms == NORMS_GLM && m.rope_pairs && m.n_qkv == 3);
+    CHECK(m.n_gate_up == 1 && c.qkv_bias && !c.o_bias && m.head_dim == 128 && !m.norm_plus_one);
+    CHECK(m.rope[0].dims == 64 && m.norm_eps == 1.5625e-7f && m.attention_softcap == 0);
+    CHECK(opens("glm4", "\"attention_bias\":false", &m, &c) && !c.qkv_bias && m.kv_heads == 2);
+    CHECK(opens("glm", "\"partial_rotary_factor\":0.25", &m, &c) && c.norms == NORMS_BEFORE);
+    CHECK(m.rope_pairs && m.rope[0].dims == 32 && m.n_gate_up == 1 && c.qkv_bias && !c.o_bias);
     CHECK(opens("olmo2", KV, &m, &c) && c.norms == NORMS_AFTER && m.qk_norm == QK_NORM_ROWS);
     CHECK(model_qk_norm_n(&m, m.heads) == 64 && model_qk_norm_n(&m, m.kv_heads) == 32);
     CHECK(m.norm_eps == 1e-5f && m.attention_scale == 0.25f && m.attention_softcap == 0);
@@ -130,6 +136,11 @@ void config_experts(void)
     CHECK(m.experts == 8 && m.experts_used == 8 && m.expert_intermediate == 128);
     CHECK(m.experts_renormalized && m.norm_eps == 1e-5f && m.layers[0].window == 0);
     CHECK(m.rope[ROPE_FULL].freq[1] < 0.2f); /* 1e6^-(1/8) */
+    CHECK(opens("granitemoe",
+                "\"num_local_experts\":40,\"num_experts_per_tok\":8,\"logits_scaling\":6.0", &m,
+                &c));
+    CHECK(m.experts == 40 && m.expert_intermediate == 128 && m.experts_renormalized);
+    CHECK(m.logit_scale == (float)(1 / 6.0) && m.layers[0].mixture && !c.mlp_bias);
     CHECK(opens("olmoe", "\"num_experts\":8,\"num_experts_per_tok\":3,\"clip_qkv\":null", &m, &c));
     CHECK(m.experts == 8 && m.expert_intermediate == 128 && !m.experts_renormalized);
     CHECK(m.qk_norm == QK_NORM_ROWS && c.norms == NORMS_BEFORE && m.layers[3].mixture);
@@ -422,6 +433,13 @@ void config_refusals(void)
         {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
         {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
         {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
+        {"glm4", "\"partial_rotary_factor\":1.5", "partial_rotary_factor is 1.5"},
+        {"glm4", "\"attention_bias\":1", "attention_bias is 1: true or false"},
+        {"glm4", "\"mlp_bias\":true", "mlp_bias is true: glm4 has none"},
+        {"glm4", "\"sliding_window\":8", "sliding_window is 8: glm4 has none"},
+        {"granitemoe", "\"num_local_experts\":4", "num_experts_per_tok is missing"},
+        {"granitemoe", "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"logits_scaling\":0",
+         "logits_scaling is 0"},
         {"olmo2", "\"sliding_window\":8", "sliding_window is 8: olmo2 has none"},
         {"olmo2", "\"mlp_bias\":true", "mlp_bias is true: olmo2 has none"},
         {"olmo3", "\"rope_theta\":10000", "rope_theta is 10000: versions of transformers"},

@@ -321,6 +321,20 @@ case("norm-before-extra", "olmo2-f32", header(lambda h, b: (
 for i, n in ((0, 16), (1, 32)):  # of a head; of the keys
     case(f"norm-rows-{i}", "olmo2-f32", entry("shape", [n, 64 // n], Q_NORM), Q_NORM)
 case("norm-of-heads", "olmo2-f32", config("model_type", "qwen3"), "input_layernorm.weight")
+case("glm-norm", "glm4-f32", without("model.layers.1.post_mlp_layernorm.weight"),
+     "model.layers.1.post_mlp_layernorm.weight")
+case("glm-without-bias", "glm4-f32", config("attention_bias", False), "_proj.bias")
+case("glm-odd", "glm4-f32", config("rope_parameters.partial_rotary_factor", 0.2),
+     [CONFIG, "partial_rotary_factor"])
+case("glm-scaled", "glm4-f32", config("rope_parameters.rope_type", "dynamic"),
+     [CONFIG, "rope_type"])
+case("granitemoe-experts", "granitemoe-bf16", config("num_local_experts", 5),
+     "block_sparse_moe.router.layer")
+case("granitemoe-joined", "granitemoe-bf16", config("intermediate_size", 64),
+     "block_sparse_moe.input_linear.weight")
+case("granitemoe-apart", "granitemoe-ct4", without(*(
+    f"model.layers.1.block_sparse_moe.experts.4.up_proj.weight_{leaf}" for leaf in
+    ("packed", "scale", "shape"))), "model.layers.1.block_sparse_moe.experts.4.up_proj.weight")
 case("clip-qkv", "olmoe-f32", config("clip_qkv", 8.0), [CONFIG, "clip_qkv"])
 case("theta-differs", "olmo3-bf16", edit(CONFIG, lambda j: (
     j.pop("rope_parameters"), j.update(rope_theta=10000.0)) and None), [CONFIG, "rope_theta"])

@@ -49,7 +49,8 @@ AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe
            "phi3", "gemma2"]
 # quantized from bfloat16, the rest from float16
 BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "smollm3", "gemma2", "gemma3", "granite",
-        "olmo2", "olmo3", "olmoe"]
+        "olmo2", "olmo3", "olmoe", "glm", "glm4",
+        "granitemoe"]
 
 
 def plan():
@@ -60,6 +61,9 @@ def plan():
     rows += [(f, q) for q in ["bf16", "gptq4", "gptq4-act", "ct4"] for f in EXPERTS]
     rows += [("qwen3-moe-many", "awq"), ("mixtral", "awq")]
     rows += [(f, q) for f in MORE for q in ["f32", "bf16"] + COMMON]
+    rows += [("glm", "bf16"), ("glm4", "f32"), ("glm4", "bf16"), ("glm4", "gptq4"),
+             ("glm4", "ct4")]
+    rows += [("granitemoe", "bf16"), ("granitemoe", "ct4")]
     rows += [("olmo3", "bf16"), ("olmo3", "gptq4"), ("olmoe", "f32"), ("olmoe", "ct4"),
              ("olmoe", "gptq4")]
     return [(f"{f}-{q}", f, q) for f, q in rows]
@@ -146,7 +150,8 @@ def source_of(family, fmt):
                 "round-to-nearest by quantize.py" if family in AWQ_RTN else
                 "GPTQModel " + version("gptqmodel"))
     if fmt.startswith("gptq"):
-        joined = ", its gate_proj and up_proj joined into gate_up_proj" if family == "phi3" else ""
+        joined = ", its gate_proj and up_proj joined into gate_up_proj" \
+            if family in ("phi3", "glm4") else ""
         return "GPTQModel " + version("gptqmodel") + joined
     if fmt == "ct4-act":
         return "llm-compressor 0.6.0.1, compressed-tensors 0.10.2"

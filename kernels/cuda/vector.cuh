@@ -77,7 +77,10 @@ GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
         float inverse = 1 / sqrtf(sum / (float)hidden + eps);
 #pragma unroll 4
         for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
-            x[j] = (adds ? x[j] : 0) + y[j] * inverse * norm[j];
+            if (adds)
+                x[j] += y[j] * inverse * norm[j];
+            else
+                x[j] = y[j] * inverse * norm[j];
         gpu_sync(); /* before `work` is used again */
     }
 }

@@ -18,23 +18,28 @@ enum windows {
 /* A row a family: what its transformers class does when a key is missing. */
 static const struct family {
     const char *name;
-    u32 heads, vocab, context; /* 0: the key has to be there */
-    u32 kv_heads;              /* 0: as many as heads */
-    u32 head_dim;              /* 0: hidden / heads */
-    double theta, eps;
+    u32 heads, vocab, context;  /* 0: the key has to be there */
+    u32 kv_heads;               /* 0: as many as heads */
+    u32 head_dim;               /* 0: hidden / heads */
+    double theta, eps, partial; /* partial: default of partial_rotary_factor; 0: whole heads */
     enum windows windows;
     u32 window;  /* default of sliding_window; 0: none */
     u32 pattern; /* every n-th layer is full */
     double attention_softcap, logit_softcap;
     bool tied;
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
+    bool attention_bias, plain_o;          /* its default; it is not for o */
     bool qkv_bias;                         /* always */
-    bool qk_norm, fused, local_rope, nope;
-    bool gemma;      /* scaled embedding, norms of 1 + w, tanh-GELU */
-    bool post_norms; /* norms behind attention and MLP; query_pre_attn_scalar, softcaps */
+    enum qk_norm qk_norm;
+    enum norms norms;
+    bool fused, fused_gate_up, local_rope, nope, rope_pairs;
+    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
+                         query_pre_attn_scalar and softcaps */
+    bool multipliers; /* of embedding, attention, what is added to x, logits */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
+        MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
     } mixtures;
     const char *activation_key; /* NULL: hidden_act */
@@ -67,7 +72,7 @@ static const struct family {
      .windows = WINDOWS_QWEN,
      .window = 4096,
      .attention_bias_key = true,
-     .qk_norm = true},
+     .qk_norm = QK_NORM_HEADS},
     {.name = "qwen3_moe",
      .kv_heads = 4,
      .theta = 1e4,
@@ -75,7 +80,7 @@ static const struct family {
      .windows = WINDOWS_UNSURE,
      .window = 4096,
      .attention_bias_key = true,
-     .qk_norm = true,
+     .qk_norm = QK_NORM_HEADS,
      .mixtures = MIXTURES_QWEN},
     {.name = "smollm3",
      .kv_heads = 4,
@@ -87,6 +92,63 @@ static const struct family {
      .mlp_bias_key = true,
      .nope = true},
     {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
+    {.name = "glm",
+     .kv_heads = 2,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1.5625e-7,
+     .partial = 0.5,
+     .attention_bias_key = true,
+     .attention_bias = true,
+     .plain_o = true,
+     .fused_gate_up = true,
+     .rope_pairs = true},
+    {.name = "glm4",
+     .kv_heads = 2,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1.5625e-7,
+     .partial = 0.5,
+     .attention_bias_key = true,
+     .attention_bias = true,
+     .plain_o = true,
+     .norms = NORMS_GLM,
+     .fused_gate_up = true,
+     .rope_pairs = true},
+    {.name = "granite",
+     .theta = 1e4,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .mlp_bias_key = true,
+     .multipliers = true},
+    {.name = "granitemoe",
+     .theta = 1e4,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .multipliers = true,
+     .mixtures = MIXTURES_MIXTRAL},
+    {.name = "olmo2",
+     .theta = 1e4,
+     .eps = 1e-5,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_ROWS,
+     .norms = NORMS_AFTER},
+    {.name = "olmo3",
+     .theta = 5e5,
+     .eps = 1e-5,
+     .windows = WINDOWS_PATTERN,
+     .window = 4096,
+     .pattern = 4,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_ROWS,
+     .norms = NORMS_AFTER,
+     .local_rope = true},
+    {.name = "olmoe",
+     .theta = 1e4,
+     .eps = 1e-5,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_ROWS,
+     .mixtures = MIXTURES_OLMOE},
     {.name = "gemma",
      .head_dim = 256,
      .theta = 1e4,
@@ -107,7 +169,7 @@ static const struct family {
      .tied = true,
      .attention_bias_key = true,
      .gemma = true,
-     .post_norms = true,
+     .norms = NORMS_AROUND,
      .activation_key = "hidden_activation"},
     {.name = "gemma3_text",
      .heads = 8,
@@ -122,9 +184,9 @@ static const struct family {
      .pattern = 6,
      .tied = true,
      .attention_bias_key = true,
-     .qk_norm = true,
+     .qk_norm = QK_NORM_HEADS,
      .gemma = true,
-     .post_norms = true,
+     .norms = NORMS_AROUND,
      .activation_key = "hidden_activation",
      .local_rope = true},
 };
@@ -152,8 +214,9 @@ static const struct family *find_family(const struct fields *k, const char *abse
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, gemma, gemma2, "
-        "gemma3 and gemma3_text are supported");
+        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, "
+        "granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are "
+        "supported");
     return NULL;
 }
 
@@ -237,18 +300,34 @@ static float read_softcap(const struct fields *k, const char *key, double absent
     return (float)fields_f64(k, key, absent, 1e-3, 1e9);
 }
 
+/* granite's multipliers. What attention and MLP give is multiplied by r before it is added to x.
+ * All that reads x is a norm, so x is kept divided by r instead: then its mean square is smaller by
+ * r^2, which is what eps is added to. */
+static void read_multipliers(const struct fields *k, double eps, struct model *m)
+{
+    const double least = 1e-4, most = 1e4; /* what is beyond would leave the range of floats */
+    double r = fields_f64(k, "residual_multiplier", 1, least, most);
+    m->norm_eps = (float)(eps / (r * r));
+    m->embed_scale = (float)(fields_f64(k, "embedding_multiplier", 1, least, most) / r);
+    m->attention_scale = (float)fields_f64(k, "attention_multiplier", 1, least, most);
+    m->logit_scale = (float)(1 / fields_f64(k, "logits_scaling", 1, least, most));
+}
+
 static void read_arithmetic(const struct fields *k, const struct family *f, struct model *m,
                             struct config *c)
 {
     read_activation(k, f, m);
-    m->norm_eps = (float)fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    double eps = fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    m->norm_eps = (float)eps;
     m->norm_plus_one = f->gemma;
     m->qk_norm = f->qk_norm;
     m->n_qkv = f->fused ? 1 : 3;
-    m->n_gate_up = f->fused ? 1 : 2;
+    m->n_gate_up = f->fused || f->fused_gate_up ? 1 : 2;
+    m->rope_pairs = f->rope_pairs;
     m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
+    c->rounds_embed_scale = f->gemma;
     double scalar = m->head_dim;
-    if (f->post_norms) {
+    if (f->gemma && f->norms == NORMS_AROUND) {
         scalar = fields_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
         m->attention_softcap = read_softcap(k, "attn_logit_softcapping", f->attention_softcap);
         m->logit_softcap = read_softcap(k, "final_logit_softcapping", f->logit_softcap);
@@ -256,17 +335,22 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     if (f->gemma && fields_bool(k, "use_bidirectional_attention", false))
         fields_refuse(k, "use_bidirectional_attention", "not supported");
     m->attention_scale = (float)(1 / sqrt(scalar));
+    m->logit_scale = 1;
+    if (f->multipliers)
+        read_multipliers(k, eps, m);
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
-    c->fused = f->fused;
-    c->post_norms = f->post_norms;
-    bool bias = fields_bool(k, "attention_bias", false),
+    c->fused = f->fused || f->fused_gate_up;
+    c->norms = f->norms;
+    if (fields_get(k, "clip_qkv") && f->mixtures == MIXTURES_OLMOE)
+        fields_refuse(k, "clip_qkv", "not supported");
+    bool bias = fields_bool(k, "attention_bias", f->attention_bias),
          mlp_bias = fields_bool(k, "mlp_bias", false);
     if (bias && !f->attention_bias_key && !f->qkv_bias)
         fields_refuse(k, "attention_bias", "%s has none", f->name);
     if (mlp_bias && !f->mlp_bias_key)
         fields_refuse(k, "mlp_bias", "%s has none", f->name);
-    c->o_bias = bias && f->attention_bias_key;
-    c->qkv_bias = c->o_bias || f->qkv_bias;
+    c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
+    c->o_bias = bias && f->attention_bias_key && !f->plain_o;
     c->mlp_bias = mlp_bias;
 }
 
@@ -351,7 +435,7 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
     u32 absent = json_get(k->object, "sliding_window") ? 0 : f->window;
     u32 window = fields_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
     u32 pattern = f->pattern;
-    if (f->local_rope)
+    if (f->gemma && f->local_rope)
         pattern = fields_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
     u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
     bool asked =
@@ -411,10 +495,11 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     u32 step = 1;
+    if (f->mixtures != MIXTURES_MIXTRAL)
+        m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
     if (f->mixtures == MIXTURES_QWEN) {
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
-        m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
         step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
         read_plain_layers(k, plain);
     }
@@ -446,12 +531,13 @@ static bool nested_rope(const struct fields *object)
 static enum err read_rope(struct arena *keep, const struct fields *k, const struct family *f,
                           struct model *m)
 {
-    struct rope_setting s = {.theta = fields_f64(k, "rope_theta", f->theta, 1.001, 1e12),
-                             .partial = fields_f64(k, "partial_rotary_factor", 1, 1e-3, 1),
-                             .partial_allowed = f->fused,
-                             .head_dim = m->head_dim,
-                             .context = m->context,
-                             .phi3 = f->fused};
+    struct rope_setting s = {
+        .theta = fields_f64(k, "rope_theta", f->theta, 1.001, 1e12),
+        .partial = fields_f64(k, "partial_rotary_factor", f->partial > 0 ? f->partial : 1, 1e-3, 1),
+        .partial_allowed = f->fused || f->partial > 0,
+        .head_dim = m->head_dim,
+        .context = m->context,
+        .phi3 = f->fused};
     s.original =
         fields_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
     struct fields full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
@@ -474,7 +560,13 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
     if (!f->local_rope)
         return ERR_OK;
     u32 long_from;
-    s.theta = fields_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12);
+    if (!f->gemma && !nested && fields_f64(k, "rope_theta", 0, 0, 1e12) != f->theta)
+        return fields_refuse(
+            k, "rope_theta",
+            "versions of transformers differ in what %s makes of it, unless it is "
+            "%.0f; write rope_parameters with full_attention and sliding_attention",
+            f->name, f->theta);
+    s.theta = f->gemma ? fields_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12) : f->theta;
     TRY(rope_build(keep, &local, &s, &m->rope[ROPE_LOCAL], &m->rope_long[ROPE_LOCAL], &long_from));
     if (long_from)
         return fields_refuse(&local, "rope_type", "longrope is supported for full attention only");

@@ -1,10 +1,11 @@
 /* config.json and generation_config.json -> struct model, without its weights.
  *
- * Families: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, gemma, gemma2,
- * gemma3_text, and the text part of mistral3 and gemma3, in the forms that transformers 4 and 5
- * write. A key that is missing takes the default of the transformers class; those that give the
- * shape must be there, unless models are known without. Whatever changes the arithmetic and is not
- * computed exactly is refused with file, key and value. Sizes are bounded by config/limits.h.
+ * Families: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, granite,
+ * granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3_text, and the text part of mistral3 and
+ * gemma3, in the forms that transformers 4 and 5 write. A key that is missing takes the default of
+ * the transformers class; those that give the shape must be there, unless models are known without.
+ * Whatever changes the arithmetic and is not computed exactly is refused with file, key and value.
+ * Sizes are bounded by config/limits.h.
  */
 #ifndef ZIGCUDA_CONFIG_H
 #define ZIGCUDA_CONFIG_H
@@ -12,14 +13,19 @@
 #include "core/model/model.h"
 #include "core/model/quant.h"
 
+/* Where norms are: before attention and MLP, behind both (olmo2), or either (gemma 2 and 3; under
+ * other names, glm4). */
+enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND, NORMS_GLM };
+
 /* What the weights must be like, beside the shapes in struct model. */
 struct config {
     bool qkv_bias, o_bias, mlp_bias;
-    bool fused;      /* qkv_proj and gate_up_proj */
-    bool post_norms; /* gemma 2 and 3: norms behind attention and MLP too */
-    bool sees;       /* the language model is the text part of a larger one */
-    bool headless;   /* architectures names a classifier, a reward model or a bare model only */
-    bool bare;       /* and that is a bare model: "Qwen3Model" */
+    bool fused; /* as struct model's n_qkv and n_gate_up say */
+    enum norms norms;
+    bool rounds_embed_scale; /* gemma: to the type of the embedding */
+    bool sees;               /* the language model is the text part of a larger one */
+    bool headless; /* architectures names a classifier, a reward model or a bare model only */
+    bool bare;     /* and that is a bare model: "Qwen3Model" */
     struct quant quant;
 };
 

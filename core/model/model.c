@@ -285,24 +285,25 @@ static void find_fused(struct opening *o)
 
 static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct layer *l)
 {
+    static const char *const names[][4] = {
+        [NORMS_BEFORE] = {"input", "post_attention", NULL, NULL},
+        [NORMS_AFTER] = {NULL, NULL, "post_attention", "post_feedforward"},
+        [NORMS_AROUND] = {"input", "pre_feedforward", "post_attention", "post_feedforward"},
+        [NORMS_GLM] = {"input", "post_attention", "post_self_attn", "post_mlp"}};
+    const struct tensor **norms[] = {&l->norm_attention, &l->norm_mlp, &l->norm_after_attention,
+                                     &l->norm_after_mlp};
     struct place_name s;
-    u32 hidden = o->m->hidden, head_dim = o->m->head_dim;
-    bool post = o->config.post_norms;
-    TRY(bind_vector(b, format(&s, "model.layers.%u.input_layernorm.weight", i), hidden,
-                    &l->norm_attention));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.post_attention_layernorm.weight", i), hidden,
-                    post ? &l->norm_after_attention : &l->norm_mlp));
-    if (post) {
-        TRY(bind_vector(b, format(&s, "model.layers.%u.pre_feedforward_layernorm.weight", i),
-                        hidden, &l->norm_mlp));
-        TRY(bind_vector(b, format(&s, "model.layers.%u.post_feedforward_layernorm.weight", i),
-                        hidden, &l->norm_after_mlp));
+    for (u32 j = 0; j < COUNTOF(norms); j++) {
+        const char *name = names[o->config.norms][j];
+        if (name)
+            TRY(bind_vector(b, format(&s, "model.layers.%u.%s_layernorm.weight", i, name),
+                            o->m->hidden, norms[j]));
     }
     if (o->m->qk_norm) {
-        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i), head_dim,
-                        &l->norm_q));
-        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i), head_dim,
-                        &l->norm_k));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i),
+                        model_qk_norm_n(o->m, o->m->heads), &l->norm_q));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i),
+                        model_qk_norm_n(o->m, o->m->kv_heads), &l->norm_k));
     }
     return ERR_OK;
 }
@@ -341,26 +342,40 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, struct laye
                        &l->down);
 }
 
-/* How the modules of a mixture are called: `of` within the layer, then gate, up and down. Those of
- * Mixtral come mixed, too, as transformers 5 has other names in memory than in its files: GPTQModel
- * writes the first, llm-compressor the last. */
+/* How the modules of a mixture are called: `of` within the layer, then the router, gate, up and
+ * down of an expert, and those of all experts joined (gate and up in one). Those of Mixtral come
+ * mixed, too, as transformers 5 has other names in memory than in its files: GPTQModel writes the
+ * first, llm-compressor the third. The last are granitemoe's. */
 static const struct mixture_names {
-    const char *of, *leaf[3];
-} mixture_names[] = {{"mlp", {"gate_proj", "up_proj", "down_proj"}},
-                     {"block_sparse_moe", {"w1", "w3", "w2"}},
-                     {"block_sparse_moe", {"gate_proj", "up_proj", "down_proj"}}};
+    const char *of, *router, *leaf[3], *joined[2];
+} mixture_names[] = {
+    {"mlp",
+     "gate",
+     {"gate_proj", "up_proj", "down_proj"},
+     {"experts.gate_up_proj", "experts.down_proj"}},
+    {"block_sparse_moe", "gate", {"w1", "w3", "w2"}, {"experts.gate_up_proj", "experts.down_proj"}},
+    {"block_sparse_moe",
+     "gate",
+     {"gate_proj", "up_proj", "down_proj"},
+     {"experts.gate_up_proj", "experts.down_proj"}},
+    {"block_sparse_moe",
+     "router.layer",
+     {"gate_proj", "up_proj", "down_proj"},
+     {"input_linear.weight", "output_linear.weight"}}};
 
 /* The names that layer i has; where it has none, those of the family's files. */
 static const struct mixture_names *find_names(const struct opening *o, u32 i)
 {
     struct place_name s;
     const struct mixture_names *usual = &mixture_names[str_is(o->m->model_type, "mixtral")];
+    if (str_is(o->m->model_type, "granitemoe"))
+        return &mixture_names[COUNTOF(mixture_names) - 1];
     for (const struct mixture_names *m = mixture_names; m < mixture_names + COUNTOF(mixture_names);
          m++) {
         format(&s, "model.layers.%u.%s.experts.0.%s", i, m->of, m->leaf[2]);
         if (module_stored(o, s.text))
             return m;
-        format(&s, "model.layers.%u.%s.experts.gate_up_proj", i, m->of);
+        format(&s, "model.layers.%u.%s.%s", i, m->of, m->joined[0]);
         if (tensors_find(&o->tensors, s.text))
             return m;
     }
@@ -378,17 +393,17 @@ static struct weight rows_of(const struct weight *w, size_t first, u32 n)
 /* All experts of a layer in two tensors, [experts][gate, up][wide][hidden] and
  * [experts][hidden][wide]: as transformers 5 has them in memory, and saves them where it is told
  * not to keep to the usual form of files. */
-static enum err bind_joined(struct opening *o, struct binder *b, u32 i, const char *of,
-                            struct mixture *x)
+static enum err bind_joined(struct opening *o, struct binder *b, u32 i,
+                            const struct mixture_names *names, struct mixture *x)
 {
     struct place_name s;
     const struct model *m = o->m;
     u32 wide = m->expert_intermediate;
     struct weight gate_up, down;
-    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.experts.gate_up_proj", i, of), m->experts,
-                   2 * wide, m->hidden, &gate_up));
-    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.experts.down_proj", i, of), m->experts,
-                   m->hidden, wide, &down));
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[0]),
+                   m->experts, 2 * wide, m->hidden, &gate_up));
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[1]),
+                   m->experts, m->hidden, wide, &down));
     for (u32 e = 0; e < m->experts; e++) {
         for (u32 j = 0; j < 2; j++)
             x->experts[e].gate_up[j] = rows_of(&gate_up, (2 * (size_t)e + j) * wide, wide);
@@ -403,11 +418,11 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
     const struct model *m = o->m;
     const struct mixture_names *names = find_names(o, i);
     u32 wide = m->expert_intermediate, hidden = m->hidden;
-    TRY(bind_linear(b, format(&s, "model.layers.%u.%s.gate", i, names->of), m->experts, hidden,
-                    false, &x->router));
-    format(&s, "model.layers.%u.%s.experts.gate_up_proj", i, names->of);
+    TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->router), m->experts,
+                    hidden, false, &x->router));
+    format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[0]);
     if (tensors_find(&o->tensors, s.text))
-        return bind_joined(o, b, i, names->of, x);
+        return bind_joined(o, b, i, names, x);
     for (u32 e = 0; e < m->experts; e++)
         for (u32 j = 0; j < 3; j++) {
             struct weight *to = j < 2 ? &x->experts[e].gate_up[j] : &x->experts[e].down;
@@ -454,9 +469,9 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     struct binder unquantized = *b;
     unquantized.quant = &plain;
     TRY(bind_linear(&unquantized, "model.embed_tokens", m->vocab, m->hidden, false, &m->embed));
-    if (m->embed_scale != 1 && m->embed.type == DTYPE_BF16)
+    if (o->config.rounds_embed_scale && m->embed.type == DTYPE_BF16)
         m->embed_scale = round_bf16(m->embed_scale);
-    else if (m->embed_scale != 1 && m->embed.type == DTYPE_F16)
+    else if (o->config.rounds_embed_scale && m->embed.type == DTYPE_F16)
         m->embed_scale = round_f16(m->embed_scale);
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
     bool stored = module_stored(o, "lm_head");

@@ -36,12 +36,15 @@ struct mixture {
     struct expert *experts; /* [experts] */
 };
 
+/* Norms of q and k: of each head for itself, or of a token's heads together. */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_ROWS };
+
 struct layer {
     u32 rope;   /* index into model.rope, or ROPE_SETS: this layer does not rotate */
     u32 window; /* keys seen: i - window < j <= i; 0: all */
-    const struct tensor *norm_attention, *norm_mlp; /* before attention, before MLP: [hidden] */
-    const struct tensor *norm_after_attention, *norm_after_mlp; /* gemma 2/3, else NULL */
-    const struct tensor *norm_q, *norm_k; /* qwen3, gemma3: [head_dim], else NULL */
+    const struct tensor *norm_attention, *norm_mlp;             /* before them: [hidden], or NULL */
+    const struct tensor *norm_after_attention, *norm_after_mlp; /* behind them, or NULL */
+    const struct tensor *norm_q, *norm_k; /* [model_qk_norm_n(heads)], [..(kv_heads)], or NULL */
     struct weight qkv[3]; /* q, k, v; or one fused matrix of rows Q,K,V with n_qkv = 1 */
     struct weight o;
     struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
@@ -69,10 +72,13 @@ struct model {
     enum activation activation;
     float norm_eps;
     bool norm_plus_one; /* gemma: multiply by (1 + w) */
-    bool qk_norm;
-    float embed_scale;     /* gemma: sqrt(hidden) rounded to the weight type; else 1 */
-    float attention_scale; /* head_dim^-0.5 unless the config says otherwise */
+    enum qk_norm qk_norm;
+    bool rope_pairs;   /* dimensions 2i and 2i + 1 of q and k are what rope has as i and i + d/2 */
+    float embed_scale; /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
+    float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
+    float logit_scale; /* what logits are multiplied by; in the head's norm, so that neither devices
+                          nor kernels have to know more. 1 unless the family has multipliers */
 
     struct rope rope[ROPE_SETS];
     struct rope rope_long[ROPE_SETS]; /* longrope: for sequences longer than rope_long_from */
@@ -100,6 +106,12 @@ struct model {
     const char **paths; /* [files_n] theirs; NULL where there is none */
     bool random;        /* model_shape: the one region in `files` is anonymous memory, no file */
 };
+
+/* Features of the norms of q and k, of so many heads. */
+static inline u32 model_qk_norm_n(const struct model *m, u32 heads)
+{
+    return (m->qk_norm == QK_NORM_ROWS ? heads : 1) * m->head_dim;
+}
 
 /* Opens and checks `dir`. Keeps what stays in `keep`; `scratch` is free again afterwards. The
  * weight files stay mapped for the life of the process, also when the folder is refused. */

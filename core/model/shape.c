@@ -153,8 +153,8 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
     TRY(carve_norm(c, m->hidden, &l->norm_attention));
     TRY(carve_norm(c, m->hidden, &l->norm_mlp));
     if (m->qk_norm) {
-        TRY(carve_norm(c, m->head_dim, &l->norm_q));
-        TRY(carve_norm(c, m->head_dim, &l->norm_k));
+        TRY(carve_norm(c, model_qk_norm_n(m, m->heads), &l->norm_q));
+        TRY(carve_norm(c, model_qk_norm_n(m, m->kv_heads), &l->norm_k));
     }
     for (u32 j = 0; j < 3; j++)
         carve_linear(c, qkv[j], j ? kv : q, m->hidden, bits, &l->qkv[j]);

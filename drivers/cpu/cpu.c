@@ -170,7 +170,7 @@ static void load_job(void *arg, u32 worker)
 }
 
 /* A norm's weights as f32, with gemma's 1 added. */
-static const float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plus_one)
+static float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plus_one)
 {
     if (!t)
         return NULL;
@@ -200,13 +200,16 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         norm[NORM_MLP] = load_norm(carver, l->norm_mlp, m->hidden, one);
         norm[NORM_AFTER_ATTENTION] = load_norm(carver, l->norm_after_attention, m->hidden, one);
         norm[NORM_AFTER_MLP] = load_norm(carver, l->norm_after_mlp, m->hidden, one);
-        norm[NORM_Q] = load_norm(carver, l->norm_q, m->head_dim, one);
-        norm[NORM_K] = load_norm(carver, l->norm_k, m->head_dim, one);
+        norm[NORM_Q] = load_norm(carver, l->norm_q, model_qk_norm_n(m, m->heads), one);
+        norm[NORM_K] = load_norm(carver, l->norm_k, model_qk_norm_n(m, m->kv_heads), one);
         struct forward_mixture *x = f->layers[i].mixture;
         if (x && x->plain.kind)
             load_router(carver, &l->mixture->router, &x->plain);
     }
-    f->norm_final = load_norm(carver, m->norm_final, m->hidden, one);
+    float *final = load_norm(carver, m->norm_final, m->hidden, one);
+    for (u32 i = 0; final && i < m->hidden; i++)
+        final[i] *= m->logit_scale;
+    f->norm_final = final;
 }
 
 /* --- memory -------------------------------------------------------------------------------- */

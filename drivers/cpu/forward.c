@@ -259,8 +259,37 @@ static void embed(const struct pass *p)
 static void norm_heads(const struct forward *f, float *x, const float *norm, u32 heads)
 {
     u32 dim = f->model->head_dim;
-    for (u32 h = 0; norm && h < heads; h++)
+    for (u32 h = 0; h < heads; h++)
         f->vector->rmsnorm(x + h * dim, x + h * dim, norm, dim, f->model->norm_eps);
+}
+
+/* Pairs of neighbours x0 y0 x1 y1 .. -> halves x0 x1 .. y0 y1 ..: scores are the same in any order
+ * that q and k have in common. */
+static void part_pairs(float *x, u32 dims, u32 dim, u32 heads)
+{
+    float y[LIMIT_HEAD_DIM / 2];
+    for (u32 h = 0; h < heads; h++, x += dim) {
+        for (u32 i = 0; i < dims / 2; i++) {
+            y[i] = x[2 * i + 1];
+            x[i] = x[2 * i];
+        }
+        memcpy(x + dims / 2, y, dims / 2 * sizeof *y);
+    }
+}
+
+/* Norms the queries of each token, and its keys. */
+static void norm_rows(const struct pass *p, const struct forward_layer *l)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    const u32 q_n = m->heads * m->head_dim, k_n = m->kv_heads * m->head_dim;
+    struct range r = share(p, p->tile->n, 1);
+    for (u32 i = r.from; i < r.to; i++) {
+        float *q = f->qkv + (size_t)i * f->qkv_stride, *k = q + q_n;
+        f->vector->rmsnorm(q, q, l->norm[NORM_Q], q_n, m->norm_eps);
+        f->vector->rmsnorm(k, k, l->norm[NORM_K], k_n, m->norm_eps);
+    }
+    barrier(p);
 }
 
 /* Norms and rotates the queries and the key of one KV head for a block's tokens, and stores key and
@@ -278,8 +307,14 @@ static void store_block(const struct pass *p, u32 layer, const struct forward_bl
         float *q = f->qkv + (size_t)at * f->qkv_stride + kv_head * group * dim;
         float *k = f->qkv + (size_t)at * f->qkv_stride + (m->heads + kv_head) * dim;
         float *v = k + m->kv_heads * dim;
-        norm_heads(f, q, l->norm[NORM_Q], group);
-        norm_heads(f, k, l->norm[NORM_K], 1);
+        if (m->qk_norm == QK_NORM_HEADS) {
+            norm_heads(f, q, l->norm[NORM_Q], group);
+            norm_heads(f, k, l->norm[NORM_K], 1);
+        }
+        if (m->rope_pairs) {
+            part_pairs(q, dims, dim, group);
+            part_pairs(k, dims, dim, 1);
+        }
         if (dims) {
             const float *cs = f->angles + ((size_t)at * ROPE_SETS + set) * f->rope_stride;
             f->vector->rope(q, cs, dims, dim, group);
@@ -365,6 +400,8 @@ static void layer_pass(const struct pass *p, u32 layer)
     struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
     multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
     barrier(p);
+    if (m->qk_norm == QK_NORM_ROWS)
+        norm_rows(p, l);
     attend(p, layer);
     in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
     add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);

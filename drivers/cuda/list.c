@@ -37,7 +37,7 @@ static const float *vector(struct list *l, struct vram *s, struct list_vector v)
 
 static const float *norm(struct list *l, struct vram *s, const struct tensor *t, u32 n)
 {
-    return t ? vector(l, s, (struct list_vector){.tensor = t, .n = n}) : NULL;
+    return t ? vector(l, s, (struct list_vector){.tensor = t, .scale = 1, .n = n}) : NULL;
 }
 
 static struct gpu_rope rope(struct list *l, struct vram *s, const struct rope *r)
@@ -305,8 +305,8 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
     to->norm_mlp = norm(l, s, from->norm_mlp, m->hidden);
     to->norm_after_attention = norm(l, s, from->norm_after_attention, m->hidden);
     to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
-    to->norm_q = norm(l, s, from->norm_q, m->head_dim);
-    to->norm_k = norm(l, s, from->norm_k, m->head_dim);
+    to->norm_q = norm(l, s, from->norm_q, model_qk_norm_n(m, m->heads));
+    to->norm_k = norm(l, s, from->norm_k, model_qk_norm_n(m, m->kv_heads));
     if (from->mixture)
         to->router = vector(
             l, s,
@@ -405,6 +405,7 @@ static bool awaits(const struct buffers *b, const struct list_weight *w)
     return b->place || (b->next_x && !w->order && w->from->k % 4 == 0);
 }
 
+/* x behind a norm; without one as it is. */
 static struct input normed(const struct list *l, const struct buffers *b, const float *norm,
                            const struct list_weight *w)
 {
@@ -413,7 +414,7 @@ static struct input normed(const struct list *l, const struct buffers *b, const 
                           .prepared = b->prepared.inputs,
                           .prepared_scale = b->prepared.scale,
                           .prepared_factor = b->prepared.factor,
-                          .kind = INPUT_NORM,
+                          .kind = norm ? INPUT_NORM : INPUT_ROWS,
                           .stride = b->x_stride,
                           .awaited = awaits(b, w),
                           .eps = l->model->norm_eps};
@@ -459,6 +460,19 @@ static void add_product(struct list *l, struct buffers *b, const struct input *i
                                                                      .eps = l->model->norm_eps};
 }
 
+/* Norms n features of all rows of qkv, in their place. */
+static void add_norm_rows(struct list *l, const struct buffers *b, float *x, const float *norm,
+                          u32 n)
+{
+    add(l, OP_NORM, "norm")->add_norm = (struct op_add_norm){.x = x,
+                                                             .y = x,
+                                                             .norm = norm,
+                                                             .x_stride = b->qkv_stride,
+                                                             .y_stride = b->qkv_stride,
+                                                             .hidden = n,
+                                                             .eps = l->model->norm_eps};
+}
+
 static void add_attention(struct list *l, const struct buffers *b, const struct layer *layer,
                           const struct parts *p)
 {
@@ -466,8 +480,8 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
     struct op_attention a = {.qkv = b->qkv,
                              .k = p->k,
                              .v = p->v,
-                             .norm_q = p->norm_q,
-                             .norm_k = p->norm_k,
+                             .norm_q = m->qk_norm == QK_NORM_HEADS ? p->norm_q : NULL,
+                             .norm_k = m->qk_norm == QK_NORM_HEADS ? p->norm_k : NULL,
                              .rope = b->rope[layer->rope],
                              .rope_long = b->rope_long[layer->rope],
                              .out = b->attention,
@@ -484,6 +498,14 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .scale = m->attention_scale,
                              .softcap = m->attention_softcap,
                              .awaited = b->place || b->next_x};
+    if (m->qk_norm == QK_NORM_ROWS) {
+        const u32 q = m->heads * m->head_dim;
+        add_norm_rows(l, b, b->qkv, p->norm_q, q);
+        add_norm_rows(l, b, b->qkv + q, p->norm_k, m->kv_heads * m->head_dim);
+    }
+    if (m->rope_pairs && a.rope.dims)
+        add(l, OP_PAIRS, "pairs")->pairs = (struct op_pairs){
+            b->qkv, b->qkv_stride, m->heads + m->kv_heads, m->head_dim, a.rope.dims};
     if (!b->turns)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
@@ -697,7 +719,9 @@ void list_build(struct list *l, struct vram *s)
     ends_piece(l, s, LIST_WEIGHTS);
     for (u32 i = 0; i < m->layers_n; i++)
         place_norms(l, s, &m->layers[i], &parts[i]);
-    ends.norm_final = norm(l, s, m->norm_final, m->hidden);
+    ends.norm_final = vector(
+        l, s,
+        (struct list_vector){.tensor = m->norm_final, .scale = m->logit_scale, .n = m->hidden});
     for (u32 i = 0; i < ROPE_SETS; i++) {
         b.rope[i] = rope(l, s, &m->rope[i]);
         b.rope_long[i] = rope(l, s, &m->rope_long[i]);

@@ -19,7 +19,8 @@
 
 enum {
     LIST_LAYER_WEIGHTS = 7,
-    LIST_LAYER_OPS = 12,    /* at most: qkv apart, gate and up apart, norms after both blocks */
+    LIST_LAYER_OPS =
+        15, /* at most: qkv apart, normed, in pairs, gate and up apart, norms after both */
     LIST_LAYER_VECTORS = 7, /* norms, router */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */
@@ -38,13 +39,14 @@ struct list_weight {
     u32 run, step, at, group; /* see struct gpu_pack */
 };
 
-/* A norm's weights (with gemma's 1 added), those of a router, or the frequencies of a rotation: f32
- * on the card. */
+/* A norm's weights (with gemma's 1 added, and scaled), those of a router, or the frequencies of a
+ * rotation: f32 on the card. */
 struct list_vector {
     const struct tensor *tensor; /* one of these three */
     const struct weight *router;
     const float *values;
     float *to;
+    float scale; /* of `tensor` */
     u32 n;
 };
 

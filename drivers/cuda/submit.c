@@ -84,9 +84,12 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
-/* Can attention be that of `mid_..` and `one_token`? */
-static bool heads_fit(const struct model *m)
+/* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM or OP_PAIRS,
+ * and heads that fit. */
+static bool layers_fit(const struct model *m)
 {
+    if (m->qk_norm == QK_NORM_ROWS || m->rope_pairs)
+        return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
             !attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope_long[i].dims))
@@ -110,7 +113,7 @@ static enum mid_way mid_does(struct steps *s)
     }
     if (!s->mid[0].function || !all)
         return MID_NONE;
-    const bool layers = mid[s->mid_kind] == linears && heads_fit(l->model) && !l->model->experts;
+    const bool layers = mid[s->mid_kind] == linears && layers_fit(l->model) && !l->model->experts;
     return layers ? MID_LAYERS : MID_LINEARS;
 }
 
@@ -138,7 +141,7 @@ static bool one_does(const struct steps *s)
 {
     const struct list *l = s->list;
     const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
-    if (!s->one.function || !heads_fit(l->model) || step_least_bytes(l->model->head_dim) > have)
+    if (!s->one.function || !layers_fit(l->model) || step_least_bytes(l->model->head_dim) > have)
         return false;
     for (u32 i = l->one.first; i < l->one.last; i++)
         if (!is_one(&l->ops[i], have))
@@ -571,10 +574,12 @@ static struct table prefill_table(const struct steps *s)
 
 static bool is_attention(const struct op *op)
 {
-    return op->kind == OP_ROPE || op->kind == OP_ATTENTION;
+    return op->kind == OP_NORM || op->kind == OP_PAIRS || op->kind == OP_ROPE ||
+           op->kind == OP_ATTENTION;
 }
 
-/* OP_ROPE and OP_ATTENTION: `step`, and with `grouped` `prefill_attention` rows of many tokens. */
+/* What is_attention says: `step`, and with `grouped` `prefill_attention` rows of many
+ * tokens. */
 static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u32 first, u32 last,
                                  struct err_text *e)
 {

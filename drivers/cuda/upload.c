@@ -345,8 +345,9 @@ static void vector_values(const struct list *l, const struct list_vector *v, u32
         if (v->router)
             linear_row(&(struct packed){.w = v->router}, (first + i) / k, to + i);
         else
-            to[i] = v->tensor ? half_load(v->tensor->data, v->tensor->type, first + i) + one
-                              : v->values[first + i];
+            to[i] = v->tensor
+                        ? (half_load(v->tensor->data, v->tensor->type, first + i) + one) * v->scale
+                        : v->values[first + i];
 }
 
 static enum err upload_vectors(struct upload *u, struct err_text *e)

@@ -40,6 +40,12 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
     case OP_ADD_NORM:
         vector_add_norm(&op->add_norm, s);
         return true;
+    case OP_NORM:
+        vector_add_norm<false>(&op->add_norm, s);
+        return true;
+    case OP_PAIRS:
+        vector_pairs(&op->pairs, s);
+        return true;
     case OP_ROPE:
         if (few || attention_is_fused(run))
             return false;

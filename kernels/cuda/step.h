@@ -158,6 +158,8 @@ enum op_kind {
     OP_CHOOSE,  /* its experts, and the tokens of each expert */
     OP_EXPERTS, /* a linear of each pair of a token and an expert */
     OP_MIX,     /* x += what a token's experts say */
+    OP_NORM,    /* these by `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
+    OP_PAIRS,   /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
     OP_KINDS
 };
 
@@ -241,7 +243,7 @@ static inline bool linear_is_one(const struct op_linear *op)
            places % 16 == 0 && in->k <= most;
 }
 
-struct op_add_norm {
+struct op_add_norm { /* and OP_NORM */
     float *x;
     const float *y, *norm;
     u32 x_stride, y_stride, hidden;
@@ -252,6 +254,11 @@ struct op_gate {
     const float *gate, *up;
     float *h;
     u32 in_stride, h_stride, n, activation;
+};
+
+struct op_pairs {
+    float *x; /* [token][stride]: heads, of which the first dims count */
+    u32 stride, heads, head_dim, dims;
 };
 
 /* Angles: cos and sin of position * freq[i], times scale. */
@@ -422,6 +429,7 @@ struct op {
         struct op_embed embed;
         struct op_linear linear;
         struct op_add_norm add_norm;
+        struct op_pairs pairs;
         struct op_gate gate;
         struct op_route route;
         struct op_experts experts;

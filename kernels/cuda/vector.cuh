@@ -60,7 +60,8 @@ GPU float vector_sum_block(float v, float *work)
     return sum;
 }
 
-/* A block takes a token. */
+/* A block takes a token. Without `adds` what was in x does not count. */
+template <bool adds = true>
 GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
 {
     float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps;
@@ -76,8 +77,39 @@ GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
         float inverse = 1 / sqrtf(sum / (float)hidden + eps);
 #pragma unroll 4
         for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
-            x[j] += y[j] * inverse * norm[j];
+            if (adds)
+                x[j] += y[j] * inverse * norm[j];
+            else
+                x[j] = y[j] * inverse * norm[j];
         gpu_sync(); /* before `work` is used again */
+    }
+}
+
+/* A warp takes a head of a token. */
+GPU void vector_pairs(const struct op_pairs *op, const struct gpu_step *s)
+{
+    enum { PAIRS = LIMIT_HEAD_DIM / 64 }; /* of a lane */
+    float *xs = gpu_global(op->x), even[PAIRS], odd[PAIRS];
+    u32 stride = op->stride, heads = op->heads, dim = op->head_dim, half = op->dims / 2;
+    u32 n = s->n_tokens * heads;
+    for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
+         item += gpu_blocks() * GPU_WARPS) {
+        float *x = xs + (size_t)(item / heads) * stride + item % heads * dim;
+#pragma unroll
+        for (u32 i = 0; i < PAIRS; i++) {
+            u32 j = i * 32 + gpu_lane();
+            even[i] = j < half ? x[2 * j] : 0;
+            odd[i] = j < half ? x[2 * j + 1] : 0;
+        }
+        gpu_warp_sync();
+#pragma unroll
+        for (u32 i = 0; i < PAIRS; i++) {
+            u32 j = i * 32 + gpu_lane();
+            if (j < half) {
+                x[j] = even[i];
+                x[half + j] = odd[i];
+            }
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-/* OP_EMBED, OP_ADD_NORM and OP_GATE against plain double-precision references; and the same bits
- * for a token whatever the number of tokens and blocks.
+/* OP_EMBED, OP_ADD_NORM, OP_NORM, OP_PAIRS and OP_GATE against plain double-precision references;
+ * and the same bits for a token whatever the number of tokens and blocks.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o vector_test tests/cuda/vector_test.cc tests/cuda/harness.cc \
@@ -182,6 +182,82 @@ static void test_add_norm(u32 hidden)
     report(worst < 2e-6 && same, "add_norm");
 }
 
+/* --- norm, pairs --------------------------------------------------------------------------- */
+
+/* What `op` makes of the rows x, which it has at `at`: the same by any number of tokens and blocks.
+ */
+static vector<float> in_place(const struct op &op, float *at, const vector<float> &x, u32 stride)
+{
+    const u32 tokens = (u32)(x.size() / stride);
+    vector<float> first;
+    bool same = true;
+    for (u32 n : {tokens, 1u, 2u, 9u})
+        for (u32 blocks : {1u, 3u, 5u}) {
+            struct gpu_step step = {};
+            step.n_tokens = n;
+            gpu_put(at, x.data(), x.size() * 4);
+            launch(make_run(op, step), blocks);
+            vector<float> out = get_floats(at, x.size());
+            if (first.empty())
+                first = out;
+            const size_t done = (size_t)n * stride;
+            same &= memcmp(out.data(), first.data(), done * 4) == 0;
+            same &= memcmp(&out[done], &x[done], (x.size() - done) * 4) == 0;
+        }
+    report(same, "the same in place");
+    return first;
+}
+
+static void test_norm(u32 features)
+{
+    enum { TOKENS = 17, BEFORE = 6, BEHIND = 5 }; /* what else is in a row */
+    const u32 stride = BEFORE + features + BEHIND;
+    vector<float> x = random_floats((size_t)TOKENS * stride, 3), norm = random_floats(features, 1);
+    float *at = (float *)gpu_take(x.size() * 4);
+    struct op op = {};
+    op.kind = OP_NORM;
+    op.add_norm = {at + BEFORE, at + BEFORE, gpu_copy_of(norm.data(), features), stride, stride,
+                   features,    1e-5f};
+    vector<float> out = in_place(op, at, x, stride);
+    double worst = 0;
+    bool kept = true;
+    for (u32 i = 0; i < TOKENS; i++) {
+        const float *from = &x[(size_t)i * stride], *to = &out[(size_t)i * stride];
+        double sum = 0;
+        for (u32 j = BEFORE; j < BEFORE + features; j++)
+            sum += (double)from[j] * from[j];
+        for (u32 j = 0; j < stride; j++) {
+            const bool inside = j >= BEFORE && j < BEFORE + features;
+            kept &= inside || to[j] == from[j];
+            if (inside)
+                worst = fmax(worst, fabs(to[j] - from[j] / sqrt(sum / features + (double)1e-5f) *
+                                                     norm[j - BEFORE]));
+        }
+    }
+    printf("norm      features %5u: max error %.1e\n", features, worst);
+    report(worst < 2e-6 && kept, "norm");
+}
+
+static void test_pairs(u32 heads, u32 dim, u32 dims)
+{
+    enum { TOKENS = 17, BEHIND = 7 };
+    const u32 stride = heads * dim + BEHIND;
+    vector<float> x = random_floats((size_t)TOKENS * stride, 3), want = x;
+    float *at = (float *)gpu_take(x.size() * 4);
+    struct op op = {};
+    op.kind = OP_PAIRS;
+    op.pairs = {at, stride, heads, dim, dims};
+    for (u32 i = 0; i < TOKENS * heads; i++) {
+        const size_t head = (size_t)(i / heads) * stride + i % heads * dim;
+        for (u32 j = 0; j < dims; j++)
+            want[head + j % 2 * (dims / 2) + j / 2] = x[head + j];
+    }
+    const bool exact = in_place(op, at, x, stride) == want;
+    printf("pairs     heads %2u of %3u, %3u turn: %s\n", heads, dim, dims,
+           exact ? "exact" : "wrong");
+    report(exact, "pairs");
+}
+
 /* --- gate ---------------------------------------------------------------------------------- */
 
 static double activate(double x, u32 activation)
@@ -266,6 +342,13 @@ int main(int argc, char **argv)
     test_embed(17, 577, 1);
     for (u32 hidden : {1u, 64u, 300u, 2304u, 4096u})
         test_add_norm(hidden);
+    for (u32 features : {1u, 64u, 300u, 4096u})
+        test_norm(features);
+    test_pairs(3, 16, 16);
+    test_pairs(5, 16, 6);
+    test_pairs(34, 128, 64);
+    test_pairs(2, 512, 512);
+    test_pairs(1, 100, 98);
     for (u32 activation : {ACT_SILU, ACT_GELU_TANH, ACT_GELU}) {
         test_gate(700, activation);
         test_gate(33, activation);

@@ -306,6 +306,39 @@ for i, (key, value) in enumerate([
     case(f"experts-{i}", MOE, edit(CONFIG, lambda j, k=key, v=value: (
         put(j, "sliding_window", 16), put(j, k, v)) and None),
         [CONFIG, "num_local_experts" if key == "num_experts" else key])
+for i, (key, value) in enumerate([
+        ("residual_multiplier", 0), ("residual_multiplier", -0.22), ("residual_multiplier", "0.22"),
+        ("embedding_multiplier", 0), ("embedding_multiplier", 1e9), ("attention_multiplier", 0),
+        ("attention_multiplier", [1]), ("logits_scaling", 0), ("logits_scaling", -8)]):
+    case(f"multiplier-{i}", "granite-f32", config(key, value), [CONFIG, key])
+Q_NORM = "model.layers.0.self_attn.q_norm.weight"
+AFTER = "model.layers.1.post_feedforward_layernorm.weight"
+case("norm-after-missing", "olmo2-f32", without(AFTER), AFTER)
+BEFORE = "model.layers.0.input_layernorm.weight"
+case("norm-before-extra", "olmo2-f32", header(lambda h, b: (
+    h.__setitem__(BEFORE, dict(dtype="F32", shape=[64], data_offsets=[len(b), len(b) + 256])),
+    (h, b + bytes(256)))[1]), BEFORE)
+for i, n in ((0, 16), (1, 32)):  # of a head; of the keys
+    case(f"norm-rows-{i}", "olmo2-f32", entry("shape", [n, 64 // n], Q_NORM), Q_NORM)
+case("norm-of-heads", "olmo2-f32", config("model_type", "qwen3"), "input_layernorm.weight")
+case("glm-norm", "glm4-f32", without("model.layers.1.post_mlp_layernorm.weight"),
+     "model.layers.1.post_mlp_layernorm.weight")
+case("glm-without-bias", "glm4-f32", config("attention_bias", False), "_proj.bias")
+case("glm-odd", "glm4-f32", config("rope_parameters.partial_rotary_factor", 0.2),
+     [CONFIG, "partial_rotary_factor"])
+case("glm-scaled", "glm4-f32", config("rope_parameters.rope_type", "dynamic"),
+     [CONFIG, "rope_type"])
+case("granitemoe-experts", "granitemoe-bf16", config("num_local_experts", 5),
+     "block_sparse_moe.router.layer")
+case("granitemoe-joined", "granitemoe-bf16", config("intermediate_size", 64),
+     "block_sparse_moe.input_linear.weight")
+case("granitemoe-apart", "granitemoe-ct4", without(*(
+    f"model.layers.1.block_sparse_moe.experts.4.up_proj.weight_{leaf}" for leaf in
+    ("packed", "scale", "shape"))), "model.layers.1.block_sparse_moe.experts.4.up_proj.weight")
+case("clip-qkv", "olmoe-f32", config("clip_qkv", 8.0), [CONFIG, "clip_qkv"])
+case("theta-differs", "olmo3-bf16", edit(CONFIG, lambda j: (
+    j.pop("rope_parameters"), j.update(rope_theta=10000.0)) and None), [CONFIG, "rope_theta"])
+case("theta-absent", "olmo3-bf16", drop(CONFIG, "rope_parameters"), [CONFIG, "rope_theta"])
 case("tensor-missing-norm", PLAIN, without(NORM), NORM)
 case("tensor-shape", PLAIN, entry("shape", [8, 8]), NORM)
 case("tensor-transposed", PLAIN, entry("shape", [64, 128], "model.layers.0.mlp.up_proj.weight"),

@@ -71,6 +71,25 @@ FAMILIES = {
                                        sliding_attention=dict(rope_type="default",
                                                               rope_theta=10000.0)),
                                    tie_word_embeddings=True), 15),
+    "glm": ("glm", dict(num_hidden_layers=1, head_dim=32, attention_bias=True), 27),
+    "glm4": ("glm4", dict(head_dim=16, attention_bias=True, tie_word_embeddings=True), 28),
+    "granite": ("granite", dict(embedding_multiplier=6.0, attention_multiplier=0.15,
+                                residual_multiplier=0.7, logits_scaling=2.5, rms_norm_eps=1e-3,
+                                tie_word_embeddings=True), 23),
+    "granitemoe": ("granitemoe", dict(num_local_experts=6, num_experts_per_tok=2,
+                                      intermediate_size=32, embedding_multiplier=6.0,
+                                      attention_multiplier=0.15, residual_multiplier=0.7,
+                                      logits_scaling=2.5, tie_word_embeddings=True), 31),
+    "olmo2": ("olmo2", dict(rope_parameters=dict(rope_type="default", rope_theta=5000.0)), 24),
+    "olmo3": ("olmo3", dict(sliding_window=16, num_hidden_layers=4, intermediate_size=64,
+                            rope_parameters=dict(
+                                full_attention=dict(rope_type="yarn", factor=4.0,
+                                                    rope_theta=500000.0,
+                                                    original_max_position_embeddings=64),
+                                sliding_attention=dict(rope_type="default",
+                                                       rope_theta=500000.0))), 25),
+    "olmoe": ("olmoe", dict(num_hidden_layers=1, num_experts=8, num_experts_per_tok=3,
+                            intermediate_size=32, num_key_value_heads=4), 26),
     "qwen3-moe": ("qwen3_moe", dict(num_hidden_layers=1, num_experts=8, num_experts_per_tok=3,
                                     moe_intermediate_size=32, norm_topk_prob=True,
                                     tie_word_embeddings=True), 18),
@@ -119,6 +138,7 @@ def fill(model, seed):
     gemma = model.config.model_type.startswith("gemma")
     tied = model.config.tie_word_embeddings
     embed = 0.06 if gemma else 0.45 if tied else 1.0  # gemma multiplies it by sqrt(hidden)
+    embed /= getattr(model.config, "embedding_multiplier", 1)
     for name, p in sorted(model.named_parameters()):
         x = torch.randn(p.shape, generator=gen)
         if name.endswith("bias"):

@@ -32,6 +32,20 @@ def fake_quant(module, args):
     return (q * (peak / 127.0),)
 
 
+def join_experts(weights, count):
+    """Experts that llm-compressor took apart, as granitemoe's files have them."""
+    weights = dict(weights)
+    for first in [n for n in weights if n.endswith(".experts.0.down_proj.weight")]:
+        of = first[:first.index("experts.0.")]
+
+        def take(leaf):
+            names = [f"{of}experts.{e}.{leaf}.weight" for e in range(count)]
+            return torch.stack([weights.pop(n) for n in names])
+        weights[of + "input_linear.weight"] = torch.cat([take("gate_proj"), take("up_proj")], 1)
+        weights[of + "output_linear.weight"] = take("down_proj")
+    return weights
+
+
 def load(folder):
     """The folder as a float32 model; quantized weights by dequant.py."""
     config = dequant.folder_config(folder)
@@ -44,6 +58,8 @@ def load(folder):
         for a, b in (("mlp.experts", "block_sparse_moe.experts"), ("gate_proj", "w1"),
                      ("up_proj", "w3"), ("down_proj", "w2")):
             weights = {n.replace(a, b) if ".experts." in n else n: w for n, w in weights.items()}
+    if config["model_type"] == "granitemoe":
+        weights = join_experts(weights, config["num_local_experts"])
     del config["quantization_config"]
     with tempfile.TemporaryDirectory() as tmp:
         save_file(weights, tmp + "/model.safetensors", metadata={"format": "pt"})

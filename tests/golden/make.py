@@ -39,6 +39,7 @@ EXTRA = [("llama-form4", "f16"), ("llama-linear", "bf16"), ("llama-yarn", "f16")
          ("llama", "f16"), ("llama", "bf16"), ("qwen3-embedding", "bf16"),
          ("qwen3-moe-step", "bf16"), ("qwen3-moe-joined", "bf16"), ("mixtral", "f32")]
 EXPERTS = ["qwen3-moe", "mixtral"]
+MORE = ["granite", "olmo2"]
 COMMON = ["gptq4", "awq", "ct4"]
 OTHER = ["gptq4-asym", "gptq4-v2", "gptq4-act", "gptq8", "gptq4-col", "ct4-asym", "ct4-act",
          "ct8", "ct-w8a8"]
@@ -47,7 +48,8 @@ AWQ_RTN = ["gemma3"]  # AutoAWQ lacks it, GPTQModel's AWQ fails on its two rotar
 AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe-many",
            "phi3", "gemma2"]
 # quantized from bfloat16, the rest from float16
-BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3"]
+BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3",
+        "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe"]
 
 
 def plan():
@@ -57,6 +59,12 @@ def plan():
     rows += [(f, q) for q in OTHER for f in OTHER_FAMILIES]
     rows += [(f, q) for q in ["bf16", "gptq4", "gptq4-act", "ct4"] for f in EXPERTS]
     rows += [("qwen3-moe-many", "awq"), ("mixtral", "awq"), ("qwen3-moe-wide", "gptq4-col")]
+    rows += [(f, q) for f in MORE for q in ["f32", "bf16"] + COMMON]
+    rows += [("glm", "bf16"), ("glm4", "f32"), ("glm4", "bf16"), ("glm4", "gptq4"),
+             ("glm4", "ct4")]
+    rows += [("granitemoe", "bf16"), ("granitemoe", "ct4")]
+    rows += [("olmo3", "bf16"), ("olmo3", "gptq4"), ("olmoe", "f32"), ("olmoe", "ct4"),
+             ("olmoe", "gptq4")]
     return [(f"{f}-{q}", f, q) for f, q in rows]
 
 
@@ -141,7 +149,8 @@ def source_of(family, fmt):
                 "round-to-nearest by quantize.py" if family in AWQ_RTN else
                 "GPTQModel " + version("gptqmodel"))
     if fmt.startswith("gptq"):
-        joined = ", its gate_proj and up_proj joined into gate_up_proj" if family == "phi3" else ""
+        joined = ", its gate_proj and up_proj joined into gate_up_proj" \
+            if family in ("phi3", "glm4") else ""
         return "GPTQModel " + version("gptqmodel") + joined
     if fmt == "ct4-act":
         return "llm-compressor 0.6.0.1, compressed-tensors 0.10.2"

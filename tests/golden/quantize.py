@@ -56,13 +56,13 @@ def gptq(src, out, fmt, awq=False):
     if isinstance(rope.get("full_attention"), dict):  # the tool adds flat keys to gemma 3's dict
         model.model.config.rope_parameters = {k: v for k, v in rope.items() if isinstance(v, dict)}
     model.save(out)
-    if model.model.config.model_type == "phi3":
+    if model.model.config.model_type in ("phi3", "glm4"):
         join_gate_up(out)
     os.path.exists(out + "/quant_log.csv") and os.remove(out + "/quant_log.csv")
 
 
 def join_gate_up(out):
-    """GPTQModel splits Phi-3's gate_up_proj; the files people run (AutoGPTQ's) have it fused."""
+    """GPTQModel splits gate_up_proj of Phi-3 and GLM-4; the files of other tools have it fused."""
     from safetensors.torch import load_file, save_file
     path = out + "/model.safetensors"
     tensors = load_file(path)

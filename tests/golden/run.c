@@ -363,6 +363,7 @@ static bool hidden_fits(const struct golden *g, const struct way *way, const str
         double sum = 0;
         for (u32 k = 0; k < m->hidden; k++)
             sum += (double)normed[k] * half_load(head->data, head->type, (size_t)i * m->hidden + k);
+        sum *= (double)m->logit_scale;
         logits[i] =
             (float)(m->logit_softcap > 0 ? m->logit_softcap * tanh(sum / m->logit_softcap) : sum);
     }

@@ -56,7 +56,7 @@ void config_class_defaults(void)
     CHECK(opens("qwen2", KV, &m, &c));
     CHECK(c.qkv_bias && !c.o_bias && m.layers[3].window == 0);
     CHECK(opens("qwen3", KV, &m, &c));
-    CHECK(m.head_dim == 128 && m.qk_norm && !c.qkv_bias);
+    CHECK(m.head_dim == 128 && m.qk_norm == QK_NORM_HEADS && !c.qkv_bias);
     CHECK(opens("smollm3", KV, &m, &c));
     CHECK(m.tied && m.layers[2].rope == ROPE_FULL && m.layers[3].rope == ROPE_SETS);
     CHECK(opens("phi3", KV, &m, &c));
@@ -64,17 +64,50 @@ void config_class_defaults(void)
     CHECK(opens("gemma2", KV, &m, &c));
     CHECK(m.head_dim == 256 && m.tied && m.norm_plus_one && m.embed_scale == 8);
     CHECK(m.activation == ACT_GELU_TANH && m.attention_softcap == 50 && m.logit_softcap == 30);
-    CHECK(m.layers[0].window == 4096 && m.layers[1].window == 0 && c.post_norms);
+    CHECK(m.layers[0].window == 4096 && m.layers[1].window == 0 && c.norms == NORMS_AROUND);
     CHECK(m.attention_scale == 1.0f / 16);
     CHECK(opens("gemma3_text", KV ",\"sliding_window_pattern\":3", &m, &c));
-    CHECK(m.attention_softcap == 0 && m.logit_softcap == 0 && m.qk_norm);
+    CHECK(m.attention_softcap == 0 && m.logit_softcap == 0 && m.qk_norm == QK_NORM_HEADS);
     CHECK(m.layers[1].rope == ROPE_LOCAL && m.layers[1].window == 4096);
     CHECK(m.layers[2].rope == ROPE_FULL && m.layers[2].window == 0);
     CHECK(m.rope[ROPE_FULL].freq[1] < m.rope[ROPE_LOCAL].freq[1]); /* theta 1e6 and 1e4 */
-    CHECK(opens("gemma", KV, &m, &c) && !c.post_norms && m.embed_scale == 8);
+    CHECK(opens("gemma", KV, &m, &c) && c.norms == NORMS_BEFORE && m.embed_scale == 8);
     CHECK(opens("gemma", KV ",\"hidden_act\":\"gelu\",\"hidden_activation\":null", &m, &c));
     CHECK(m.activation == ACT_GELU_TANH); /* gemma-2b and gemma-7b as they came first */
     CHECK(opens("llama", "\"hidden_act\":\"gelu\"", &m, &c) && m.activation == ACT_GELU);
+    CHECK(opens("glm4", KV, &m, &c) && c.norms == NORMS_GLM && m.rope_pairs && m.n_qkv == 3);
+    CHECK(m.n_gate_up == 1 && c.qkv_bias && !c.o_bias && m.head_dim == 128 && !m.norm_plus_one);
+    CHECK(m.rope[0].dims == 64 && m.norm_eps == 1.5625e-7f && m.attention_softcap == 0);
+    CHECK(opens("glm4", "\"attention_bias\":false", &m, &c) && !c.qkv_bias && m.kv_heads == 2);
+    CHECK(opens("glm", "\"partial_rotary_factor\":0.25", &m, &c) && c.norms == NORMS_BEFORE);
+    CHECK(m.rope_pairs && m.rope[0].dims == 32 && m.n_gate_up == 1 && c.qkv_bias && !c.o_bias);
+    CHECK(opens("olmo2", KV, &m, &c) && c.norms == NORMS_AFTER && m.qk_norm == QK_NORM_ROWS);
+    CHECK(model_qk_norm_n(&m, m.heads) == 64 && model_qk_norm_n(&m, m.kv_heads) == 32);
+    CHECK(m.norm_eps == 1e-5f && m.attention_scale == 0.25f && m.attention_softcap == 0);
+    CHECK(!m.norm_plus_one && m.embed_scale == 1 && m.activation == ACT_SILU && !m.tied);
+    CHECK(opens("olmo3", KV ",\"rope_theta\":500000", &m, &c) && c.norms == NORMS_AFTER);
+    CHECK(m.layers[2].window == 4096 && m.layers[3].window == 0 && m.qk_norm == QK_NORM_ROWS);
+    CHECK(m.layers[2].rope == ROPE_LOCAL && m.layers[3].rope == ROPE_FULL);
+}
+
+/* granite-3.1-2b-instruct's numbers. */
+void config_multipliers(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("granite",
+                "\"attention_multiplier\":0.015625,\"embedding_multiplier\":12.0,"
+                "\"logits_scaling\":8.0,\"residual_multiplier\":0.22,\"rms_norm_eps\":1e-05,"
+                "\"attention_bias\":true,\"mlp_bias\":true",
+                &m, &c));
+    CHECK(m.attention_scale == 1.0f / 64 && m.logit_scale == 0.125f);
+    CHECK(m.embed_scale == (float)(12 / 0.22) && m.norm_eps == (float)(1e-5 / (0.22 * 0.22)));
+    CHECK(c.o_bias && c.mlp_bias && !c.rounds_embed_scale && !m.norm_plus_one);
+    CHECK(opens("granite", "", &m, &c)); /* all of them 1 */
+    CHECK(m.attention_scale == 1 && m.embed_scale == 1 && m.logit_scale == 1);
+    CHECK(m.norm_eps == 1e-6f && !m.tied && m.kv_heads == 4 && m.layers[0].window == 0);
+    CHECK(opens("llama", "\"attention_multiplier\":0.5", &m, &c) && m.attention_scale == 0.25f);
+    CHECK(opens("gemma2", KV, &m, &c) && c.rounds_embed_scale && m.logit_scale == 1);
 }
 
 #define MOE "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
@@ -85,7 +118,8 @@ void config_experts(void)
     struct config c;
     CHECK(opens("qwen3_moe", MOE ",\"num_experts\":8", &m, &c)); /* as transformers 4 names it */
     CHECK(m.experts == 8 && m.experts_used == 2 && m.expert_intermediate == 32);
-    CHECK(!m.experts_renormalized && m.qk_norm && m.kv_heads == 4 && m.head_dim == 16);
+    CHECK(!m.experts_renormalized && m.qk_norm == QK_NORM_HEADS && m.kv_heads == 4 &&
+          m.head_dim == 16);
     for (u32 i = 0; i < 4; i++)
         CHECK(m.layers[i].mixture && m.layers[i].mixture->experts && m.layers[i].window == 0);
     CHECK(opens("qwen3_moe",
@@ -102,6 +136,17 @@ void config_experts(void)
     CHECK(m.experts == 8 && m.experts_used == 8 && m.expert_intermediate == 128);
     CHECK(m.experts_renormalized && m.norm_eps == 1e-5f && m.layers[0].window == 0);
     CHECK(m.rope[ROPE_FULL].freq[1] < 0.2f); /* 1e6^-(1/8) */
+    CHECK(opens("granitemoe",
+                "\"num_local_experts\":40,\"num_experts_per_tok\":8,\"logits_scaling\":6.0", &m,
+                &c));
+    CHECK(m.experts == 40 && m.expert_intermediate == 128 && m.experts_renormalized);
+    CHECK(m.logit_scale == (float)(1 / 6.0) && m.layers[0].mixture && !c.mlp_bias);
+    CHECK(opens("olmoe", "\"num_experts\":8,\"num_experts_per_tok\":3,\"clip_qkv\":null", &m, &c));
+    CHECK(m.experts == 8 && m.expert_intermediate == 128 && !m.experts_renormalized);
+    CHECK(m.qk_norm == QK_NORM_ROWS && c.norms == NORMS_BEFORE && m.layers[3].mixture);
+    CHECK(opens("olmoe", "\"num_experts\":8,\"num_experts_per_tok\":3,\"norm_topk_prob\":true", &m,
+                &c));
+    CHECK(m.experts_renormalized);
     CHECK(opens("qwen3", KV, &m, &c) && m.experts == 0 && !m.layers[0].mixture);
 }
 
@@ -201,6 +246,19 @@ void config_both_transformers_forms(void)
                 &v5, &c));
     CHECK(same_rope(&v4.rope[0], &v5.rope[0]) && same_rope(&v4.rope[1], &v5.rope[1]));
     CHECK(v4.rope[0].freq[0] == 0.125f && v4.rope[1].freq[0] == 1);
+    /* as Olmo-3-7B has it, and as 5 writes that */
+    CHECK(opens("olmo3",
+                "\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8.0,"
+                "\"attention_factor\":1.2,\"original_max_position_embeddings\":64}",
+                &v4, &c));
+    CHECK(opens("olmo3",
+                "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":5e5,\"rope_type\":"
+                "\"yarn\",\"factor\":8.0,\"attention_factor\":1.2,"
+                "\"original_max_position_embeddings\":64},\"sliding_attention\":{"
+                "\"rope_type\":\"default\"}}",
+                &v5, &c));
+    CHECK(same_rope(&v4.rope[0], &v5.rope[0]) && same_rope(&v4.rope[1], &v5.rope[1]));
+    CHECK(v4.rope[0].scale == 1.2f && v4.rope[1].scale == 1);
     /* null in place of an object, as transformers 4 writes it */
     CHECK(opens("llama", "\"rope_scaling\":null,\"rope_parameters\":null", &v4, &c));
 }
@@ -369,6 +427,26 @@ void config_refusals(void)
         {"smollm3", KV ",\"no_rope_layers\":[1,1]", "a list of 4 numbers"},
         {"gemma2", KV ",\"use_bidirectional_attention\":true", "use_bidirectional_attention"},
         {"gemma2", KV ",\"attn_logit_softcapping\":0", "attn_logit_softcapping is 0"},
+        {"granite", "\"residual_multiplier\":0", "residual_multiplier is 0"},
+        {"granite", "\"residual_multiplier\":-0.22", "residual_multiplier is -0.22"},
+        {"granite", "\"embedding_multiplier\":\"12\"", "embedding_multiplier is \"12\""},
+        {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
+        {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
+        {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
+        {"glm4", "\"partial_rotary_factor\":1.5", "partial_rotary_factor is 1.5"},
+        {"glm4", "\"attention_bias\":1", "attention_bias is 1: true or false"},
+        {"glm4", "\"mlp_bias\":true", "mlp_bias is true: glm4 has none"},
+        {"glm4", "\"sliding_window\":8", "sliding_window is 8: glm4 has none"},
+        {"granitemoe", "\"num_local_experts\":4", "num_experts_per_tok is missing"},
+        {"granitemoe", "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"logits_scaling\":0",
+         "logits_scaling is 0"},
+        {"olmo2", "\"sliding_window\":8", "sliding_window is 8: olmo2 has none"},
+        {"olmo2", "\"mlp_bias\":true", "mlp_bias is true: olmo2 has none"},
+        {"olmo3", "\"rope_theta\":10000", "rope_theta is 10000: versions of transformers"},
+        {"olmo3", "", "rope_theta is missing: versions of transformers"},
+        {"olmo3", "\"rope_theta\":500000,\"sliding_window\":null", "olmo3 needs one"},
+        {"olmoe", "\"num_experts\":8,\"num_experts_per_tok\":2,\"clip_qkv\":8.0",
+         "clip_qkv is 8.0: not supported"},
         {"qwen3_moe", MOE, "num_experts is missing"},
         {"qwen3_moe", MOE ",\"num_experts\":1", "num_experts_per_tok is 2: there are 1"},
         {"qwen3_moe", MOE ",\"num_experts\":513", "num_experts is 513"},

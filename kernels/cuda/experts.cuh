@@ -24,11 +24,7 @@ enum {
 #else
     EXPERTS_TILE = 32,
 #endif
-#ifdef GPU_GROUPS
-    EXPERTS_STAGES = 8, /* 2 at least */
-#else
-    EXPERTS_STAGES = 4,
-#endif
+    EXPERTS_STAGES = 4, /* 2 to 4 */
     EXPERTS_ROUTED = 4, /* tokens whose logits are computed at once, at most */
     EXPERTS_SIDE_BYTES = 64 + 16,
 };

@@ -246,7 +246,8 @@ GPU void one_prepare_pairs(const struct input *in, u32 used, const struct few_wo
         if (i >= used)
             continue;
         if (slice >= groups) { /* behind the row: sums of 0 */
-            *scale = 0;
+            if (gpu_lane() == 0)
+                *scale = 0;
             continue;
         }
         u8 *row = work->fragments + pair * near_stride(in->k);

@@ -551,6 +551,14 @@ static struct op_experts *add_expert_linear(struct list *l, const struct buffers
     return op;
 }
 
+/* Rows prepared for each pair. */
+static void in_pairs(const struct buffers *b, struct input *in)
+{
+    in->prepared = b->prepared_pairs.inputs;
+    in->prepared_scale = b->prepared_pairs.scale;
+    in->prepared_factor = b->prepared_pairs.factor;
+}
+
 /* x += what the experts say. */
 static void add_experts(struct list *l, struct buffers *b, const struct parts *p)
 {
@@ -559,17 +567,18 @@ static void add_experts(struct list *l, struct buffers *b, const struct parts *p
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
     struct op_route route = {b->routes, input_of(b, in, p->gate_up), p->router};
+    route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
         add(l, OP_CHOOSE, "choose")->route = route;
+    if (p->gate_up->order)
+        in_pairs(b, &in);
     struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->gate_up);
     op->output = OUTPUT_GATE;
     op->y = b->pair_h;
     op->y_stride = b->pair_stride;
     in = rows(b, b->pair_h, b->pair_stride, b->place != NULL);
-    in.prepared = b->prepared_pairs.inputs;
-    in.prepared_scale = b->prepared_pairs.scale;
-    in.prepared_factor = b->prepared_pairs.factor;
+    in_pairs(b, &in);
     op = add_expert_linear(l, b, "experts_down", in, p->down);
     op->paired = 1;
     op->y_stride = b->x_stride;

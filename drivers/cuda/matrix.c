@@ -97,15 +97,21 @@ static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias
     m->bias = bias ? vram_pointer(s, ROUND_UP(m->n, 16u) * sizeof(float)) : NULL;
 }
 
-static struct list_weight *list_weight(struct list *l, struct vram *s, const struct weight *from,
-                                       u32 first, u32 n)
+static struct list_weight *add_weight(struct list *l, const struct weight *from, u32 first, u32 n)
 {
-    struct list_weight *w = &l->weights[l->n_weights];
-    const struct list_weight *before = l->n_weights ? w - 1 : NULL;
-    l->n_weights++;
+    struct list_weight *w = &l->weights[l->n_weights++];
     *w = (struct list_weight){
         .from = from, .first = first, .n = n, .to = shape(from), .run = 16, .step = 16};
     w->group = whole_rows(from) ? w->to.k : padded_group(from);
+    return w;
+}
+
+/* The same with its order, which may be that of the weight before. */
+static struct list_weight *list_weight(struct list *l, struct vram *s, const struct weight *from,
+                                       u32 first, u32 n)
+{
+    const struct list_weight *before = l->n_weights ? &l->weights[l->n_weights - 1] : NULL;
+    struct list_weight *w = add_weight(l, from, first, n);
     if (!has_order(from))
         return w;
     w->makes_order = !before || !before->order || !same_order(from, before->from);
@@ -180,18 +186,25 @@ struct list_weight *matrix_place_pair(struct list *l, struct vram *s, const stru
     return gate;
 }
 
-/* Matrices of all experts below one another, whose forms agree (list_takes). parts: 2: gates and
- * ups in the form of place_pair; 1: downs. Returns the first. */
+/* Matrices of all experts below one another, whose forms agree (matrix_takes). parts: 2: gates and
+ * ups in the form of place_pair; 1: downs. Returns the first, whose order is [experts][k]. */
 struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const struct mixture *x,
                                          u32 parts)
 {
     struct list_weight *first = &l->weights[l->n_weights];
     const u32 experts = l->model->experts;
+    u32 *orders = NULL;
     bool zeros = false;
     for (u32 i = 0; i < experts * parts; i++) {
         const struct expert *e = &x->experts[i / parts];
         const struct weight *from = parts == 2 ? &e->gate_up[i % 2] : &e->down;
-        struct list_weight *w = list_weight(l, s, from, 0, from->n);
+        struct list_weight *w = add_weight(l, from, 0, from->n);
+        if (i == 0 && has_order(from))
+            orders = vram_pointer(s, (size_t)experts * w->to.k * sizeof *orders);
+        if (has_order(from)) {
+            w->order = orders + (size_t)(i / parts) * w->to.k;
+            w->makes_order = i % parts == 0;
+        }
         w->below = i / parts * (parts * from->n);
         if (parts == 2)
             w->run = 8, w->at = i % 2 * 8;
@@ -204,6 +217,15 @@ struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const s
     return first;
 }
 
+/* Can one matrix be below the other? Each may have an order of its own. */
+static bool same_shape(const struct weight *a, const struct weight *b)
+{
+    struct matrix x = shape(a), y = shape(b);
+    return has_order(a) == has_order(b) && a->int8_activations == b->int8_activations &&
+           x.kind == y.kind && x.scale_type == y.scale_type && x.k == y.k && x.group == y.group &&
+           !a->bias == !b->bias;
+}
+
 static enum err takes(const struct mixture *x, const struct model *m, struct err_text *e)
 {
     const struct weight *up = &x->experts[0].gate_up[0], *down = &x->experts[0].down;
@@ -213,13 +235,16 @@ static enum err takes(const struct mixture *x, const struct model *m, struct err
             const struct weight *is, *as;
         } all[] = {{&p->gate_up[0], up}, {&p->gate_up[1], up}, {&p->down, down}};
         for (u32 j = 0; j < COUNTOF(all); j++)
-            if (has_order(all[j].is) || !same_form_but_zeros(all[j].is, all[j].as))
-                return err_set(
-                    e, ERR_DEVICE,
-                    "%s is not as other experts are, or has act-order, or groups that are "
-                    "no multiple of %u: on a GPU experts must not. Set device.kind to "
-                    "cpu",
-                    all[j].is->name, GROUP_UNIT);
+            if (!same_shape(all[j].is, all[j].as))
+                return err_set(e, ERR_DEVICE,
+                               "%s is quantized in another way than those of other experts: on a "
+                               "GPU it must not be. Set device.kind to cpu",
+                               all[j].is->name);
+        if (!same_order(&p->gate_up[0], &p->gate_up[1]))
+            return err_set(e, ERR_DEVICE,
+                           "%s has another act-order than the gate_proj beside it: on a GPU it "
+                           "must not. Set device.kind to cpu",
+                           p->gate_up[1].name);
     }
     return ERR_OK;
 }

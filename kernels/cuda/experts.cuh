@@ -261,13 +261,13 @@ GPU void experts_place(const struct routes *r, struct experts_places *to)
     }
 }
 
-/* The expert that has a tile. */
-GPU u32 experts_of_tile(const struct experts_places *at, u32 experts, u32 tile)
+/* The expert that has a tile, or a pair, by the first ones of each. */
+GPU u32 experts_that_has(const u32 *first, u32 experts, u32 number)
 {
-    u32 low = 0, high = experts; /* at->tile[low] <= tile < at->tile[high] */
+    u32 low = 0, high = experts; /* first[low] <= number < first[high] */
     while (high - low > 1) {
         const u32 mid = (low + high) / 2;
-        if (at->tile[mid] <= tile)
+        if (first[mid] <= number)
             low = mid;
         else
             high = mid;
@@ -309,19 +309,20 @@ GPU struct experts_item experts_item_of(const struct op_experts *op,
                                         const struct experts_near *near, u32 item)
 {
     const u32 across = experts_across(op), tile = item / across;
-    const u32 e = experts_of_tile(&near->at, op->routes.experts, tile);
+    const u32 e = experts_that_has(near->at.tile, op->routes.experts, tile);
     const u32 first = (tile - near->at.tile[e]) * EXPERTS_TILE;
     return {e, first, MIN(near->at.pair[e + 1] - near->at.pair[e] - first, (u32)EXPERTS_TILE),
             item % across * GPU_WARPS};
 }
 
-/* The row that a pair of the tile enters with. Behind the tile's end, its first. */
+/* The prepared row that a pair of the tile enters with. Behind the tile's end, its first. */
 GPU u32 experts_row(const struct op_experts *op, const struct experts_near *near,
                     const struct experts_item *it, u32 i)
 {
     const u32 nth = it->first + (i < it->n ? i : 0);
-    return op->paired ? near->at.pair[it->expert] + nth
-                      : op->routes.token[(size_t)it->expert * op->routes.room + nth];
+    return op->paired || op->in.order
+               ? near->at.pair[it->expert] + nth
+               : op->routes.token[(size_t)it->expert * op->routes.room + nth];
 }
 
 /* The unit that this warp has of a tile; where the expert's end, its last. */
@@ -568,15 +569,54 @@ GPU void experts_multiply(const struct op_experts *op, const struct gpu_run *run
     gpu_copy_wait<0>();
 }
 
+/* As linear_prepare, where each expert wants its inputs in an order of its own: a block takes a
+ * pair. It is rare, so a function that is called. */
+GPU_CALL void experts_prepare(const struct op_experts *op, const struct experts_near *near)
+{
+    struct linear_slices *slices =
+        (struct linear_slices *)(gpu_shared() + ROUND_UP(sizeof *near, (size_t)128));
+    struct input in = op->in;
+    const struct linear_how how = linear_how_of(&in);
+    const struct routes *r = &op->routes;
+    for (u32 pair = gpu_block(); pair < near->at.pair[r->experts]; pair += gpu_blocks()) {
+        const u32 e = experts_that_has(near->at.pair, r->experts, pair);
+        const u32 nth = pair - near->at.pair[e];
+        const u32 row = op->paired ? pair : r->token[(size_t)e * r->room + nth];
+        u8 *to = linear_row_to<8, FORM_HALVES>(&in, pair);
+        in.order = op->in.order + (size_t)e * in.k;
+        linear_make_slice<0, false, true>(
+            &in, gpu_global(in.x) + (size_t)row * in.stride, linear_slice_of(&in, gpu_warp()), ~0u,
+            [&](struct linear_measure m) {
+                const struct linear_scale scale =
+                    linear_scale_of(how, linear_leave(slices, m, how.int8 ? 3 : 0));
+                if (gpu_lane() == 0)
+                    in.prepared_scale[pair * MATRIX_SLICES + gpu_warp()] = scale.scale;
+                return scale.up;
+            },
+            [=](u32 q, const float v[4]) { linear_put_quad<8, FORM_HALVES>(to, pair % 8, q, v); });
+        gpu_sync();
+        if (gpu_thread() == 0)
+            in.prepared_factor[pair] = linear_factor_of(how, slices);
+        gpu_sync();
+    }
+}
+
 /* Rows are prepared by all blocks, which meet, and multiply. */
 GPU void experts_run(const struct op_experts *op, const struct gpu_run *run)
 {
+    struct experts_near *near = (struct experts_near *)gpu_shared();
     struct gpu_step rows = *run->step;
     if (op->paired)
         rows.n_tokens *= op->routes.used;
-    linear_prepare<8, FORM_HALVES>(&op->in, &rows);
+    if (op->in.order) {
+        experts_place(&op->routes, &near->at);
+        gpu_sync();
+        experts_prepare(op, near);
+    } else {
+        linear_prepare<8, FORM_HALVES>(&op->in, &rows);
+    }
     gpu_grid_sync(run->state.barrier);
-    experts_place(&op->routes, &((struct experts_near *)gpu_shared())->at);
+    experts_place(&op->routes, &near->at);
     gpu_sync();
     if (op->matrix.kind == MATRIX_INT4)
         experts_multiply<experts_shape<MATRIX_INT4>>(op, run);

@@ -365,7 +365,8 @@ struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE */
 };
 
 struct op_experts {
-    struct input in;      /* rows of tokens, or of pairs */
+    struct input in;      /* rows of tokens, or of pairs. order: [experts][k] or NULL; then rows
+                             are prepared for each pair */
     struct matrix matrix; /* all experts below one another */
     struct routes routes;
     u32 units;  /* of 16 outputs, of each expert */

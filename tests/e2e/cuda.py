@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -204,18 +205,39 @@ def f32_pages_are_refused():
     assert "engine.kv_type" in err, err
 
 
+def other_order(folder, tensor):
+    """Two inputs of a weight with act-order change places."""
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "rb") as f:
+        n = int.from_bytes(f.read(8), "little")
+        begin, end = json.loads(f.read(n))[tensor]["data_offsets"]
+        f.seek(0)
+        data = bytearray(f.read())
+    groups = data[8 + n + begin:8 + n + end]
+    last = next(i for i in range(0, len(groups), 4) if groups[i:i + 4] != groups[:4])
+    groups[:4], groups[last:last + 4] = groups[last:last + 4], groups[:4]
+    data[8 + n + begin:8 + n + end] = groups
+    os.remove(path)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
 @check
-def experts_with_act_order_are_refused():
+def experts_of_two_orders_are_refused():
     """Never a silent run on the CPU: device.kind is auto or cuda."""
     models = os.path.dirname(MODEL_DIR.rstrip("/"))
-    moe = ["--model", os.path.join(models, "qwen3-moe-gptq4-act")]
-    for kind in ([], ["--device.kind", "cuda"]):
-        for words in (["plan", *moe], ["run", *moe, "--raw", "x"], ["info", *moe],
-                      ["serve", *moe, "--server.listen=127.0.0.1:0"]):
-            _, err = zigcuda(*words, *CUDA, *kind, want=6)
-            assert "mlp.experts.0.gate_proj" in err and "act-order" in err, err
-            assert "set device.kind" in err.lower(), err
-    zigcuda("run", *moe, "--raw", "--max-tokens", "2", *CUDA, *CPU, "x")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = os.path.join(folder, "model")
+        shutil.copytree(os.path.join(models, "qwen3-moe-gptq4-act"), folder)
+        other_order(folder, "model.layers.0.mlp.experts.1.up_proj.g_idx")
+        moe = ["--model", folder]
+        for kind in ([], ["--device.kind", "cuda"]):
+            for words in (["plan", *moe], ["run", *moe, "--raw", "x"], ["info", *moe],
+                          ["serve", *moe, "--server.listen=127.0.0.1:0"]):
+                _, err = zigcuda(*words, *CUDA, *kind, want=6)
+                assert "mlp.experts.1.up_proj" in err and "act-order" in err, err
+                assert "set device.kind" in err.lower(), err
+        zigcuda("run", *moe, "--raw", "--max-tokens", "2", *CUDA, *CPU, "x")
 
 
 @check

@@ -6,7 +6,7 @@
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o attention_test tests/cuda/attention_test.cc tests/cuda/harness.cc \
  *     tests/fakecuda/emulate.cc -x c++ kernels/cuda/step.cu -ldl
- * attention_test [--gpu step.cubin [--bench]] [NAME]   (--bench: only timings)
+ * attention_test [--gpu step.cubin [--bench]] [NAME...]   (--bench: only timings)
  */
 #include "tests/cuda/harness.h"
 
@@ -413,12 +413,15 @@ static void same_bits(const struct test_case *t, const vector<vector<float>> &a,
     report(true, "same bits");
 }
 
-static const char *only = ""; /* shapes with this in their names */
+static vector<const char *> only; /* shapes with one of these in their names; none: all */
 
 static void test_shape(const struct shape &s, bool thorough)
 {
     struct test_case t = make_case(s);
-    if (!strstr(s.name, only))
+    bool wanted = only.empty();
+    for (const char *name : only)
+        wanted |= strstr(s.name, name) != NULL;
+    if (!wanted)
         return;
     u32 shared = (gpu_shared_bytes_max() - STEP_SHARED_BYTES) & ~127u,
         blocks = gpu_multiprocessors(), all = 1u << 20;
@@ -636,7 +639,7 @@ int main(int argc, char **argv)
         bench_all();
         return 0;
     }
-    only = argc == (gpu_is_real() ? 3 : 1) ? "" : argv[argc - 1];
+    only.assign(argv + (gpu_is_real() ? 3 : 1), argv + argc);
     test_all();
     printf("%u passed, %u failed\n", passed, failed);
     return failed > 0 || passed == 0;

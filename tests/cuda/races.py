@@ -69,7 +69,8 @@ RUNS = {
 # Operations alone: `races.py FOLDER linear`.
 TESTS = {
     "linear": ({}, [os.path.join(OBJECTS, "races/linear_test"), "--some"]),
-    "attention": ({}, [os.path.join(OBJECTS, "races/attention_test")]),
+    "attention": ({}, [os.path.join(OBJECTS, "races/attention_test"), "1b", "qwen3", "gemma2",
+                       "group of 17", "70 rows"]),
     "sample": ({}, [os.path.join(OBJECTS, "races/sample_test")]),
 }
 

@@ -126,17 +126,19 @@ struct list_weight *matrix_place(struct list *l, struct vram *s, const struct we
     return w;
 }
 
-/* Can a row of one and a row of the other stand in one matrix? */
-static bool same_form_but_zeros(const struct weight *a, const struct weight *b)
+/* Do both look alike, but for orders and zeros? */
+static bool same_shape(const struct weight *a, const struct weight *b)
 {
     struct matrix x = shape(a), y = shape(b);
-    return matrix_same_input(a, b) && x.kind == y.kind && x.scale_type == y.scale_type &&
-           x.k == y.k && x.group == y.group && !a->bias == !b->bias;
+    return has_order(a) == has_order(b) && a->int8_activations == b->int8_activations &&
+           x.kind == y.kind && x.scale_type == y.scale_type && x.k == y.k && x.group == y.group &&
+           !a->bias == !b->bias;
 }
 
+/* Can a row of one and a row of the other stand in one matrix? */
 static bool same_form(const struct weight *a, const struct weight *b)
 {
-    return same_form_but_zeros(a, b) && !a->zeros == !b->zeros;
+    return same_shape(a, b) && same_order(a, b) && !a->zeros == !b->zeros;
 }
 
 /* Can gate and up be one matrix, whose blocks of 16 outputs are 8 gates and their 8 ups? */
@@ -217,15 +219,7 @@ struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const s
     return first;
 }
 
-/* Can one matrix be below the other? Each may have an order of its own. */
-static bool same_shape(const struct weight *a, const struct weight *b)
-{
-    struct matrix x = shape(a), y = shape(b);
-    return has_order(a) == has_order(b) && a->int8_activations == b->int8_activations &&
-           x.kind == y.kind && x.scale_type == y.scale_type && x.k == y.k && x.group == y.group &&
-           !a->bias == !b->bias;
-}
-
+/* Experts may have orders of their own, gate and up of one may not. */
 static enum err takes(const struct mixture *x, const struct model *m, struct err_text *e)
 {
     const struct weight *up = &x->experts[0].gate_up[0], *down = &x->experts[0].down;

@@ -98,6 +98,7 @@ static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u
 static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
                              const struct model *model, struct err_text *e)
 {
+    const char *decode = model->experts ? "decode_experts" : "decode";
     struct cuda_function *own;
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
@@ -116,8 +117,8 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
     if (model->experts)
         TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
-    if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
-        TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
+    if (cuda_module_function(&own, module, decode) == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
+        TRY(find_step(c, module, decode, GPU_THREADS, all, &c->decode, e));
     TRY(find_faster(c, module, all, model->experts > 0, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));

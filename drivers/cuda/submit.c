@@ -517,14 +517,14 @@ static bool is_experts(const struct op *op)
     return op->kind >= OP_ROUTE && op->kind <= OP_MIX;
 }
 
-/* Operations by k, but for those of `experts`. */
+/* Operations by k, but for those of `experts` where k has them not. */
 static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
-        const bool experts = is_experts(&ops[i]);
-        for (end = i + 1; end < last && is_experts(&ops[end]) == experts;)
+        const bool experts = is_experts(&ops[i]) && k != &s->decode;
+        for (end = i + 1; end < last && (k == &s->decode || is_experts(&ops[end]) == experts);)
             end++;
         TRY(launch_some(s, experts ? &s->experts : k, card_step, experts ? 0 : ring_bytes, i, end,
                         e));
@@ -628,12 +628,18 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct table
     return ERR_OK;
 }
 
+/* Has it experts? Then FEW_TOKENS are all of a step by `decode_experts`, in one launch. */
+static bool is_mixed(const struct steps *s)
+{
+    return s->list->model->experts > 0 && s->decode.function;
+}
+
 static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
     const u32 tokens = step->n_tokens;
     const bool layers = s->mid_does == MID_LAYERS && step->n_rows == tokens;
     const u32 least = layers && s->mid_kind == MATRIX_INT4 ? MID_INT4_TOKENS : MID_LEAST_TOKENS;
-    if (tokens < least || tokens > MID_TOKENS)
+    if (tokens < least || tokens > MID_TOKENS || (is_mixed(s) && tokens <= FEW_TOKENS))
         return MID_NONE;
     return layers ? MID_LAYERS : s->mid_does ? MID_LINEARS : MID_NONE;
 }
@@ -682,7 +688,7 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct steps_en
     const u32 tokens = step->n_tokens;
     const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
     /* FEW_TOKENS rows of one each take a tenth less by `step`, of which attention turns heads. */
-    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens;
+    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens || is_mixed(s);
     u32 ring = 0;
     if (!mid && s->decode.function && few)
         ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),

@@ -15,6 +15,7 @@
 #ifndef ZIGCUDA_EXPERTS_CUH
 #define ZIGCUDA_EXPERTS_CUH
 
+#include "kernels/cuda/experts_few.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -228,51 +229,6 @@ GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
             r.route[(size_t)token * r.used + mine.before] = {mine.expert, nth, mine.share, 0};
         }
     }
-}
-
-/* --- where each expert's pairs are --------------------------------------------------------- */
-
-struct experts_places {
-    u32 pair[LIMIT_EXPERTS + 1], tile[LIMIT_EXPERTS + 1]; /* first ones; last: how many there are */
-};
-
-/* By the first warp; the block has to meet behind it. */
-GPU void experts_place(const struct routes *r, struct experts_places *to)
-{
-    u32 pairs = 0, tiles = 0;
-    if (gpu_warp() != 0)
-        return;
-    for (u32 first = 0; first <= r->experts; first += 32) {
-        const u32 e = first + gpu_lane(), n = e < r->experts ? gpu_load_volatile(&r->count[e]) : 0;
-        u32 p = n, t = CEIL_DIV(n, (u32)EXPERTS_TILE), own_t = t;
-#pragma unroll
-        for (u32 d = 1; d < 32; d *= 2) { /* sums up to each lane */
-            const u32 from = gpu_lane() - d, dp = gpu_shuffle(p, from % 32),
-                      dt = gpu_shuffle(t, from % 32);
-            p += gpu_lane() >= d ? dp : 0;
-            t += gpu_lane() >= d ? dt : 0;
-        }
-        if (e <= r->experts) {
-            to->pair[e] = pairs + p - n;
-            to->tile[e] = tiles + t - own_t;
-        }
-        pairs += gpu_shuffle(p, 31);
-        tiles += gpu_shuffle(t, 31);
-    }
-}
-
-/* The expert that has a tile, or a pair, by the first ones of each. */
-GPU u32 experts_that_has(const u32 *first, u32 experts, u32 number)
-{
-    u32 low = 0, high = experts; /* first[low] <= number < first[high] */
-    while (high - low > 1) {
-        const u32 mid = (low + high) / 2;
-        if (first[mid] <= number)
-            low = mid;
-        else
-            high = mid;
-    }
-    return low;
 }
 
 /* --- the linear ---------------------------------------------------------------------------- */
@@ -601,22 +557,24 @@ GPU_CALL void experts_prepare(const struct op_experts *op, const struct experts_
     }
 }
 
-/* Rows are prepared by all blocks, which meet, and multiply. */
+/* Where there are many pairs, rows are prepared by all blocks, which meet, and multiply. */
 GPU void experts_run(const struct op_experts *op, const struct gpu_run *run)
 {
+    if (experts_are_few(op, run))
+        return experts_few(op, run);
     struct experts_near *near = (struct experts_near *)gpu_shared();
     struct gpu_step rows = *run->step;
     if (op->paired)
         rows.n_tokens *= op->routes.used;
     if (op->in.order) {
-        experts_place(&op->routes, &near->at);
+        experts_place(&op->routes, &near->at, EXPERTS_TILE);
         gpu_sync();
         experts_prepare(op, near);
     } else {
         linear_prepare<8, FORM_HALVES>(&op->in, &rows);
     }
     gpu_grid_sync(run->state.barrier);
-    experts_place(&op->routes, &near->at);
+    experts_place(&op->routes, &near->at, EXPERTS_TILE);
     gpu_sync();
     if (op->matrix.kind == MATRIX_INT4)
         experts_multiply<experts_shape<MATRIX_INT4>>(op, run);
@@ -632,7 +590,7 @@ GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s)
     struct experts_places *at = (struct experts_places *)gpu_shared();
     const u32 hidden = op->hidden, pieces = CEIL_DIV(hidden, 256u), n = s->n_tokens * pieces;
     const u32 used = op->routes.used;
-    experts_place(&op->routes, at);
+    experts_place(&op->routes, at, EXPERTS_TILE);
     gpu_sync();
     for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
          item += gpu_blocks() * GPU_WARPS) {

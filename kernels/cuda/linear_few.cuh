@@ -60,13 +60,14 @@ GPU struct few_work few_work_of(u32 rows, u32 k)
 
 /* --- the ring ------------------------------------------------------------------------------ */
 
-/* How a loop is specialised: `fine` where groups are of 32, `single` for products of bytes. A slot
- * holds a batch of a turn's units: the chunks of each, then the scales of its groups and their
- * zeros, of each. */
-template <u32 kind_, bool fine_, bool single_ = false> struct few_form {
-    static constexpr u32 kind = kind_;
+/* How a loop is specialised: `fine` where groups are of 32, `single` for products of bytes; units
+ * of a turn. A slot holds a batch of a turn's units: the chunks of each, then the scales of its
+ * groups and their zeros, of each. */
+template <u32 kind_, bool fine_, bool single_ = false,
+          u32 units_ = kind_ == MATRIX_INT4 && !fine_ ? FEW_UNITS : 1>
+struct few_form {
+    static constexpr u32 kind = kind_, units = units_;
     static constexpr bool fine = fine_, single = single_;
-    static constexpr u32 units = kind_ == MATRIX_INT4 && !fine_ ? FEW_UNITS : 1; /* of a turn */
     static constexpr u32 inputs =
         kind_ == MATRIX_HALF || (kind_ == MATRIX_INT8 && fine_) ? 64 : 128;
     static constexpr u32 chunks = inputs / (64 >> kind_), bytes = chunks * WEIGHT_CHUNK_BYTES;

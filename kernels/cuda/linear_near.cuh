@@ -178,6 +178,18 @@ GPU void near_put(u32 *row, u32 q, const float v[4])
     to[4] = gpu_half2(v[2], v[3]);
 }
 
+/* Either way, of a warp together. */
+GPU void near_put_any(u32 *row, u32 q, const float v[4], bool bytes)
+{
+    const float4 x = {v[0], v[1], v[2], v[3]};
+    if (bytes)
+        near_put_bytes((u8 *)row, q, &x, 1, true);
+    else
+        near_put(row, q, v);
+}
+
+#define NEAR_BYTES_SCALE 0x1p-24f /* of a slice of bytes, for one of halves */
+
 /* The row that near_look has asked for, of bytes where it meets INT4; then scales are those of an
  * integer. Each warp makes the slice that it will multiply. one: in `one_token`; the row may have
  * been awaited, and of bytes, `sums` gets those of groups of 128. */
@@ -222,7 +234,7 @@ GPU void near_one(const struct input *in, struct near_ahead *a, u32 *row,
             near_put(row, a->first + i * 32, y);
     }
     if (gpu_lane() == 0)
-        slices->scale[gpu_warp()] = bytes ? s.scale * 0x1p-24f : s.scale;
+        slices->scale[gpu_warp()] = bytes ? s.scale * NEAR_BYTES_SCALE : s.scale;
     gpu_warp_sync();
 }
 
@@ -243,17 +255,17 @@ GPU void near_prepare_one(const struct input *in, struct near_ahead *a, u8 *frag
 
 /* --- some rows ------------------------------------------------------------------------------- */
 
-/* At most FEW_TOKENS rows; slices: of each. */
-template <bool plain>
-GPU void near_prepare_as(const struct input *in, const struct gpu_step *s, u8 *fragments,
-                         struct linear_slices *slices)
+/* At most FEW_TOKENS rows, row_of(i) each; slices: of each. bytes: as of a row that is alone. */
+template <bool plain, class task>
+GPU void near_prepare_rows(const struct input *in, u32 rows, task row_of, u8 *fragments,
+                           struct linear_slices *slices, bool bytes)
 {
-    const u32 rows = linear_rows(in, s), warp = gpu_warp();
+    const u32 warp = gpu_warp();
     const struct linear_how how = linear_how_of(in);
     const struct linear_slice slice = linear_slice_of(in, warp);
 #pragma unroll 1
     for (u32 row = 0; row < rows; row++) {
-        const float *x = linear_row(in, s, row);
+        const float *x = row_of(row);
         u32 *to = (u32 *)(fragments + row * near_stride(in->k));
         linear_make_slice<0, plain, true>(
             in, x, slice, ~0u,
@@ -261,10 +273,10 @@ GPU void near_prepare_as(const struct input *in, const struct gpu_step *s, u8 *f
                 const struct linear_scale scale =
                     linear_scale_of(how, linear_leave(&slices[row], m, how.int8 ? 3 : 0));
                 if (gpu_lane() == 0)
-                    slices[row].scale[warp] = scale.scale;
+                    slices[row].scale[warp] = scale.scale * (bytes ? NEAR_BYTES_SCALE : 1);
                 return scale.up;
             },
-            [=](u32 q, const float v[4]) { near_put(to, q, v); });
+            [=](u32 q, const float v[4]) { near_put_any(to, q, v, bytes); });
     }
     gpu_warp_sync();
 }
@@ -274,10 +286,11 @@ GPU_CALL void near_prepare(const struct input *op_in, const struct gpu_step *s, 
                            struct linear_slices *slices)
 {
     const struct input in = *op_in;
+    const auto row_of = [&](u32 row) { return linear_row(&in, s, row); };
     if (in.order || !linear_aligned(&in))
-        near_prepare_as<false>(&in, s, fragments, slices);
+        near_prepare_rows<false>(&in, linear_rows(&in, s), row_of, fragments, slices, false);
     else
-        near_prepare_as<true>(&in, s, fragments, slices);
+        near_prepare_rows<true>(&in, linear_rows(&in, s), row_of, fragments, slices, false);
 }
 
 #endif

@@ -8,8 +8,9 @@
  * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
  * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
  * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
- * `prefill_..`. `experts` does mixtures of experts between what others do of a layer. `pack` writes
- * a weight matrix in the form that they read, `read_all` measures the memory. See step.h.
+ * `prefill_..`. `experts` does mixtures of experts between what others do of a layer;
+ * `decode_experts` is `decode` and that in one. `pack` writes a weight matrix in the form that they
+ * read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
@@ -21,9 +22,17 @@
 #include "kernels/cuda/sample.cuh"
 #include "kernels/cuda/vector.cuh"
 
+/* In `decode_experts`. The rings have nothing in them, and are shared memory like all other. */
+GPU void run_experts(const struct op *op, const struct gpu_run *run)
+{
+    struct gpu_run all = *run;
+    all.shared_bytes = splits_space(run);
+    experts_op(op, &all);
+}
+
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
  * The answer is the same in every block. */
-template <bool few, class task>
+template <bool few, bool experts, class task>
 GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun *begun,
                 task meanwhile)
 {
@@ -58,7 +67,9 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         vector_gate(&op->gate, s);
         return true;
     default:
-        if (!few)
+        if (experts)
+            run_experts(op, run);
+        else if (!few)
             sample_run(&op->sample, run);
         return true;
     }
@@ -104,7 +115,7 @@ template <bool few> GPU void open_barriers(u64 *barriers)
 /* Copies what the next operations read of the list while the current one runs: from global memory,
  * after the blocks met, each field would take its time. While the blocks meet, the first weights
  * that will be read are asked for. */
-template <bool few> GPU void run_ops(const struct gpu_run *p)
+template <bool few, bool experts> GPU void run_ops(const struct gpu_run *p)
 {
     struct step_shared *near =
         (struct step_shared *)(gpu_shared() + p->shared_bytes + GPU_WARPS * p->ring_bytes);
@@ -129,7 +140,7 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
         };
         if (few && i == p->first && op->kind == OP_ATTENTION)
             splits_ahead<splits_narrow>(&op->attention, &near->run);
-        bool meet = run_op<few>(op, &near->run, &begun, copy_next) && more;
+        bool meet = run_op<few, experts>(op, &near->run, &begun, copy_next) && more;
         gpu_copy_wait<0>();
         u32 before = 0;
         if (meet)
@@ -158,17 +169,21 @@ template <bool few> GPU void run_ops(const struct gpu_run *p)
     }
 }
 
-#ifndef GPU_LATER /* what is compiled for cards to come has to be small: `step` does it all there \
-                   */
+#ifndef GPU_LATER /* what is compiled for cards to come has to be small: `step` does it all */
 GPU_KERNEL(decode, struct gpu_run, 1)
 {
-    run_ops<true>(&p);
+    run_ops<true, false>(&p);
+}
+
+GPU_KERNEL(decode_experts, struct gpu_run, 1)
+{
+    run_ops<true, true>(&p);
 }
 #endif
 
 GPU_KERNEL(step, struct gpu_run, 1)
 {
-    run_ops<false>(&p);
+    run_ops<false, false>(&p);
 }
 
 /* Mixtures of experts, between what other kernels do of a layer. */

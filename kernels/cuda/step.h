@@ -154,7 +154,7 @@ enum op_kind {
     OP_ATTENTION,
     OP_GATE,    /* h = act(gate) * up, where they could not be one linear */
     OP_SAMPLE,  /* logits -> token of each wanted row, logprobs; marks the step as done */
-    OP_ROUTE,   /* these by the kernel `experts`: what each token thinks of each expert */
+    OP_ROUTE,   /* these by `experts`, `decode_experts`: what each token thinks of each expert */
     OP_CHOOSE,  /* its experts, and the tokens of each expert */
     OP_EXPERTS, /* a linear of each pair of a token and an expert */
     OP_MIX,     /* x += what a token's experts say */

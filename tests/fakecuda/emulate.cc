@@ -688,18 +688,18 @@ static void run_grid(const emulated *kernel, u32 n_warps, const void *params)
 }
 
 /* A grid of `blocks` begins, as races.cc sees it. */
-static void begin(const emulated *kernel, u32 blocks, u32 threads)
+static void begin(const emulated *kernel, u32 blocks, u32 threads, const void *params)
 {
     const u32 per_block = ROUND_UP(threads, 32u);
     races_begin(kernel->name, blocks * per_block, per_block, pool.stacks,
-                pool.stacks + (size_t)pool.fibers * STACK_BYTES);
+                pool.stacks + (size_t)pool.fibers * STACK_BYTES, params, kernel->params_bytes);
 }
 
 void emulate_grid(const emulated *kernel, u32 blocks, u32 threads, u32 shared_bytes,
                   const void *params)
 {
     const u32 n_warps = set_grid(0, blocks, blocks, 0, threads, shared_bytes);
-    begin(kernel, blocks, threads);
+    begin(kernel, blocks, threads, params);
     run_grid(kernel, n_warps, params);
 }
 
@@ -712,7 +712,7 @@ void emulate_each(const emulated *kernel, u32 blocks, u32 threads, u32 shared_by
     for (u32 b = 0; b < blocks; b++) {
         const u32 n_warps = set_grid(b, 1, blocks, few ? b : 0, threads, shared_bytes);
         if (b == 0 || !few)
-            begin(kernel, few ? blocks : 1, threads);
+            begin(kernel, few ? blocks : 1, threads, params);
         run_grid(kernel, n_warps, params);
     }
 }

@@ -37,7 +37,7 @@ struct word {             /* four bytes of memory: who wrote them, and who has r
     u16 warp;             /* that read last: lanes of it.. */
     bool apart;           /* the bytes have each its writer */
     u32 pc, read_epoch, mask; /* ..in that epoch at last, */
-    u32 readers;              /* or those of several warps: number, from 1 */
+    u32 readers; /* or those of several warps: number, from 1; which use of that is in `mask` */
 };
 static_assert(sizeof(struct word) == 32, "half a cache line");
 
@@ -45,13 +45,15 @@ struct bytes { /* of a word */
     struct writer of[WORD_BYTES];
 };
 
+struct reader {
+    u32 use; /* else it is of an earlier one */
+    u32 epoch, mask;
+};
+
 struct readers {
-    const struct word *of; /* a word's number may be of another grid */
-    u32 next;              /* free ones: number of the next */
-    u32 some[WARPS / 32];  /* bits: which warps there are */
-    struct {
-        u32 epoch, mask;
-    } warp[WARPS];
+    u32 next;             /* free ones: number of the next */
+    u32 some[WARPS / 32]; /* bits: which warps there are */
+    struct reader warp[WARPS];
 };
 
 struct clock { /* epochs of lanes: accesses up to there are known */
@@ -101,8 +103,9 @@ static struct {
 
 static struct {
     const char *kernel;
-    const u8 *stacks, *end;
+    const u8 *stacks, *end, *params, *params_end;
     u32 lanes, threads, per_block, serial, first_epoch, last_epoch, readers, free_readers, clocks;
+    u32 use; /* of readers, in all grids */
 } grid;
 
 static struct {
@@ -268,7 +271,8 @@ static struct clock *clock_of(const void *p, bool make)
     return &memory.clocks[a->clock];
 }
 
-void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end)
+void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end,
+                 const void *params, size_t bytes)
 {
     if (!memory.words)
         reserve();
@@ -276,6 +280,8 @@ void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, con
     grid.kernel = kernel;
     grid.stacks = stacks;
     grid.end = end;
+    grid.params = (const u8 *)params;
+    grid.params_end = grid.params + bytes;
     grid.lanes = lanes;
     grid.threads = n;
     grid.per_block = per_block;
@@ -426,9 +432,16 @@ static __attribute__((noinline)) void report(const void *p, const char *does, u3
             block, other < grid.threads ? other % grid.per_block : grid.per_block, did, other_pc);
 }
 
-static bool is_ours(const void *p)
+static inline bool is_ours(const void *p)
 {
-    return !fiber_now || ((const u8 *)p >= grid.stacks && (const u8 *)p < grid.end);
+    const u8 *at = (const u8 *)p;
+    return !fiber_now || (at >= grid.stacks && at < grid.end) ||
+           (at >= grid.params && at < grid.params_end);
+}
+
+static inline struct word *word_at(uintptr_t at)
+{
+    return &memory.words[(at & (((uintptr_t)1 << FOLD_BITS) - 1)) / WORD_BYTES];
 }
 
 /* The next word of [*at, end), and which of its bytes these are; *at behind it. */
@@ -438,7 +451,19 @@ static struct word *next_word(uintptr_t *at, uintptr_t end, u32 *bytes)
     const uintptr_t last = MIN(end - word, (uintptr_t)WORD_BYTES);
     *bytes = (1u << last) - (1u << first);
     *at = word + WORD_BYTES;
-    return &memory.words[(word & (((uintptr_t)1 << FOLD_BITS) - 1)) / WORD_BYTES];
+    return word_at(word);
+}
+
+/* Are accesses of all lanes of a warp known up to that epoch? */
+static bool is_known_of_all(u32 warp, u32 epoch)
+{
+    const struct clock *known = &my_warp()->known;
+    u32 older = 0;
+    if (!(known->some >> warp * 32 / STRETCH & 1))
+        return false;
+    for (u32 i = 0; i < 32; i++)
+        older |= known->at[warp * 32 + i] < epoch;
+    return !older;
 }
 
 /* First lane of those of a warp whose access in that epoch is not known; LANES: none. */
@@ -446,10 +471,12 @@ static u32 unknown(u32 warp, u32 epoch, u32 mask)
 {
     if (epoch < grid.first_epoch)
         return LANES;
-    for (; mask; mask &= mask - 1) {
+    for (const u32 all = mask; mask; mask &= mask - 1) {
         u32 lane = warp * 32 + (u32)__builtin_ctz(mask);
         if (!is_known(lane, epoch))
             return lane;
+        if (mask == all && is_known_of_all(warp, epoch))
+            break;
     }
     return LANES;
 }
@@ -485,10 +512,10 @@ static inline void check_writes(const struct word *w, u32 bytes, const void *p, 
     }
 }
 
+/* NULL: those of one warp have read, or of none. */
 static struct readers *readers_of(const struct word *w)
 {
-    struct readers *r = &memory.readers[w->readers - 1];
-    return w->readers && w->readers <= grid.readers && r->of == w ? r : NULL;
+    return w->readers && w->read_epoch >= grid.first_epoch ? &memory.readers[w->readers - 1] : NULL;
 }
 
 static void check_reads(const struct word *w, const void *p, u32 pc)
@@ -522,72 +549,70 @@ static void add_reader(u32 *epoch, u32 *mask, struct who who)
     *epoch = MAX(*epoch, who.epoch);
 }
 
-static void put_reader(struct readers *r, u32 warp, u32 epoch, u32 mask)
+static struct reader *new_reader(struct readers *r, u32 warp, u32 use)
 {
     r->some[warp / 32] |= 1u << warp % 32;
-    r->warp[warp] = {epoch, mask};
+    r->warp[warp] = {use, 0, 0};
+    return &r->warp[warp];
 }
 
-static bool has_reader(const struct readers *r, u32 warp)
+/* From now on there are readers of several warps. */
+static void new_readers(struct word *w)
 {
-    return r->some[warp / 32] >> warp % 32 & 1;
-}
-
-static struct readers *new_readers(struct word *w)
-{
-    w->readers = grid.free_readers;
-    if (!w->readers) {
-        need(grid.readers < READERS, "too many words are read by several warps");
-        w->readers = ++grid.readers;
-    }
-    struct readers *r = &memory.readers[w->readers - 1];
+    const u32 number = grid.free_readers ? grid.free_readers : ++grid.readers;
+    need(number <= READERS, "too many words are read by several warps");
+    struct readers *r = &memory.readers[number - 1];
     if (grid.free_readers)
         grid.free_readers = r->next;
     memset(r->some, 0, sizeof r->some);
-    r->of = w;
-    put_reader(r, w->warp, w->read_epoch, w->mask);
-    return r;
+    grid.use++;
+    *new_reader(r, w->warp, grid.use) = {grid.use, w->read_epoch, w->mask};
+    w->readers = number;
+    w->mask = grid.use;
 }
 
 static void forget_reads(struct word *w)
 {
     struct readers *r = readers_of(w);
     if (r) {
-        r->of = NULL;
         r->next = grid.free_readers;
         grid.free_readers = w->readers;
     }
     w->read_epoch = w->readers = 0;
 }
 
-static __attribute__((noinline)) void put_read_of_more(struct word *w, struct who who)
+static void put_first_read(struct word *w, struct who who)
 {
-    const u32 warp = who.lane / 32;
-    struct readers *r = readers_of(w);
-    if (!r && w->warp != warp) {
-        if (unknown(w->warp, w->read_epoch, w->mask) != LANES)
-            r = new_readers(w);
-        else
-            w->read_epoch = 0;
-    }
-    if (r) {
-        if (!has_reader(r, warp))
-            put_reader(r, warp, 0, 0);
-        add_reader(&r->warp[warp].epoch, &r->warp[warp].mask, who);
-        return;
-    }
-    w->warp = (u16)warp;
+    w->warp = (u16)(who.lane / 32);
+    w->read_epoch = who.epoch;
+    w->mask = 1u << who.lane % 32;
     w->readers = 0;
-    add_reader(&w->read_epoch, &w->mask, who);
 }
 
 static inline void put_read(struct word *w, u32 pc, struct who who)
 {
+    const u32 warp = who.lane / 32;
     w->pc = pc;
-    if (w->warp == who.lane / 32 && !w->readers)
-        add_reader(&w->read_epoch, &w->mask, who);
-    else
-        put_read_of_more(w, who);
+    if (w->read_epoch < grid.first_epoch) {
+        put_first_read(w, who);
+        return;
+    }
+    if (!w->readers) {
+        if (w->warp == warp) {
+            add_reader(&w->read_epoch, &w->mask, who);
+            return;
+        }
+        if (unknown(w->warp, w->read_epoch, w->mask) == LANES) {
+            put_first_read(w, who);
+            return;
+        }
+        new_readers(w);
+    }
+    struct readers *r = &memory.readers[w->readers - 1];
+    struct reader *reader = &r->warp[warp];
+    if (reader->use != w->mask)
+        reader = new_reader(r, warp, w->mask);
+    add_reader(&reader->epoch, &reader->mask, who);
 }
 
 /* Has this lane read the word since it was written? Then what it writes there is behind that. */
@@ -596,8 +621,7 @@ static bool has_read(const struct word *w, struct who who)
     const struct readers *r = readers_of(w);
     const u32 warp = who.lane / 32, mine = 1u << who.lane % 32;
     if (r)
-        return has_reader(r, warp) && r->warp[warp].epoch >= grid.first_epoch &&
-               r->warp[warp].mask & mine;
+        return r->warp[warp].use == w->mask && r->warp[warp].mask & mine;
     return w->warp == warp && w->read_epoch >= grid.first_epoch && w->mask & mine;
 }
 
@@ -622,7 +646,32 @@ static u32 place_of(const void *pc)
     return (u32)((uintptr_t)pc - code);
 }
 
-static void access_read(const void *p, u32 n, const void *pc, struct who who)
+/* The same as access_read of a word by the running fiber, where that is soon done. */
+static inline bool read_soon(struct word *w, const void *pc, struct who who)
+{
+    const struct writer by = w->writer;
+    const u32 warp = who.lane / 32;
+    if (w->apart || (by.epoch >= grid.first_epoch && by.lane != who.lane &&
+                     get(&memory.warp[warp].known, by.lane) < by.epoch))
+        return false;
+    if (w->read_epoch < grid.first_epoch) {
+        put_first_read(w, who);
+    } else if (w->readers) {
+        struct reader *reader = &memory.readers[w->readers - 1].warp[warp];
+        if (reader->use != w->mask)
+            return false;
+        add_reader(&reader->epoch, &reader->mask, who);
+    } else if (w->warp == warp) {
+        add_reader(&w->read_epoch, &w->mask, who);
+    } else {
+        return false;
+    }
+    w->pc = place_of(pc);
+    return true;
+}
+
+static __attribute__((noinline)) void access_read(const void *p, u32 n, const void *pc,
+                                                  struct who who)
 {
     uintptr_t at = (uintptr_t)p, end = at + n;
     u32 bytes;
@@ -647,10 +696,24 @@ static void access_write(const void *p, u32 n, const void *pc, struct who who)
     }
 }
 
+static inline void read_of(const void *p, u32 bytes, const void *pc)
+{
+    const struct who who = myself();
+    if ((uintptr_t)p % WORD_BYTES || bytes % WORD_BYTES) {
+        access_read(p, bytes, pc, who);
+        return;
+    }
+    for (u32 i = 0; i < bytes; i += WORD_BYTES) {
+        const u8 *at = (const u8 *)p + i;
+        if (!read_soon(word_at((uintptr_t)at), pc, who))
+            access_read(at, WORD_BYTES, pc, who);
+    }
+}
+
 void races_read(const void *p, u32 bytes, const void *pc)
 {
     if (!is_ours(p))
-        access_read(p, bytes, pc, myself());
+        read_of(p, bytes, pc);
 }
 
 void races_write(const void *p, u32 bytes, const void *pc)

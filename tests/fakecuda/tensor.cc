@@ -49,18 +49,9 @@ static void get_a(double a[16][16], const struct lane *lanes)
     to_doubles(a, half[0], 256);
 }
 
-/* Products of halves are exact in a double: so it does not count whether these are fused. */
-static doubles add_product(doubles sum, doubles a, doubles b)
-{
-#ifdef __FMA__
-    return _mm256_fmadd_pd(a, b, sum);
-#else
-    return sum + a * b;
-#endif
-}
-
 /* c + at += a b, in order of k and with one rounding to f32; a real tensor core keeps a little less
- * of each product. */
+ * of each product. Products of halves are exact in a double, so it does not count whether the
+ * compiler fuses them with the sums (-ffp-contract=fast), as for speed it may. */
 static void multiply(const struct lane *lanes, u32 at, const double a[16][16],
                      const u32 b_of[32][2])
 {
@@ -86,8 +77,7 @@ static void multiply(const struct lane *lanes, u32 at, const double a[16][16],
 #pragma GCC unroll 8
             for (u32 i = 0; i < 8; i++) {
                 const double v = a[m + i / 2][k];
-                sum[i / 2][i % 2] =
-                    add_product(sum[i / 2][i % 2], (doubles){v, v, v, v}, b[k][i % 2]);
+                sum[i / 2][i % 2] += (doubles){v, v, v, v} * b[k][i % 2];
             }
 #pragma GCC unroll 8
         for (u32 i = 0; i < 8; i++)

@@ -5,7 +5,7 @@
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o attention_test tests/cuda/attention_test.cc tests/cuda/harness.cc \
- *     tests/fakecuda/emulate.cc -x c++ kernels/cuda/step.cu -ldl
+ *     tests/fakecuda/{atomics,emulate,tensor}.cc -x c++ kernels/cuda/step.cu -ldl
  * attention_test [--gpu step.cubin [--bench]] [NAME...]   (--bench: only timings)
  */
 #include "tests/cuda/harness.h"
@@ -71,7 +71,8 @@ static u32 row_floats(const struct shape *s)
 
 static double to_half(double v)
 {
-    return (double)(half_float)(float)v;
+    volatile float half = (float)(half_float)(float)v; /* gcc calls a slow function otherwise */
+    return half;
 }
 
 /* As OP_ROPE: norm, then rotation. */

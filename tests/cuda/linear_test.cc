@@ -8,8 +8,8 @@
  * --some: a third of the ways of each, in turns.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -static-libstdc++ -static-libgcc \
- *     -I. -x c++ tests/cuda/linear_test.cc tests/cuda/harness.cc tests/fakecuda/emulate.cc \
- *     kernels/cuda/step.cu -ldl -o linear_test
+ *     -I. -x c++ tests/cuda/linear_test.cc tests/cuda/harness.cc \
+ *     tests/fakecuda/{atomics,emulate,tensor}.cc kernels/cuda/step.cu -ldl -o linear_test
  */
 #include "tests/cuda/harness.h"
 

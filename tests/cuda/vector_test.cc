@@ -3,7 +3,7 @@
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o vector_test tests/cuda/vector_test.cc tests/cuda/harness.cc \
- *     tests/fakecuda/emulate.cc -x c++ kernels/cuda/step.cu -ldl
+ *     tests/fakecuda/{atomics,emulate,tensor}.cc -x c++ kernels/cuda/step.cu -ldl
  * vector_test [--gpu step.cubin [--bench]]
  */
 #include "tests/cuda/harness.h"

@@ -1,16 +1,14 @@
 /* See emulate.h. Fibers are switched by a few instructions. The scheduler goes from warp to warp
  * and stays with one as long as any of its lanes can go on, since most of what they wait for is
- * each other; it does not switch to a fiber whose meeting is not complete. Stacks, blocks and warps
- * are kept from one grid to the next.
+ * each other: a lane that has to wait switches to the next itself. None is switched to whose
+ * meeting is not complete. Stacks, blocks and warps are kept from one grid to the next.
  */
 #include "kernels/cuda/gpu.cuh"
+#include "tests/fakecuda/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
 
 enum {
     STACK_BYTES = 256 << 10, /* kernels under the sanitizers take a lot */
@@ -38,20 +36,13 @@ struct meeting { /* of n fibers, again and again */
     enum gathering what;
 };
 
-struct lane { /* what it brings to a gathering */
-    float *c;
-    const u32 *a, *b;
-    u32 *r;
-    const u8 *row;
-    u32 stride, tokens, further;
-    i32 *ints; /* c of gpu_mma_bytes */
-};
-
 struct warp {
     struct meeting meeting;
     struct running *fibers; /* [lanes] */
     u32 lanes, left;
-    u64 given[2][32]; /* exchanges take turns, as lanes still read the one before */
+    const struct meeting *at; /* NULL, or all that are left wait until its turn is not `turn` */
+    u32 turn;
+    u32 given[2][32]; /* exchanges take turns, as lanes still read the one before */
     struct lane brought[32];
 };
 
@@ -103,6 +94,12 @@ const emulated *emulated_kernels;
 struct fiber *fiber_now;
 
 static void *scheduler_pointer;
+static struct { /* the warp that runs */
+    struct warp *warp;
+    u32 lane;     /* the next one to look at */
+    bool more;    /* one of those before could go on */
+    u32 n, n_new; /* of all warps in this round: see run_grid */
+} lanes;
 static const emulated *kernel_now;
 static const void *params_now;
 static u64 round_now = 1;
@@ -135,10 +132,9 @@ static void stop(const struct fiber *at, const char *what)
     abort();
 }
 
-void emulate_check(bool good, const char *what)
+void emulate_stop(const char *what)
 {
-    if (!good)
-        stop(fiber_now, what);
+    stop(fiber_now, what);
 }
 
 /* --- fibers -------------------------------------------------------------------------------- */
@@ -171,15 +167,46 @@ static struct running *running_now(void)
     return (struct running *)fiber_now;
 }
 
+static bool waits(const struct running *f)
+{
+    return f->at && f->at->turn == f->turn;
+}
+
+/* Takes the next lane of the warp that can go on; NULL: none can. */
+static struct running *next_lane(void)
+{
+    struct warp *w = lanes.warp;
+    for (;;) {
+        while (lanes.lane < w->lanes) {
+            struct running *f = &w->fibers[lanes.lane++];
+            if (f->done || waits(f) || f->paused == round_now)
+                continue;
+            lanes.n++;
+            lanes.n_new += f->at || f->paused != round_now - 1;
+            lanes.more = true;
+            f->at = NULL;
+            fiber_now = &f->fiber;
+            return f;
+        }
+        if (!lanes.more)
+            return NULL;
+        lanes.more = false;
+        lanes.lane = 0;
+    }
+}
+
+/* The running fiber waits, or is done: another lane goes on, or the scheduler. */
 static void leave(void)
 {
-    fiber_switch(&running_now()->stack_pointer, scheduler_pointer);
+    struct running *me = running_now(), *next = next_lane();
+    fiber_switch(&me->stack_pointer, next ? next->stack_pointer : scheduler_pointer);
 }
 
 static void fiber_main(void)
 {
     kernel_now->entry(params_now);
     running_now()->done = true;
+    fiber_now->warp->left--;
     leave();
     abort(); /* a finished fiber is not resumed */
 }
@@ -269,11 +296,11 @@ void fiber_sync_warp(void)
         part(&fiber_now->warp->meeting);
 }
 
-const u64 *fiber_exchange(const void *mine, size_t bytes)
+const u32 *fiber_exchange(u32 mine)
 {
     struct warp *w = fiber_now->warp;
-    u64 *given = w->given[running_now()->exchanges++ & 1];
-    memcpy(&given[fiber_now->thread & 31], mine, bytes);
+    u32 *given = w->given[running_now()->exchanges++ & 1];
+    given[fiber_now->thread & 31] = mine;
     if (meet(&w->meeting, EXCHANGE))
         part(&w->meeting);
     return given;
@@ -548,6 +575,7 @@ static void set_block(struct block *b, u32 i, u32 number, u32 threads, u32 share
 static void set_warp(struct warp *w, struct running *fibers, u32 number, u32 lanes)
 {
     w->meeting = {};
+    w->at = NULL;
     w->meeting.first = number;
     w->meeting.n = w->lanes = w->left = lanes;
     w->fibers = fibers;
@@ -583,26 +611,36 @@ static u32 set_grid(u32 first, u32 blocks, u32 of, u32 place, u32 threads, u32 s
     return n_warps;
 }
 
-/* Lets the lanes of a warp run until none of them can. Counts those that could, and those of them
- * that had not just paused, as in a loop around a look at memory. */
-static void run_warp(struct warp *w, u32 *n, u32 *n_new)
+/* No lane of the warp could go on: if all wait for the same, it need not be looked at till then. */
+static void look_why(struct warp *w)
 {
-    bool more = true;
-    while (more) {
-        more = false;
-        for (u32 i = 0; i < w->lanes; i++) {
-            struct running *f = &w->fibers[i];
-            if (f->done || (f->at && f->at->turn == f->turn) || f->paused == round_now)
-                continue;
-            *n_new += f->at || f->paused != round_now - 1;
-            ++*n;
-            f->at = NULL;
-            fiber_now = &f->fiber;
-            fiber_switch(&scheduler_pointer, f->stack_pointer);
-            w->left -= f->done;
-            more = true;
-        }
+    const struct running *last = NULL;
+    for (u32 i = 0; i < w->lanes; i++) {
+        const struct running *f = &w->fibers[i];
+        if (f->done)
+            continue;
+        if (!waits(f) || (last && (f->at != last->at || f->turn != last->turn)))
+            return;
+        last = f;
     }
+    w->at = last->at;
+    w->turn = last->turn;
+}
+
+/* Lets the lanes of a warp run until none of them can. */
+static void run_warp(struct warp *w)
+{
+    if (w->at && w->at->turn == w->turn)
+        return;
+    w->at = NULL;
+    lanes.warp = w;
+    lanes.lane = 0;
+    lanes.more = false;
+    const struct running *first = next_lane();
+    if (first)
+        fiber_switch(&scheduler_pointer, first->stack_pointer);
+    else
+        look_why(w);
 }
 
 /* Nobody can go on: says where the first of each kind of waiting is. */
@@ -627,39 +665,41 @@ static void stuck(u32 n_warps)
     stop(&last->fiber, "the threads wait for each other for ever");
 }
 
+/* Runs all in rounds. A round counts the lanes that could go on, and those of them that had not
+ * just paused, as in a loop around a look at memory. */
 static void run_grid(const emulated *kernel, u32 n_warps, const void *params)
 {
     kernel_now = kernel;
     params_now = params;
     for (u32 left = n_warps, idle = 0; left;) {
-        u32 n = 0, n_new = 0;
         round_now++;
+        lanes.n = lanes.n_new = 0;
         left = 0;
         for (u32 i = 0; i < n_warps; i++) {
             if (pool.warp[i].left)
-                run_warp(&pool.warp[i], &n, &n_new);
+                run_warp(&pool.warp[i]);
             left += pool.warp[i].left != 0;
         }
-        idle = n_new ? 0 : idle + 1;
-        if (left && (!n || idle == IDLE_MAX))
+        idle = lanes.n_new ? 0 : idle + 1;
+        if (left && (!lanes.n || idle == IDLE_MAX))
             stuck(n_warps);
     }
     fiber_now = NULL;
 }
 
 /* A grid of `blocks` begins, as races.cc sees it. */
-static void begin(const emulated *kernel, u32 blocks, u32 threads)
+static void begin(const emulated *kernel, u32 blocks, u32 threads, const void *params)
 {
     const u32 per_block = ROUND_UP(threads, 32u);
     races_begin(kernel->name, blocks * per_block, per_block, pool.stacks,
-                pool.stacks + (size_t)pool.fibers * STACK_BYTES);
+                pool.stacks + (size_t)pool.fibers * STACK_BYTES, params, kernel->params_bytes);
 }
 
 void emulate_grid(const emulated *kernel, u32 blocks, u32 threads, u32 shared_bytes,
                   const void *params)
 {
     const u32 n_warps = set_grid(0, blocks, blocks, 0, threads, shared_bytes);
-    begin(kernel, blocks, threads);
+    begin(kernel, blocks, threads, params);
     run_grid(kernel, n_warps, params);
 }
 
@@ -672,69 +712,12 @@ void emulate_each(const emulated *kernel, u32 blocks, u32 threads, u32 shared_by
     for (u32 b = 0; b < blocks; b++) {
         const u32 n_warps = set_grid(b, 1, blocks, few ? b : 0, threads, shared_bytes);
         if (b == 0 || !few)
-            begin(kernel, few ? blocks : 1, threads);
+            begin(kernel, few ? blocks : 1, threads, params);
         run_grid(kernel, n_warps, params);
     }
 }
 
 /* --- tensor cores -------------------------------------------------------------------------- */
-
-typedef float floats __attribute__((vector_size(32)));
-typedef double doubles __attribute__((vector_size(64)));
-
-static void to_floats(float *to, const u16 *from, u32 n)
-{
-    for (u32 i = 0; i < n; i += 8)
-#ifdef __F16C__
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
-#else
-        for (u32 j = i; j < i + 8; j++)
-            to[j] = gpu_from_half(from[j]);
-#endif
-}
-
-static void put(u16 *to, u32 pair)
-{
-    memcpy(to, &pair, 4);
-}
-
-/* c += a b in f32, products in order of k; a real tensor core keeps a little less of each. */
-static void multiply(const struct lane *lanes)
-{
-    u16 a_half[16][16], b_half[8][16];
-    alignas(32) float a[16][16], b_of[8][16], c[16][8];
-    for (u32 i = 0; i < 32; i++) {
-        u32 g = i / 4, t = i % 4;
-        const struct lane *l = &lanes[i];
-        put(&a_half[g][2 * t], l->a[0]);
-        put(&a_half[g + 8][2 * t], l->a[1]);
-        put(&a_half[g][2 * t + 8], l->a[2]);
-        put(&a_half[g + 8][2 * t + 8], l->a[3]);
-        put(&b_half[g][2 * t], l->b[0]);
-        put(&b_half[g][2 * t + 8], l->b[1]);
-        memcpy(&c[g][2 * t], l->c, 8);
-        memcpy(&c[g + 8][2 * t], l->c + 2, 8);
-    }
-    to_floats(&a[0][0], &a_half[0][0], 256);
-    to_floats(&b_of[0][0], &b_half[0][0], 128);
-    floats b[16];
-    for (u32 k = 0; k < 16; k++)
-        for (u32 n = 0; n < 8; n++)
-            b[k][n] = b_of[n][k];
-    for (u32 m = 0; m < 16; m++) { /* one rounding, so that the order of k does not count */
-        floats sum;
-        memcpy(&sum, c[m], sizeof sum);
-        doubles all = __builtin_convertvector(sum, doubles);
-        for (u32 k = 0; k < 16; k++)
-            all += __builtin_convertvector(a[m][k] * b[k], doubles);
-        sum = __builtin_convertvector(all, floats);
-        memcpy(c[m], &sum, sizeof sum);
-    }
-    for (u32 i = 0; i < 32; i++) {
-        memcpy(lanes[i].c, &c[i / 4][i % 4 * 2], 8);
-        memcpy(lanes[i].c + 2, &c[i / 4 + 8][i % 4 * 2], 8);
-    }
-}
 
 void emulate_mma(float c[4], const u32 a[4], const u32 b[2])
 {
@@ -745,24 +728,8 @@ void emulate_mma(float c[4], const u32 a[4], const u32 b[2])
     mine->b = b;
     if (!meet(&w->meeting, MULTIPLY))
         return;
-    multiply(w->brought);
+    tensor_multiply(w->brought);
     part(&w->meeting);
-}
-
-static void multiply_bytes(const struct lane *lanes)
-{
-    u8 a[16][32];
-    i8 b[8][32];
-    for (u32 i = 0; i < 32; i++)
-        for (u32 half = 0; half < 2; half++) {
-            u32 k = half * 16 + i % 4 * 4;
-            memcpy(&a[i / 4][k], &lanes[i].a[half * 2], 4);
-            memcpy(&a[i / 4 + 8][k], &lanes[i].a[half * 2 + 1], 4);
-            memcpy(&b[i / 4][k], &lanes[i].b[half], 4);
-        }
-    for (u32 i = 0; i < 128; i++)
-        for (u32 k = 0; k < 32; k++)
-            lanes[i / 4].ints[i % 4] += a[i / 16 + i % 4 / 2 * 8][k] * b[i / 4 % 4 * 2 + i % 2][k];
 }
 
 void emulate_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
@@ -774,32 +741,8 @@ void emulate_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
     mine->b = b;
     if (!meet(&w->meeting, MULTIPLY_BYTES))
         return;
-    multiply_bytes(w->brought);
+    tensor_multiply_bytes(w->brought);
     part(&w->meeting);
-}
-
-/* As gpu_mma, or gpu_mma_bytes, for each 8 tokens, with their b-fragments from shared memory. */
-static void multiply_group(const struct lane *lanes)
-{
-    struct lane of[32];
-    u32 b[32][2];
-    for (u32 j = 0; j < lanes->tokens / 8; j++) {
-        for (u32 i = 0; i < 32; i++) {
-            const u8 *tiles = lanes->row + (size_t)j * lanes->stride;
-            for (u32 k = 0; k < 2; k++)
-                memcpy(&b[i][k], tiles + k * lanes->further + i * 4, 4);
-            of[i] = lanes[i];
-            of[i].b = b[i];
-            if (of[i].ints)
-                of[i].ints += 4 * j;
-            else
-                of[i].c += 4 * j;
-        }
-        if (lanes->ints)
-            multiply_bytes(of);
-        else
-            multiply(of);
-    }
 }
 
 static void group_mma(struct lane lane, const void *pc)
@@ -811,7 +754,7 @@ static void group_mma(struct lane lane, const void *pc)
     w->brought[fiber_now->thread & 31] = lane;
     if (!meet(&w->meeting, GROUP))
         return;
-    multiply_group(w->brought);
+    tensor_multiply_group(w->brought);
     part(&w->meeting);
 }
 
@@ -829,21 +772,6 @@ void emulate_group_mma_bytes(i32 *c, const u32 a[4], const u8 *tiles, u32 stride
               __builtin_return_address(0));
 }
 
-static void load_tiles(const struct lane *lanes, bool transposed)
-{
-    for (u32 i = 0; i < 32; i++)
-        for (u32 tile = 0; tile < 4; tile++) {
-            u32 g = i / 4, t = i % 4;
-            const struct lane *rows = &lanes[tile * 8];
-            u16 h[2];
-            for (u32 j = 0; j < 2; j++) {
-                u32 row = transposed ? 2 * t + j : g, column = transposed ? g : 2 * t + j;
-                memcpy(&h[j], rows[row].row + 2 * column, 2);
-            }
-            lanes[i].r[tile] = (u32)h[1] << 16 | h[0];
-        }
-}
-
 static void load(u32 r[4], const void *row, enum gathering what, const void *pc)
 {
     struct warp *w = fiber_now->warp;
@@ -854,7 +782,7 @@ static void load(u32 r[4], const void *row, enum gathering what, const void *pc)
     mine->row = (const u8 *)row;
     if (!meet(&w->meeting, what))
         return;
-    load_tiles(w->brought, what == LOAD_TILES_TRANSPOSED);
+    tensor_load_tiles(w->brought, what == LOAD_TILES_TRANSPOSED);
     part(&w->meeting);
 }
 

@@ -55,19 +55,23 @@ struct fiber {
 };
 extern struct fiber *fiber_now;
 
-void fiber_pause(void);                                    /* lets the others run */
-void fiber_sync_block(void);                               /* the first GPU_THREADS of the block */
-void fiber_sync_team(u32 team, u32 threads);               /* so many of the first GPU_THREADS */
-void fiber_sync_all(void);                                 /* all fibers of the block */
-bool fiber_sync_any(bool v);                               /* the same, and whether one said so */
-void fiber_sync_warp(void);                                /* all fibers of the warp */
-const u64 *fiber_exchange(const void *mine, size_t bytes); /* [32] of up to 8 bytes that the lanes
-                                                       gave; until this fiber's next exchange */
-void fiber_copy_wait(u32 n);                               /* as gpu_copy_wait<n> */
+void fiber_pause(void);                      /* lets the others run */
+void fiber_sync_block(void);                 /* the first GPU_THREADS of the block */
+void fiber_sync_team(u32 team, u32 threads); /* so many of the first GPU_THREADS */
+void fiber_sync_all(void);                   /* all fibers of the block */
+bool fiber_sync_any(bool v);                 /* the same, and whether one said so */
+void fiber_sync_warp(void);                  /* all fibers of the warp */
+const u32 *fiber_exchange(u32 mine);         /* [32]: what the lanes gave; until the next but one */
+void fiber_copy_wait(u32 n);                 /* as gpu_copy_wait<n> */
 
 /* End the process with a message: a condition does not hold; p is no multiple of 16, or 16 bytes
  * there are not in the block's shared memory. */
-void emulate_check(bool good, const char *what);
+void emulate_stop(const char *what);
+GPU void emulate_check(bool good, const char *what)
+{
+    if (__builtin_expect(!good, 0))
+        emulate_stop(what);
+}
 void emulate_shared(const void *p);
 
 GPU u32 gpu_thread(void)
@@ -148,7 +152,7 @@ GPU float gpu_from_bits(u32 v)
 
 GPU u32 gpu_shuffle(u32 v, u32 lane)
 {
-    return (u32)fiber_exchange(&v, sizeof v)[lane];
+    return fiber_exchange(v)[lane];
 }
 GPU float gpu_shuffle(float v, u32 lane)
 {
@@ -169,10 +173,10 @@ GPU float gpu_shuffle_xor(float v, u32 mask)
 }
 GPU u32 gpu_ballot(bool v)
 {
-    u32 mine = v, all = 0;
-    const u64 *lanes = fiber_exchange(&mine, sizeof mine);
+    u32 all = 0;
+    const u32 *lanes = fiber_exchange(v);
     for (u32 i = 0; i < 32; i++)
-        all |= (u32)lanes[i] << i;
+        all |= lanes[i] << i;
     return all;
 }
 
@@ -220,9 +224,14 @@ GPU u16 gpu_half(float v) /* round to nearest even */
 }
 GPU float gpu_from_half(u16 v)
 {
+#ifdef __F16C__ /* else gcc calls a function where a double is made of it */
+    typedef short shorts __attribute__((vector_size(16)));
+    return __builtin_ia32_vcvtph2ps((shorts){(short)v})[0];
+#else
     float16 h;
     memcpy(&h, &v, 2);
     return (float)h;
+#endif
 }
 
 GPU u32 gpu_half2(float low, float high)
@@ -279,17 +288,17 @@ GPU void gpu_mma_bytes(i32 c[4], const u32 a[4], const u32 b[2])
 }
 GPU u32 gpu_most_warp(u32 v)
 {
-    const u64 *lanes = fiber_exchange(&v, sizeof v);
+    const u32 *lanes = fiber_exchange(v);
     for (u32 i = 0; i < 32; i++)
-        v = MAX(v, (u32)lanes[i]);
+        v = MAX(v, lanes[i]);
     return v;
 }
 GPU i32 gpu_add_warp(i32 v)
 {
-    const u64 *lanes = fiber_exchange(&v, sizeof v);
+    const u32 *lanes = fiber_exchange((u32)v);
     u32 sum = 0;
     for (u32 i = 0; i < 32; i++)
-        sum += (u32)lanes[i];
+        sum += lanes[i];
     return (i32)sum;
 }
 #else

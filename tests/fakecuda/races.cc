@@ -1,4 +1,6 @@
-/* See races.h. Writes are known by bytes, reads by words. An epoch is a number of a warp, one
+/* See races.h. Writes are known by bytes, reads by words. What is known of a word has half a cache
+ * line, as most of the time goes for coming by it: bytes that were not written together have a
+ * place of their own. An epoch is a number of a warp, one
  * higher each time its lanes meet or one of them releases; it goes on from grid to grid, so that
  * what is older than a grid's first needs no forgetting.
  */
@@ -19,32 +21,46 @@ enum {
     READERS = 1 << 21, /* words of a grid that several warps read, in no order */
     REPORTS = 1000,
     WORD_BYTES = 4,
+    STRETCH = 128,  /* lanes of a clock that are known of or not */
     PRODUCTS = 64,  /* of a thread, under way */
     FOLD_BITS = 38, /* addresses that are equal in so many bits are taken for one */
 };
 
-struct word { /* four bytes of memory: who wrote each, and who has read of them since */
-    struct {
-        u32 epoch, pc;
-        u16 lane;
-        bool atomic;
-    } byte[WORD_BYTES];
-    u32 pc, epoch, mask; /* the last read; lanes of one warp, in that epoch at last, */
-    u32 readers;         /* or those of several warps: number, from 1 */
-    u16 warp;
+struct writer {
+    u32 epoch, pc;
+    u16 lane;
+    bool atomic;
+};
+
+struct word {             /* four bytes of memory: who wrote them, and who has read of them since */
+    struct writer writer; /* of all bytes, or of none: see struct bytes */
+    u16 warp;             /* that read last: lanes of it.. */
+    bool apart;           /* the bytes have each its writer */
+    u32 pc, read_epoch, mask; /* ..in that epoch at last, */
+    u32 readers; /* or those of several warps: number, from 1; which use of that is in `mask` */
+};
+static_assert(sizeof(struct word) == 32, "half a cache line");
+
+struct bytes { /* of a word */
+    struct writer of[WORD_BYTES];
+};
+
+struct reader {
+    u32 use; /* else it is of an earlier one */
+    u32 epoch, mask;
 };
 
 struct readers {
-    const struct word *of; /* a word's number may be of another grid */
-    u32 next;              /* free ones: number of the next */
-    struct {
-        u32 epoch, mask;
-    } warp[WARPS];
+    u32 next;             /* free ones: number of the next */
+    u32 some[WARPS / 32]; /* bits: which warps there are */
+    struct reader warp[WARPS];
 };
 
 struct clock { /* epochs of lanes: accesses up to there are known */
+    u64 some;  /* bits: of these stretches; of the others, none */
     u32 at[LANES];
 };
+static_assert(LANES / STRETCH <= 64, "bits of a clock");
 
 struct products {
     const u8 *tiles;
@@ -55,8 +71,10 @@ struct products {
 struct lane {
     u32 epoch;
     u32 n_products, batches;
-    struct products products[PRODUCTS];
     bool has_more, has_fenced, has_seen;
+};
+
+struct lane_clocks {
     struct clock more;   /* known to it alone, until its warp meets */
     struct clock fenced; /* what it knew at its last fence */
     struct clock seen;   /* with what it has looked at; known behind its next fence */
@@ -74,16 +92,20 @@ static struct address { /* a hash table */
 
 static struct {
     struct word *words;
+    struct bytes *bytes; /* of each word */
     struct readers *readers;
     struct clock *clocks;
     struct lane *lane;
+    struct lane_clocks *of_lane;
+    struct products (*products)[PRODUCTS];
     struct warp_clock *warp;
 } memory;
 
 static struct {
     const char *kernel;
-    const u8 *stacks, *end;
+    const u8 *stacks, *end, *params, *params_end;
     u32 lanes, threads, per_block, serial, first_epoch, last_epoch, readers, free_readers, clocks;
+    u32 use; /* of readers, in all grids */
 } grid;
 
 static struct {
@@ -108,14 +130,25 @@ static void *take(size_t bytes)
     return p;
 }
 
+/* Large pages, where what is used lies close together. */
+static void *take_large(size_t bytes)
+{
+    void *p = take(bytes);
+    madvise(p, bytes, MADV_HUGEPAGE); /* a matter of time only */
+    return p;
+}
+
 static void reserve(void)
 {
     Dl_info info;
-    memory.words =
-        (struct word *)take((((size_t)1 << FOLD_BITS) / WORD_BYTES) * sizeof *memory.words);
-    memory.readers = (struct readers *)take(READERS * sizeof *memory.readers);
+    const size_t words = ((size_t)1 << FOLD_BITS) / WORD_BYTES;
+    memory.words = (struct word *)take_large(words * sizeof *memory.words);
+    memory.bytes = (struct bytes *)take_large(words * sizeof *memory.bytes);
+    memory.readers = (struct readers *)take_large(READERS * sizeof *memory.readers);
     memory.clocks = (struct clock *)take(CLOCKS * sizeof *memory.clocks);
     memory.lane = (struct lane *)take(LANES * sizeof *memory.lane);
+    memory.of_lane = (struct lane_clocks *)take(LANES * sizeof *memory.of_lane);
+    memory.products = (struct products(*)[PRODUCTS])take(LANES * sizeof *memory.products);
     memory.warp = (struct warp_clock *)take(WARPS * sizeof *memory.warp);
     if (dladdr((void *)races_begin, &info))
         code = (uintptr_t)info.dli_fbase;
@@ -131,20 +164,54 @@ static void need(bool good, const char *what)
 
 /* --- clocks -------------------------------------------------------------------------------- */
 
-static void join(struct clock *to, const struct clock *from)
-{
-    for (u32 i = 0; i < grid.lanes; i++)
-        to->at[i] = MAX(to->at[i], from->at[i]);
-}
-
 static void clear(struct clock *c)
 {
-    memset(c->at, 0, grid.lanes * sizeof c->at[0]);
+    c->some = 0;
+}
+
+static u32 get(const struct clock *c, u32 lane)
+{
+    return c->some >> lane / STRETCH & 1 ? c->at[lane] : 0;
+}
+
+static void set(struct clock *c, u32 lane, u32 epoch)
+{
+    const u32 i = lane / STRETCH;
+    if (!(c->some >> i & 1))
+        memset(c->at + i * STRETCH, 0, STRETCH * sizeof c->at[0]);
+    c->some |= 1ull << i;
+    c->at[lane] = epoch;
+}
+
+static void join(struct clock *to, const struct clock *from)
+{
+    for (u64 some = from->some; some; some &= some - 1) {
+        const u32 i = (u32)__builtin_ctzll(some);
+        u32 *at = to->at + i * STRETCH;
+        const u32 *other = from->at + i * STRETCH;
+        if (to->some >> i & 1)
+            for (u32 j = 0; j < STRETCH; j++)
+                at[j] = MAX(at[j], other[j]);
+        else
+            memcpy(at, other, STRETCH * sizeof *at);
+    }
+    to->some |= from->some;
+}
+
+static void copy(struct clock *to, const struct clock *from)
+{
+    clear(to);
+    join(to, from);
 }
 
 static struct lane *me(void)
 {
     return &memory.lane[fiber_now->number];
+}
+
+static struct lane_clocks *my_clocks(void)
+{
+    return &memory.of_lane[fiber_now->number];
 }
 
 static struct warp_clock *my_warp(void)
@@ -166,24 +233,25 @@ static void tell(struct clock *to)
     struct lane *l = me();
     join(to, &my_warp()->known);
     if (l->has_more)
-        join(to, &l->more);
-    to->at[fiber_now->number] = l->epoch;
+        join(to, &my_clocks()->more);
+    set(to, fiber_now->number, l->epoch);
     l->epoch = next_epoch(my_warp());
 }
 
 static void learn(const struct clock *from)
 {
     struct lane *l = me();
+    struct clock *more = &my_clocks()->more;
     if (!l->has_more)
-        clear(&l->more);
+        clear(more);
     l->has_more = true;
-    join(&l->more, from);
+    join(more, from);
 }
 
 static bool is_known(u32 lane, u32 epoch)
 {
-    return lane == fiber_now->number || my_warp()->known.at[lane] >= epoch ||
-           (me()->has_more && me()->more.at[lane] >= epoch);
+    return lane == fiber_now->number || get(&my_warp()->known, lane) >= epoch ||
+           (me()->has_more && get(&my_clocks()->more, lane) >= epoch);
 }
 
 /* The clock of an address; NULL: nobody has released it, unless it is to be made. */
@@ -203,7 +271,8 @@ static struct clock *clock_of(const void *p, bool make)
     return &memory.clocks[a->clock];
 }
 
-void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end)
+void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end,
+                 const void *params, size_t bytes)
 {
     if (!memory.words)
         reserve();
@@ -211,6 +280,8 @@ void races_begin(const char *kernel, u32 n, u32 per_block, const u8 *stacks, con
     grid.kernel = kernel;
     grid.stacks = stacks;
     grid.end = end;
+    grid.params = (const u8 *)params;
+    grid.params_end = grid.params + bytes;
     grid.lanes = lanes;
     grid.threads = n;
     grid.per_block = per_block;
@@ -246,14 +317,14 @@ void races_meet(u32 first, u32 n)
     }
     for (u32 i = 0; i < n; i++) {
         if (lanes[i].has_more)
-            join(to, &lanes[i].more);
+            join(to, &memory.of_lane[first + i].more);
         lanes[i].has_more = false;
     }
     for (u32 i = 0; i < n; i++)
-        to->at[first + i] = warps[i / 32].now;
+        set(to, first + i, warps[i / 32].now);
     for (u32 i = 0; i < n_warps; i++) {
         if (n_warps > 1)
-            memcpy(warps[i].known.at, all.at, grid.lanes * sizeof all.at[0]);
+            copy(&warps[i].known, &all);
         warps[i].met = next_epoch(&warps[i]);
     }
     for (u32 i = 0; i < n; i++)
@@ -275,12 +346,13 @@ void races_acquire(const void *p)
 void races_fence(void)
 {
     struct lane *l = me();
+    struct lane_clocks *clocks = my_clocks();
     if (l->has_seen)
-        learn(&l->seen);
+        learn(&clocks->seen);
     l->has_seen = false;
     l->has_fenced = true;
-    clear(&l->fenced);
-    tell(&l->fenced);
+    clear(&clocks->fenced);
+    tell(&clocks->fenced);
 }
 
 void races_atomic(const void *p)
@@ -289,12 +361,13 @@ void races_atomic(const void *p)
     struct clock *c = clock_of(p, l->has_fenced);
     if (!c)
         return;
+    struct lane_clocks *clocks = my_clocks();
     if (l->has_fenced)
-        join(c, &l->fenced);
+        join(c, &clocks->fenced);
     if (!l->has_seen)
-        clear(&l->seen);
+        clear(&clocks->seen);
     l->has_seen = true;
-    join(&l->seen, c);
+    join(&clocks->seen, c);
 }
 
 /* --- barriers: at the address what is released to the phase, behind it what the last one had -- */
@@ -318,7 +391,7 @@ void races_arrive(const void *barrier)
 void races_phase(const void *barrier)
 {
     struct clock *now = clock_of(barrier, true), *last = clock_of(last_of(barrier), true);
-    memcpy(last->at, now->at, grid.lanes * sizeof now->at[0]);
+    copy(last, now);
     clear(now);
 }
 
@@ -339,8 +412,8 @@ static bool is_reported(u32 pc, u32 other_pc)
 
 /* Once for each two places of code; for addr2line, as bytes from the library's or program's begin.
  */
-static void report(const void *p, const char *does, u32 pc, u32 other, const char *did,
-                   u32 other_pc)
+static __attribute__((noinline)) void report(const void *p, const char *does, u32 pc, u32 other,
+                                             const char *did, u32 other_pc)
 {
     if (is_reported(pc, other_pc))
         return;
@@ -359,9 +432,16 @@ static void report(const void *p, const char *does, u32 pc, u32 other, const cha
             block, other < grid.threads ? other % grid.per_block : grid.per_block, did, other_pc);
 }
 
-static bool is_ours(const void *p)
+static inline bool is_ours(const void *p)
 {
-    return !fiber_now || ((const u8 *)p >= grid.stacks && (const u8 *)p < grid.end);
+    const u8 *at = (const u8 *)p;
+    return !fiber_now || (at >= grid.stacks && at < grid.end) ||
+           (at >= grid.params && at < grid.params_end);
+}
+
+static inline struct word *word_at(uintptr_t at)
+{
+    return &memory.words[(at & (((uintptr_t)1 << FOLD_BITS) - 1)) / WORD_BYTES];
 }
 
 /* The next word of [*at, end), and which of its bytes these are; *at behind it. */
@@ -371,7 +451,19 @@ static struct word *next_word(uintptr_t *at, uintptr_t end, u32 *bytes)
     const uintptr_t last = MIN(end - word, (uintptr_t)WORD_BYTES);
     *bytes = (1u << last) - (1u << first);
     *at = word + WORD_BYTES;
-    return &memory.words[(word & (((uintptr_t)1 << FOLD_BITS) - 1)) / WORD_BYTES];
+    return word_at(word);
+}
+
+/* Are accesses of all lanes of a warp known up to that epoch? */
+static bool is_known_of_all(u32 warp, u32 epoch)
+{
+    const struct clock *known = &my_warp()->known;
+    u32 older = 0;
+    if (!(known->some >> warp * 32 / STRETCH & 1))
+        return false;
+    for (u32 i = 0; i < 32; i++)
+        older |= known->at[warp * 32 + i] < epoch;
+    return !older;
 }
 
 /* First lane of those of a warp whose access in that epoch is not known; LANES: none. */
@@ -379,36 +471,62 @@ static u32 unknown(u32 warp, u32 epoch, u32 mask)
 {
     if (epoch < grid.first_epoch)
         return LANES;
-    for (; mask; mask &= mask - 1) {
+    for (const u32 all = mask; mask; mask &= mask - 1) {
         u32 lane = warp * 32 + (u32)__builtin_ctz(mask);
         if (!is_known(lane, epoch))
             return lane;
+        if (mask == all && is_known_of_all(warp, epoch))
+            break;
     }
     return LANES;
 }
 
-static void check_writes(const struct word *w, u32 bytes, const void *p, const char *does, u32 pc,
-                         bool atomic)
+static struct bytes *bytes_of(const struct word *w)
 {
+    return &memory.bytes[w - memory.words];
+}
+
+static __attribute__((noinline)) void report_write(const struct writer *by, const void *p,
+                                                   const char *does, u32 pc)
+{
+    report(p, does, pc, by->lane, by->atomic ? "updated" : "wrote", by->pc);
+}
+
+static bool is_behind(const struct writer *by, bool atomic)
+{
+    return by->epoch < grid.first_epoch || (atomic && by->atomic) || is_known(by->lane, by->epoch);
+}
+
+static inline void check_writes(const struct word *w, u32 bytes, const void *p, const char *does,
+                                u32 pc, bool atomic)
+{
+    if (!w->apart) {
+        if (!is_behind(&w->writer, atomic))
+            report_write(&w->writer, p, does, pc);
+        return;
+    }
     for (; bytes; bytes &= bytes - 1) {
-        const auto *b = &w->byte[__builtin_ctz(bytes)];
-        if (b->epoch >= grid.first_epoch && !(atomic && b->atomic) && !is_known(b->lane, b->epoch))
-            report(p, does, pc, b->lane, b->atomic ? "updated" : "wrote", b->pc);
+        const struct writer *by = &bytes_of(w)->of[__builtin_ctz(bytes)];
+        if (!is_behind(by, atomic))
+            report_write(by, p, does, pc);
     }
 }
 
+/* NULL: those of one warp have read, or of none. */
 static struct readers *readers_of(const struct word *w)
 {
-    struct readers *r = &memory.readers[w->readers - 1];
-    return w->readers && w->readers <= grid.readers && r->of == w ? r : NULL;
+    return w->readers && w->read_epoch >= grid.first_epoch ? &memory.readers[w->readers - 1] : NULL;
 }
 
 static void check_reads(const struct word *w, const void *p, u32 pc)
 {
     const struct readers *r = readers_of(w);
-    u32 lane = r ? (u32)LANES : unknown(w->warp, w->epoch, w->mask);
-    for (u32 i = 0; r && lane == LANES && i < grid.lanes / 32; i++)
-        lane = unknown(i, r->warp[i].epoch, r->warp[i].mask);
+    u32 lane = r ? (u32)LANES : unknown(w->warp, w->read_epoch, w->mask);
+    for (u32 i = 0; r && i < WARPS / 32; i++)
+        for (u32 some = r->some[i]; some && lane == LANES; some &= some - 1) {
+            const u32 warp = i * 32 + (u32)__builtin_ctz(some);
+            lane = unknown(warp, r->warp[warp].epoch, r->warp[warp].mask);
+        }
     if (lane != LANES)
         report(p, "writes", pc, lane, "read", w->pc);
 }
@@ -431,51 +549,70 @@ static void add_reader(u32 *epoch, u32 *mask, struct who who)
     *epoch = MAX(*epoch, who.epoch);
 }
 
-static struct readers *new_readers(struct word *w)
+static struct reader *new_reader(struct readers *r, u32 warp, u32 use)
 {
-    w->readers = grid.free_readers;
-    if (!w->readers) {
-        need(grid.readers < READERS, "too many words are read by several warps");
-        w->readers = ++grid.readers;
-    }
-    struct readers *r = &memory.readers[w->readers - 1];
+    r->some[warp / 32] |= 1u << warp % 32;
+    r->warp[warp] = {use, 0, 0};
+    return &r->warp[warp];
+}
+
+/* From now on there are readers of several warps. */
+static void new_readers(struct word *w)
+{
+    const u32 number = grid.free_readers ? grid.free_readers : ++grid.readers;
+    need(number <= READERS, "too many words are read by several warps");
+    struct readers *r = &memory.readers[number - 1];
     if (grid.free_readers)
         grid.free_readers = r->next;
-    memset(r->warp, 0, grid.lanes / 32 * sizeof r->warp[0]);
-    r->of = w;
-    r->warp[w->warp] = {w->epoch, w->mask};
-    return r;
+    memset(r->some, 0, sizeof r->some);
+    grid.use++;
+    *new_reader(r, w->warp, grid.use) = {grid.use, w->read_epoch, w->mask};
+    w->readers = number;
+    w->mask = grid.use;
 }
 
 static void forget_reads(struct word *w)
 {
     struct readers *r = readers_of(w);
     if (r) {
-        r->of = NULL;
         r->next = grid.free_readers;
         grid.free_readers = w->readers;
     }
-    w->epoch = w->readers = 0;
+    w->read_epoch = w->readers = 0;
 }
 
-static void put_read(struct word *w, u32 pc, struct who who)
+static void put_first_read(struct word *w, struct who who)
+{
+    w->warp = (u16)(who.lane / 32);
+    w->read_epoch = who.epoch;
+    w->mask = 1u << who.lane % 32;
+    w->readers = 0;
+}
+
+static inline void put_read(struct word *w, u32 pc, struct who who)
 {
     const u32 warp = who.lane / 32;
-    struct readers *r = readers_of(w);
     w->pc = pc;
-    if (!r && w->warp != warp) {
-        if (unknown(w->warp, w->epoch, w->mask) != LANES)
-            r = new_readers(w);
-        else
-            w->epoch = 0;
-    }
-    if (r) {
-        add_reader(&r->warp[warp].epoch, &r->warp[warp].mask, who);
+    if (w->read_epoch < grid.first_epoch) {
+        put_first_read(w, who);
         return;
     }
-    w->warp = (u16)warp;
-    w->readers = 0;
-    add_reader(&w->epoch, &w->mask, who);
+    if (!w->readers) {
+        if (w->warp == warp) {
+            add_reader(&w->read_epoch, &w->mask, who);
+            return;
+        }
+        if (unknown(w->warp, w->read_epoch, w->mask) == LANES) {
+            put_first_read(w, who);
+            return;
+        }
+        new_readers(w);
+    }
+    struct readers *r = &memory.readers[w->readers - 1];
+    struct reader *reader = &r->warp[warp];
+    if (reader->use != w->mask)
+        reader = new_reader(r, warp, w->mask);
+    add_reader(&reader->epoch, &reader->mask, who);
 }
 
 /* Has this lane read the word since it was written? Then what it writes there is behind that. */
@@ -484,14 +621,24 @@ static bool has_read(const struct word *w, struct who who)
     const struct readers *r = readers_of(w);
     const u32 warp = who.lane / 32, mine = 1u << who.lane % 32;
     if (r)
-        return r->warp[warp].epoch >= grid.first_epoch && r->warp[warp].mask & mine;
-    return w->warp == warp && w->epoch >= grid.first_epoch && w->mask & mine;
+        return r->warp[warp].use == w->mask && r->warp[warp].mask & mine;
+    return w->warp == warp && w->read_epoch >= grid.first_epoch && w->mask & mine;
 }
 
 static void put_write(struct word *w, u32 bytes, u32 pc, struct who who, bool atomic)
 {
+    const struct writer by = {who.epoch, pc, (u16)who.lane, atomic};
+    if (bytes == (1 << WORD_BYTES) - 1) {
+        w->writer = by;
+        w->apart = false;
+        return;
+    }
+    struct bytes *of = bytes_of(w);
+    for (u32 i = 0; i < WORD_BYTES && !w->apart; i++)
+        of->of[i] = w->writer;
+    w->apart = true;
     for (; bytes; bytes &= bytes - 1)
-        w->byte[__builtin_ctz(bytes)] = {who.epoch, pc, (u16)who.lane, atomic};
+        of->of[__builtin_ctz(bytes)] = by;
 }
 
 static u32 place_of(const void *pc)
@@ -499,7 +646,32 @@ static u32 place_of(const void *pc)
     return (u32)((uintptr_t)pc - code);
 }
 
-static void access_read(const void *p, u32 n, const void *pc, struct who who)
+/* The same as access_read of a word by the running fiber, where that is soon done. */
+static inline bool read_soon(struct word *w, const void *pc, struct who who)
+{
+    const struct writer by = w->writer;
+    const u32 warp = who.lane / 32;
+    if (w->apart || (by.epoch >= grid.first_epoch && by.lane != who.lane &&
+                     get(&memory.warp[warp].known, by.lane) < by.epoch))
+        return false;
+    if (w->read_epoch < grid.first_epoch) {
+        put_first_read(w, who);
+    } else if (w->readers) {
+        struct reader *reader = &memory.readers[w->readers - 1].warp[warp];
+        if (reader->use != w->mask)
+            return false;
+        add_reader(&reader->epoch, &reader->mask, who);
+    } else if (w->warp == warp) {
+        add_reader(&w->read_epoch, &w->mask, who);
+    } else {
+        return false;
+    }
+    w->pc = place_of(pc);
+    return true;
+}
+
+static __attribute__((noinline)) void access_read(const void *p, u32 n, const void *pc,
+                                                  struct who who)
 {
     uintptr_t at = (uintptr_t)p, end = at + n;
     u32 bytes;
@@ -524,10 +696,24 @@ static void access_write(const void *p, u32 n, const void *pc, struct who who)
     }
 }
 
+static inline void read_of(const void *p, u32 bytes, const void *pc)
+{
+    const struct who who = myself();
+    if ((uintptr_t)p % WORD_BYTES || bytes % WORD_BYTES) {
+        access_read(p, bytes, pc, who);
+        return;
+    }
+    for (u32 i = 0; i < bytes; i += WORD_BYTES) {
+        const u8 *at = (const u8 *)p + i;
+        if (!read_soon(word_at((uintptr_t)at), pc, who))
+            access_read(at, WORD_BYTES, pc, who);
+    }
+}
+
 void races_read(const void *p, u32 bytes, const void *pc)
 {
     if (!is_ours(p))
-        access_read(p, bytes, pc, myself());
+        read_of(p, bytes, pc);
 }
 
 void races_write(const void *p, u32 bytes, const void *pc)
@@ -569,7 +755,7 @@ void races_copy(void *to, const void *from, u32 bytes, const void *barrier, cons
     const struct who who = {lane, epoch, epoch};
     access_read(from, bytes, pc, who);
     access_write(to, bytes, pc, who);
-    clock_of(barrier, true)->at[lane] = epoch;
+    set(clock_of(barrier, true), lane, epoch);
 }
 
 static void read_tiles(const struct products *p)
@@ -585,8 +771,9 @@ void races_products(const u8 *tiles, u32 n, u32 stride, u32 further, const void 
 {
     struct lane *l = me();
     need(l->n_products < PRODUCTS, "too many products are under way");
-    l->products[l->n_products] = {tiles, n, stride, further, l->batches, pc};
-    read_tiles(&l->products[l->n_products++]);
+    struct products *p = &memory.products[fiber_now->number][l->n_products++];
+    *p = {tiles, n, stride, further, l->batches, pc};
+    read_tiles(p);
 }
 
 void races_commit(void)
@@ -597,12 +784,13 @@ void races_commit(void)
 void races_wait(u32 batches)
 {
     struct lane *l = me();
+    struct products *products = memory.products[fiber_now->number];
     u32 kept = 0;
     for (u32 i = 0; i < l->n_products; i++)
-        if (l->products[i].batch + batches < l->batches)
-            read_tiles(&l->products[i]);
+        if (products[i].batch + batches < l->batches)
+            read_tiles(&products[i]);
         else
-            l->products[kept++] = l->products[i];
+            products[kept++] = products[i];
     l->n_products = kept;
 }
 

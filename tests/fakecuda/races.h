@@ -30,8 +30,10 @@ enum { EMULATE_EARLY = 0 }; /* or as late */
 #endif
 
 /* A grid begins. Its threads have numbers 0..n - 1, `per_block` to a block, a multiple of 32. What
- * happened before is in order. [stacks, end) is nobody else's. */
-RACES_HOOK(races_begin, const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end);
+ * happened before is in order. What is in [stacks, end) is nobody else's, parameters are constant.
+ */
+RACES_HOOK(races_begin, const char *kernel, u32 n, u32 per_block, const u8 *stacks, const u8 *end,
+           const void *params, size_t params_bytes);
 
 /* What the running fiber does, in code at `pc`. */
 RACES_HOOK(races_read, const void *p, u32 bytes, const void *pc);

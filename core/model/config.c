@@ -1,195 +1,10 @@
 #include "core/model/config.h"
 
+#include "core/model/family.h"
 #include "core/model/rope.h"
 
 #include <math.h>
 #include <stdio.h>
-
-/* Which layers see a window only. */
-enum windows {
-    WINDOWS_NONE,
-    WINDOWS_ALL,     /* every layer, when sliding_window is given */
-    WINDOWS_QWEN,    /* use_sliding_window: from layer max_window_layers on */
-    WINDOWS_SMOLLM3, /* use_sliding_window: the layers without rope */
-    WINDOWS_PATTERN, /* all but every n-th */
-    WINDOWS_UNSURE,  /* use_sliding_window: versions of transformers differ in which layers */
-};
-
-/* A row a family: what its transformers class does when a key is missing. */
-static const struct family {
-    const char *name;
-    u32 heads, vocab, context;  /* 0: the key has to be there */
-    u32 kv_heads;               /* 0: as many as heads */
-    u32 head_dim;               /* 0: hidden / heads */
-    double theta, eps, partial; /* partial: default of partial_rotary_factor; 0: whole heads */
-    enum windows windows;
-    u32 window;  /* default of sliding_window; 0: none */
-    u32 pattern; /* every n-th layer is full */
-    double attention_softcap, logit_softcap;
-    bool tied;
-    bool attention_bias_key, mlp_bias_key; /* the class knows the key */
-    bool attention_bias, plain_o;          /* its default; it is not for o */
-    bool qkv_bias;                         /* always */
-    enum qk_norm qk_norm;
-    enum norms norms;
-    bool fused, fused_gate_up, local_rope, nope, rope_pairs;
-    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
-                         query_pre_attn_scalar and softcaps */
-    bool multipliers; /* of embedding, attention, what is added to x, logits */
-    enum mixtures {
-        MIXTURES_NONE,
-        MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
-        MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
-        MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
-    } mixtures;
-    const char *activation_key; /* NULL: hidden_act */
-} families[] = {
-    {.name = "llama", .theta = 1e4, .eps = 1e-6, .attention_bias_key = true, .mlp_bias_key = true},
-    {.name = "mistral",
-     .kv_heads = 8,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_ALL,
-     .window = 4096},
-    {.name = "mixtral",
-     .kv_heads = 8,
-     .theta = 1e6,
-     .eps = 1e-5,
-     .windows = WINDOWS_ALL,
-     .mixtures = MIXTURES_MIXTRAL},
-    {.name = "qwen2",
-     .kv_heads = 32,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_QWEN,
-     .window = 4096,
-     .qkv_bias = true},
-    {.name = "qwen3",
-     .kv_heads = 32,
-     .head_dim = 128,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_QWEN,
-     .window = 4096,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_HEADS},
-    {.name = "qwen3_moe",
-     .kv_heads = 4,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_UNSURE,
-     .window = 4096,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_HEADS,
-     .mixtures = MIXTURES_QWEN},
-    {.name = "smollm3",
-     .kv_heads = 4,
-     .theta = 2e6,
-     .eps = 1e-6,
-     .windows = WINDOWS_SMOLLM3,
-     .tied = true,
-     .attention_bias_key = true,
-     .mlp_bias_key = true,
-     .nope = true},
-    {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
-    {.name = "glm",
-     .kv_heads = 2,
-     .head_dim = 128,
-     .theta = 1e4,
-     .eps = 1.5625e-7,
-     .partial = 0.5,
-     .attention_bias_key = true,
-     .attention_bias = true,
-     .plain_o = true,
-     .fused_gate_up = true,
-     .rope_pairs = true},
-    {.name = "glm4",
-     .kv_heads = 2,
-     .head_dim = 128,
-     .theta = 1e4,
-     .eps = 1.5625e-7,
-     .partial = 0.5,
-     .attention_bias_key = true,
-     .attention_bias = true,
-     .plain_o = true,
-     .norms = NORMS_GLM,
-     .fused_gate_up = true,
-     .rope_pairs = true},
-    {.name = "granite",
-     .theta = 1e4,
-     .eps = 1e-6,
-     .attention_bias_key = true,
-     .mlp_bias_key = true,
-     .multipliers = true},
-    {.name = "granitemoe",
-     .theta = 1e4,
-     .eps = 1e-6,
-     .attention_bias_key = true,
-     .multipliers = true,
-     .mixtures = MIXTURES_MIXTRAL},
-    {.name = "olmo2",
-     .theta = 1e4,
-     .eps = 1e-5,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_ROWS,
-     .norms = NORMS_AFTER},
-    {.name = "olmo3",
-     .theta = 5e5,
-     .eps = 1e-5,
-     .windows = WINDOWS_PATTERN,
-     .window = 4096,
-     .pattern = 4,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_ROWS,
-     .norms = NORMS_AFTER,
-     .local_rope = true},
-    {.name = "olmoe",
-     .theta = 1e4,
-     .eps = 1e-5,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_ROWS,
-     .mixtures = MIXTURES_OLMOE},
-    {.name = "gemma",
-     .head_dim = 256,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .tied = true,
-     .attention_bias_key = true,
-     .gemma = true},
-    {.name = "gemma2",
-     .kv_heads = 4,
-     .head_dim = 256,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_PATTERN,
-     .window = 4096,
-     .pattern = 2,
-     .attention_softcap = 50,
-     .logit_softcap = 30,
-     .tied = true,
-     .attention_bias_key = true,
-     .gemma = true,
-     .norms = NORMS_AROUND,
-     .activation_key = "hidden_activation"},
-    {.name = "gemma3_text",
-     .heads = 8,
-     .vocab = 262208,
-     .context = 131072,
-     .kv_heads = 4,
-     .head_dim = 256,
-     .theta = 1e6,
-     .eps = 1e-6,
-     .windows = WINDOWS_PATTERN,
-     .window = 4096,
-     .pattern = 6,
-     .tied = true,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_HEADS,
-     .gemma = true,
-     .norms = NORMS_AROUND,
-     .activation_key = "hidden_activation",
-     .local_rope = true},
-};
 
 /* Models that see as well: the language model's keys are those of text_config, its class there
  * this one unless it says another. Images are for others to look at; only text is computed. */
@@ -203,20 +18,6 @@ static const struct seeing *find_seeing(const struct fields *k)
     for (size_t i = 0; i < COUNTOF(seeing); i++)
         if (str_is(type, seeing[i].name))
             return &seeing[i];
-    return NULL;
-}
-
-static const struct family *find_family(const struct fields *k, const char *absent)
-{
-    struct str type = fields_str(k, "model_type", absent);
-    for (size_t i = 0; i < COUNTOF(families); i++)
-        if (str_is(type, families[i].name))
-            return &families[i];
-    fields_refuse(
-        k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, "
-        "granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are "
-        "supported");
     return NULL;
 }
 
@@ -675,7 +476,7 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
 {
     const struct seeing *sees = find_seeing(outer);
     struct fields text = sees ? fields_in(outer, "text_config") : *outer, *k = &text;
-    const struct family *f = find_family(k, sees ? sees->text : "");
+    const struct family *f = family_find(k, sees ? sees->text : "");
     if (!f)
         return k->e->code;
     c->sees = sees != NULL;

@@ -114,6 +114,32 @@ static void read_multipliers(const struct fields *k, double eps, struct model *m
     m->logit_scale = (float)(1 / fields_f64(k, "logits_scaling", 1, least, most));
 }
 
+static void read_biases(const struct fields *k, const struct family *f, struct config *c)
+{
+    bool bias = fields_bool(k, "attention_bias", f->attention_bias),
+         mlp_bias = fields_bool(k, "mlp_bias", false);
+    if (bias && !f->attention_bias_key && !f->qkv_bias)
+        fields_refuse(k, "attention_bias", "%s has none", f->name);
+    if (mlp_bias && !f->mlp_bias_key)
+        fields_refuse(k, "mlp_bias", "%s has none", f->name);
+    c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
+    c->o_bias = bias && f->attention_bias_key && !f->plain_o;
+    c->mlp_bias = mlp_bias;
+    if (f->o_bias_key)
+        c->o_bias = fields_bool(k, f->o_bias_key, false);
+    if (f->bias_key)
+        c->qkv_bias = c->o_bias = c->mlp_bias = fields_bool(k, f->bias_key, false);
+}
+
+/* Keys that other code of the family goes by; the transformers class may not know them. */
+static void refuse_unsupported(const struct fields *k, const struct family *f)
+{
+    if (f->mixtures == MIXTURES_OLMOE && fields_get(k, "clip_qkv"))
+        fields_refuse(k, "clip_qkv", "not supported");
+    if (f->bias_key && fields_f64(k, "compression_ratio", 1, 1e-6, 1e6) != 1)
+        fields_refuse(k, "compression_ratio", "not supported"); /* of positions: Baidu's own code */
+}
+
 static void read_arithmetic(const struct fields *k, const struct family *f, struct model *m,
                             struct config *c)
 {
@@ -142,17 +168,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
-    if (fields_get(k, "clip_qkv") && f->mixtures == MIXTURES_OLMOE)
-        fields_refuse(k, "clip_qkv", "not supported");
-    bool bias = fields_bool(k, "attention_bias", f->attention_bias),
-         mlp_bias = fields_bool(k, "mlp_bias", false);
-    if (bias && !f->attention_bias_key && !f->qkv_bias)
-        fields_refuse(k, "attention_bias", "%s has none", f->name);
-    if (mlp_bias && !f->mlp_bias_key)
-        fields_refuse(k, "mlp_bias", "%s has none", f->name);
-    c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
-    c->o_bias = bias && f->attention_bias_key && !f->plain_o;
-    c->mlp_bias = mlp_bias;
+    read_biases(k, f, c);
+    refuse_unsupported(k, f);
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */

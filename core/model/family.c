@@ -49,6 +49,24 @@ static const struct family families[] = {
      .mlp_bias_key = true,
      .nope = true},
     {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
+    {.name = "seed_oss",
+     .kv_heads = 8,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .mlp_bias_key = true,
+     .attention_bias = true,
+     .plain_o = true,
+     .o_bias_key = "attention_out_bias"},
+    {.name = "ernie4_5",
+     .kv_heads = 2,
+     .head_dim = 128,
+     .theta = 5e5,
+     .eps = 1e-5,
+     .tied = true,
+     .bias_key = "use_bias",
+     .rope_pairs = true},
     {.name = "glm",
      .kv_heads = 2,
      .head_dim = 128,
@@ -156,8 +174,8 @@ const struct family *family_find(const struct fields *k, const char *absent)
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, "
-        "granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are "
-        "supported");
+        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, seed_oss, "
+        "ernie4_5, glm, glm4, granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and "
+        "gemma3_text are supported");
     return NULL;
 }

@@ -31,6 +31,8 @@ struct family {
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
     bool attention_bias, plain_o;          /* its default; it is not for o */
     bool qkv_bias;                         /* always */
+    const char *o_bias_key;                /* for o there is this */
+    const char *bias_key;                  /* this one is for all of them */
     enum qk_norm qk_norm;
     enum norms norms;
     bool fused, fused_gate_up, local_rope, nope, rope_pairs;

@@ -39,6 +39,12 @@ static bool opens(const char *type, const char *more, struct model *m, struct co
     return r == ERR_OK;
 }
 
+/* Is it the base of heads of 128 dimensions? */
+static bool near_theta(const struct model *m, double theta)
+{
+    return fabs(m->rope[0].freq[1] - pow(theta, -1 / 64.0)) < 1e-6;
+}
+
 #define KV "\"num_key_value_heads\":2"
 
 void config_class_defaults(void)
@@ -88,6 +94,24 @@ void config_class_defaults(void)
     CHECK(opens("olmo3", KV ",\"rope_theta\":500000", &m, &c) && c.norms == NORMS_AFTER);
     CHECK(m.layers[2].window == 4096 && m.layers[3].window == 0 && m.qk_norm == QK_NORM_ROWS);
     CHECK(m.layers[2].rope == ROPE_LOCAL && m.layers[3].rope == ROPE_FULL);
+}
+
+/* Families whose files say in their own ways which matrices have biases. */
+void config_biases(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("seed_oss", KV, &m, &c) && c.qkv_bias && !c.o_bias && !c.mlp_bias && !m.tied);
+    CHECK(m.head_dim == 128 && m.norm_eps == 1e-6f && !m.rope_pairs && m.n_gate_up == 2);
+    CHECK(near_theta(&m, 1e4) && m.attention_scale == (float)(1 / sqrt(128)));
+    CHECK(opens("seed_oss", KV ",\"attention_bias\":false,\"attention_out_bias\":true", &m, &c));
+    CHECK(!c.qkv_bias && c.o_bias && !c.mlp_bias);
+    CHECK(opens("seed_oss", KV ",\"mlp_bias\":true", &m, &c) && c.mlp_bias && !c.o_bias);
+    CHECK(opens("ernie4_5", "", &m, &c) && !c.qkv_bias && !c.o_bias && !c.mlp_bias && m.tied);
+    CHECK(m.head_dim == 128 && m.norm_eps == 1e-5f && m.rope_pairs && m.rope[0].dims == 128);
+    CHECK(m.kv_heads == 2 && near_theta(&m, 5e5) && m.n_gate_up == 2);
+    CHECK(opens("ernie4_5", "\"use_bias\":true,\"compression_ratio\":1.0", &m, &c));
+    CHECK(c.qkv_bias && c.o_bias && c.mlp_bias);
 }
 
 /* granite-3.1-2b-instruct's numbers. */
@@ -433,6 +457,15 @@ void config_refusals(void)
         {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
         {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
         {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
+        {"seed_oss", "\"attention_out_bias\":1", "attention_out_bias is 1: true or false"},
+        {"seed_oss", "\"sliding_window\":8", "sliding_window is 8: seed_oss has none"},
+        {"seed_oss", "\"partial_rotary_factor\":0.5", "this family rotates whole heads"},
+        {"ernie4_5", "\"use_bias\":\"no\"", "use_bias is \"no\": true or false"},
+        {"ernie4_5", "\"attention_bias\":true", "attention_bias is true: ernie4_5 has none"},
+        {"ernie4_5", "\"mlp_bias\":true", "mlp_bias is true: ernie4_5 has none"},
+        {"ernie4_5", "\"compression_ratio\":4.0", "compression_ratio is 4.0: not supported"},
+        {"ernie4_5", "\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}",
+         "rope_scaling.rope_type is \"dynamic\": default, linear"},
         {"glm4", "\"partial_rotary_factor\":1.5", "partial_rotary_factor is 1.5"},
         {"glm4", "\"attention_bias\":1", "attention_bias is 1: true or false"},
         {"glm4", "\"mlp_bias\":true", "mlp_bias is true: glm4 has none"},

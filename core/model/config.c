@@ -207,19 +207,21 @@ static bool slides(const struct family *f, const struct model *m, u32 i, u32 max
     case WINDOWS_UNSURE:
         return false;
     case WINDOWS_ALL:
+    case WINDOWS_LISTED:
         return true;
     case WINDOWS_QWEN:
         return i >= max_window_layers;
     case WINDOWS_SMOLLM3:
         return m->layers[i].rope == ROPE_SETS;
     case WINDOWS_PATTERN:
+    case WINDOWS_EXAONE4:
         return (i + 1) % pattern != 0;
     }
     return false;
 }
 
-/* layer_types, when given, against what the family makes of its other keys: qwen, smollm3 and
- * gemma follow it, the others must agree with it. */
+/* layer_types, when given, against what the family makes of its other keys: where only some layers
+ * slide it is followed, else it must agree. */
 static void read_layer_types(const struct fields *k, const struct family *f, u32 window,
                              struct model *m)
 {
@@ -248,13 +250,37 @@ static void read_layer_types(const struct fields *k, const struct family *f, u32
     }
 }
 
+/* Every how manieth layer is full. exaone4 may write letters as well, that are not read; files have
+ * layer_types then. */
+static u32 read_pattern(const struct fields *k, const struct family *f)
+{
+    const char *key = "sliding_window_pattern";
+    u32 absent = json_get(k->object, key) ? KEY_U32_REQUIRED : f->pattern;
+    if (f->gemma && f->local_rope)
+        return fields_u32(k, key, f->pattern, 1, LIMIT_LAYERS);
+    if (f->windows == WINDOWS_EXAONE4 && !fields_get(k, "layer_types"))
+        return fields_u32(k, key, absent, 1, LIMIT_LAYERS);
+    return MAX(f->pattern, 1);
+}
+
+/* exaone4: where some layers slide, those that see all do not rotate. Where there is a window and
+ * none slides, transformers rotates nothing, while others rotate everything. */
+static void rotate_sliding(const struct fields *k, struct model *m)
+{
+    bool some = false;
+    for (u32 i = 0; i < m->layers_n; i++) {
+        some |= m->layers[i].window != 0;
+        m->layers[i].rope = m->layers[i].window ? ROPE_FULL : ROPE_SETS;
+    }
+    if (!some)
+        fields_refuse(k, "sliding_window", "no layer slides; null is expected then");
+}
+
 static void read_windows(const struct fields *k, const struct family *f, struct model *m)
 {
     u32 absent = json_get(k->object, "sliding_window") ? 0 : f->window;
     u32 window = fields_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
-    u32 pattern = f->pattern;
-    if (f->gemma && f->local_rope)
-        pattern = fields_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
+    u32 pattern = window ? read_pattern(k, f) : 1;
     u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
     bool asked =
         f->windows == WINDOWS_QWEN || f->windows == WINDOWS_SMOLLM3 || f->windows == WINDOWS_UNSURE;
@@ -268,9 +294,11 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
     if (f->windows == WINDOWS_PATTERN && window == 0)
         fields_refuse(k, "sliding_window", "%s needs one", f->name);
     for (u32 i = 0; i < m->layers_n; i++)
-        if (slides(f, m, i, from, MAX(pattern, 1)))
+        if (slides(f, m, i, from, pattern))
             m->layers[i].window = window;
     read_layer_types(k, f, window, m);
+    if (f->windows == WINDOWS_EXAONE4 && window)
+        rotate_sliding(k, m);
     for (u32 i = 0; f->local_rope && i < m->layers_n; i++)
         m->layers[i].rope = m->layers[i].window ? ROPE_LOCAL : ROPE_FULL;
 }
@@ -346,6 +374,17 @@ static bool nested_rope(const struct fields *object)
     return fields_get(object, "full_attention") || fields_get(object, "sliding_attention");
 }
 
+/* ministral3 multiplies the query at position p by 1 + beta ln(1 + floor(p / original)): by 1
+ * within the positions that it was trained with first, and only those are served. */
+static void read_query_scaling(const struct fields *rope, struct model *m)
+{
+    double beta = fields_f64(rope, "llama_4_scaling_beta", KEY_REQUIRED, 0, 1e3);
+    u32 original =
+        fields_u32(rope, "original_max_position_embeddings", KEY_U32_REQUIRED, 1, LIMIT_CONTEXT);
+    if (beta > 0)
+        m->context = MIN(m->context, original);
+}
+
 static enum err read_rope(struct arena *keep, const struct fields *k, const struct family *f,
                           struct model *m)
 {
@@ -373,6 +412,8 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
     }
     TRY(rope_build(keep, &full, &s, &m->rope[ROPE_FULL], &m->rope_long[ROPE_FULL],
                    &m->rope_long_from));
+    if (f->query_scaling)
+        read_query_scaling(&full, m);
     m->rope[ROPE_LOCAL] = m->rope[ROPE_FULL];
     m->rope_long[ROPE_LOCAL] = m->rope_long[ROPE_FULL];
     if (!f->local_rope)

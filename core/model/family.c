@@ -14,6 +14,19 @@ static const struct family families[] = {
      .eps = 1e-5,
      .windows = WINDOWS_ALL,
      .mixtures = MIXTURES_MIXTRAL},
+    {.name = "ministral",
+     .kv_heads = 8,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .windows = WINDOWS_LISTED,
+     .window = 4096},
+    {.name = "ministral3",
+     .kv_heads = 8,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .windows = WINDOWS_ALL,
+     .query_scaling = true},
     {.name = "qwen2",
      .kv_heads = 32,
      .theta = 1e4,
@@ -124,6 +137,15 @@ static const struct family families[] = {
      .attention_bias_key = true,
      .qk_norm = QK_NORM_ROWS,
      .mixtures = MIXTURES_OLMOE},
+    {.name = "exaone4",
+     .kv_heads = 32,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .windows = WINDOWS_EXAONE4,
+     .window = 4096,
+     .pattern = 4,
+     .qk_norm = QK_NORM_HEADS,
+     .norms = NORMS_AFTER},
     {.name = "gemma",
      .head_dim = 256,
      .theta = 1e4,
@@ -174,8 +196,8 @@ const struct family *family_find(const struct fields *k, const char *absent)
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, seed_oss, "
-        "ernie4_5, glm, glm4, granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and "
-        "gemma3_text are supported");
+        "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen3, qwen3_moe, "
+        "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, granite, granitemoe, olmo2, olmo3, olmoe, "
+        "exaone4, gemma, gemma2, gemma3 and gemma3_text are supported");
     return NULL;
 }

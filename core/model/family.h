@@ -14,6 +14,9 @@ enum windows {
     WINDOWS_QWEN,    /* use_sliding_window: from layer max_window_layers on */
     WINDOWS_SMOLLM3, /* use_sliding_window: the layers without rope */
     WINDOWS_PATTERN, /* all but every n-th */
+    WINDOWS_LISTED,  /* those that layer_types says, else every layer, when sliding_window is given
+                      */
+    WINDOWS_EXAONE4, /* the same, else all but every n-th; then those that see all do not rotate */
     WINDOWS_UNSURE,  /* use_sliding_window: versions of transformers differ in which layers */
 };
 
@@ -36,9 +39,10 @@ struct family {
     enum qk_norm qk_norm;
     enum norms norms;
     bool fused, fused_gate_up, local_rope, nope, rope_pairs;
-    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
-                         query_pre_attn_scalar and softcaps */
-    bool multipliers; /* of embedding, attention, what is added to x, logits */
+    bool gemma;         /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
+                           query_pre_attn_scalar and softcaps */
+    bool multipliers;   /* of embedding, attention, what is added to x, logits */
+    bool query_scaling; /* of queries beyond the positions of training */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */

@@ -114,6 +114,64 @@ void config_biases(void)
     CHECK(c.qkv_bias && c.o_bias && c.mlp_bias);
 }
 
+#define SLIDES(a, b, c, d)                                                              \
+    "\"layer_types\":[\"" a "_attention\",\"" b "_attention\",\"" c "_attention\",\"" d \
+    "_attention\"]"
+
+void config_ministral(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("ministral", KV, &m, &c) && m.layers[0].window == 4096 && !c.qkv_bias);
+    CHECK(m.layers[3].window == 4096 && m.norm_eps == 1e-6f && m.head_dim == 16);
+    CHECK(opens("ministral", KV ",\"sliding_window\":null", &m, &c) && m.layers[0].window == 0);
+    CHECK(opens("ministral",
+                KV ",\"sliding_window\":8," SLIDES("full", "sliding", "sliding", "full"), &m, &c));
+    CHECK(m.layers[0].window == 0 && m.layers[1].window == 8 && m.layers[3].window == 0);
+    CHECK(m.layers[0].rope == ROPE_FULL && m.layers[1].rope == ROPE_FULL);
+
+    /* as Ministral-3 has it, but shorter; text of a model that sees or alone */
+    static const char rope[] =
+        KV ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"type\":\"yarn\",\"rope_theta\":1e6,"
+           "\"factor\":16.0,\"original_max_position_embeddings\":16,\"beta_fast\":32.0,"
+           "\"beta_slow\":1.0,\"mscale\":1.0,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":%s}";
+    char more[512];
+    struct err_text e;
+    snprintf(more, sizeof more, rope, "0.1");
+    CHECK(opens("ministral3", more, &m, &c) && m.context == 16 && m.rope[0].scale == 1);
+    CHECK(m.head_dim == 128 && m.norm_eps == 1e-5f && m.layers[0].window == 0 && !m.tied);
+    snprintf(more, sizeof more, rope, "0");
+    CHECK(opens("ministral3", more, &m, &c) && m.context == 256);
+    char text[2048];
+    snprintf(text, sizeof text, "{\"model_type\":\"mistral3\",\"text_config\":%s}",
+             config_text("ministral3", more));
+    CHECK(parse(text, &m, &c, &e) == ERR_OK && c.sees && str_is(m.model_type, "ministral3"));
+}
+
+void config_exaone4(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("exaone4", KV, &m, &c) && c.norms == NORMS_AFTER && m.qk_norm == QK_NORM_HEADS);
+    CHECK(m.layers[2].window == 4096 && m.layers[2].rope == ROPE_FULL && m.norm_eps == 1e-5f);
+    CHECK(m.layers[3].window == 0 && m.layers[3].rope == ROPE_SETS && !c.qkv_bias && !c.o_bias);
+    CHECK(opens("exaone4", KV ",\"sliding_window\":8,\"sliding_window_pattern\":2", &m, &c));
+    CHECK(m.layers[0].window == 8 && m.layers[1].window == 0 && m.layers[1].rope == ROPE_SETS);
+    /* EXAONE-4.0-32B, and 1.2B */
+    CHECK(opens(
+        "exaone4",
+        KV ",\"sliding_window_pattern\":\"LLLG\"," SLIDES("full", "sliding", "sliding", "full"), &m,
+        &c));
+    CHECK(m.layers[0].window == 0 && m.layers[0].rope == ROPE_SETS);
+    CHECK(m.layers[1].window == 4096 && m.layers[1].rope == ROPE_FULL);
+    CHECK(opens("exaone4",
+                KV ",\"sliding_window\":null,\"sliding_window_pattern\":null," SLIDES(
+                    "full", "full", "full", "full"),
+                &m, &c));
+    for (u32 i = 0; i < 4; i++)
+        CHECK(m.layers[i].window == 0 && m.layers[i].rope == ROPE_FULL);
+}
+
 /* granite-3.1-2b-instruct's numbers. */
 void config_multipliers(void)
 {
@@ -394,8 +452,8 @@ void config_refusals(void)
         {"gpt2", "", "model_type is \"gpt2\": llama, mistral"},
         {"gemma3", "", "text_config.hidden_size is missing"},
         {"gemma3", "\"text_config\":3", "text_config is 3: an object"},
-        {"mistral3", "\"text_config\":{\"model_type\":\"ministral3\"}",
-         "text_config.model_type is \"ministral3\": llama, mistral"},
+        {"mistral3", "\"text_config\":{\"model_type\":\"ministral4\"}",
+         "text_config.model_type is \"ministral4\": llama, mistral"},
         {"llama", "\"hidden_act\":\"relu\"", "hidden_act is \"relu\""},
         {"llama", "\"hidden_act\":3", "hidden_act is 3: a string"},
         {"gemma", "\"hidden_activation\":\"gelu\"", "hidden_activation is \"gelu\": versions"},
@@ -457,15 +515,34 @@ void config_refusals(void)
         {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
         {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
         {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
-        {"seed_oss", "\"attention_out_bias\":1", "attention_out_bias is 1: true or false"},
-        {"seed_oss", "\"sliding_window\":8", "sliding_window is 8: seed_oss has none"},
-        {"seed_oss", "\"partial_rotary_factor\":0.5", "this family rotates whole heads"},
+        {"seed_oss", KV ",\"attention_out_bias\":1", "attention_out_bias is 1: true or false"},
+        {"seed_oss", KV ",\"sliding_window\":8", "sliding_window is 8: seed_oss has none"},
+        {"seed_oss", KV ",\"partial_rotary_factor\":0.5", "this family rotates whole heads"},
         {"ernie4_5", "\"use_bias\":\"no\"", "use_bias is \"no\": true or false"},
         {"ernie4_5", "\"attention_bias\":true", "attention_bias is true: ernie4_5 has none"},
         {"ernie4_5", "\"mlp_bias\":true", "mlp_bias is true: ernie4_5 has none"},
         {"ernie4_5", "\"compression_ratio\":4.0", "compression_ratio is 4.0: not supported"},
         {"ernie4_5", "\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}",
          "rope_scaling.rope_type is \"dynamic\": default, linear"},
+        {"ministral", KV ",\"attention_bias\":true", "attention_bias is true: ministral has none"},
+        {"ministral", KV ",\"sliding_window\":null," SLIDES("full", "sliding", "full", "full"),
+         "layer 1 slides"},
+        {"ministral3", KV, "rope_parameters.llama_4_scaling_beta is missing"},
+        {"ministral3", KV ",\"rope_parameters\":{\"llama_4_scaling_beta\":0.1}",
+         "rope_parameters.original_max_position_embeddings is missing"},
+        {"ministral3", KV ",\"rope_parameters\":{\"llama_4_scaling_beta\":-1}",
+         "llama_4_scaling_beta is -1"},
+        {"ministral3",
+         KV ",\"sliding_window\":8,\"rope_parameters\":{\"llama_4_scaling_beta\":0,"
+            "\"original_max_position_embeddings\":16}," SLIDES("full", "sliding", "full", "full"),
+         "layer_types is an array: ministral3 cannot do that in layer 0"},
+        {"exaone4", KV ",\"attention_bias\":true", "attention_bias is true: exaone4 has none"},
+        {"exaone4", KV ",\"sliding_window_pattern\":\"LLLG\"", "pattern is \"LLLG\": an integer"},
+        {"exaone4", KV ",\"sliding_window_pattern\":null", "sliding_window_pattern is null"},
+        {"exaone4", KV ",\"sliding_window\":8," SLIDES("full", "full", "full", "full"),
+         "sliding_window is 8: no layer slides"},
+        {"exaone4", KV ",\"sliding_window\":null," SLIDES("full", "sliding", "full", "full"),
+         "layer 1 slides"},
         {"glm4", "\"partial_rotary_factor\":1.5", "partial_rotary_factor is 1.5"},
         {"glm4", "\"attention_bias\":1", "attention_bias is 1: true or false"},
         {"glm4", "\"mlp_bias\":true", "mlp_bias is true: glm4 has none"},

@@ -321,6 +321,26 @@ case("norm-before-extra", "olmo2-f32", header(lambda h, b: (
 for i, n in ((0, 16), (1, 32)):  # of a head; of the keys
     case(f"norm-rows-{i}", "olmo2-f32", entry("shape", [n, 64 // n], Q_NORM), Q_NORM)
 case("norm-of-heads", "olmo2-f32", config("model_type", "qwen3"), "input_layernorm.weight")
+case("seed-oss-without-bias", "seed-oss-bf16", config("attention_bias", False), "_proj.bias")
+case("seed-oss-without-o", "seed-oss-bf16", config("attention_out_bias", False), "o_proj.bias")
+case("seed-oss-bias", "seed-oss-ct4", config("mlp_bias", True), "mlp.gate_proj.bias")
+case("ernie-without-bias", "ernie4-5-bf16", config("use_bias", False), "_proj.bias")
+case("ernie-compressed", "ernie4-5-bf16", config("compression_ratio", 2.0),
+     [CONFIG, "compression_ratio"])
+case("exaone-norm", "exaone4-f32", without(AFTER), AFTER)
+case("exaone-no-window", "exaone4-f32", config("sliding_window", None), [CONFIG, "layer_types"])
+case("exaone-letters", "exaone4-f32", edit(CONFIG, lambda j: (
+    j.pop("layer_types"), j.update(sliding_window_pattern="LG")) and None),
+    [CONFIG, "sliding_window_pattern"])
+case("exaone-none-slides", "exaone4-f32", config("layer_types", ["full_attention"] * 2),
+     [CONFIG, "sliding_window"])
+case("ministral-no-window", "ministral-bf16", config("sliding_window", None),
+     [CONFIG, "layer_types"])
+for i, (key, value) in enumerate([
+        ("llama_4_scaling_beta", None), ("llama_4_scaling_beta", "0.1"),
+        ("original_max_position_embeddings", None), ("rope_type", "dynamic")]):
+    case(f"ministral3-{i}", "ministral3-bf16", config("rope_parameters." + key, value),
+         [CONFIG, key])
 case("glm-norm", "glm4-f32", without("model.layers.1.post_mlp_layernorm.weight"),
      "model.layers.1.post_mlp_layernorm.weight")
 case("glm-without-bias", "glm4-f32", config("attention_bias", False), "_proj.bias")

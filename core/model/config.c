@@ -123,6 +123,8 @@ static void read_biases(const struct fields *k, const struct family *f, struct c
     if (mlp_bias && !f->mlp_bias_key)
         fields_refuse(k, "mlp_bias", "%s has none", f->name);
     c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
+    if (f->qkv_bias_key)
+        c->qkv_bias = fields_bool(k, f->qkv_bias_key, true);
     c->o_bias = bias && f->attention_bias_key && !f->plain_o;
     c->mlp_bias = mlp_bias;
     if (f->o_bias_key)
@@ -279,12 +281,13 @@ static void rotate_sliding(const struct fields *k, struct model *m)
 static void read_windows(const struct fields *k, const struct family *f, struct model *m)
 {
     u32 absent = json_get(k->object, "sliding_window") ? 0 : f->window;
-    u32 window = fields_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
-    u32 pattern = window ? read_pattern(k, f) : 1;
-    u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
     bool asked =
         f->windows == WINDOWS_QWEN || f->windows == WINDOWS_SMOLLM3 || f->windows == WINDOWS_UNSURE;
-    if (asked && !fields_bool(k, "use_sliding_window", false))
+    bool off = asked && !fields_bool(k, "use_sliding_window", false); /* then it may be 0 as well */
+    u32 window = fields_u32(k, "sliding_window", absent, !off, LIMIT_CONTEXT);
+    u32 pattern = window ? read_pattern(k, f) : 1;
+    u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
+    if (off)
         window = 0;
     if (f->windows == WINDOWS_UNSURE && window)
         fields_refuse(k, "use_sliding_window",
@@ -349,6 +352,9 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
         step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
         read_plain_layers(k, plain);
     }
+    if (f->shared_expert)
+        m->shared_intermediate = fields_u32(k, "shared_expert_intermediate_size", KEY_U32_REQUIRED,
+                                            1, LIMIT_INTERMEDIATE);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
         if ((i + 1) % step || plain[i])
             continue;

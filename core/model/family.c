@@ -43,6 +43,16 @@ static const struct family families[] = {
      .window = 4096,
      .attention_bias_key = true,
      .qk_norm = QK_NORM_HEADS},
+    {.name = "qwen2_moe",
+     .kv_heads = 16,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .windows = WINDOWS_UNSURE,
+     .window = 4096,
+     .qkv_bias = true,
+     .qkv_bias_key = "qkv_bias",
+     .mixtures = MIXTURES_QWEN,
+     .shared_expert = true},
     {.name = "qwen3_moe",
      .kv_heads = 4,
      .theta = 1e4,
@@ -196,8 +206,8 @@ const struct family *family_find(const struct fields *k, const char *absent)
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen3, qwen3_moe, "
-        "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, granite, granitemoe, olmo2, olmo3, olmoe, "
-        "exaone4, gemma, gemma2, gemma3 and gemma3_text are supported");
+        "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen3, "
+        "qwen3_moe, smollm3, phi3, seed_oss, ernie4_5, glm, glm4, granite, granitemoe, olmo2, "
+        "olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and gemma3_text are supported");
     return NULL;
 }

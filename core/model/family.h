@@ -34,6 +34,7 @@ struct family {
     bool attention_bias_key, mlp_bias_key; /* the class knows the key */
     bool attention_bias, plain_o;          /* its default; it is not for o */
     bool qkv_bias;                         /* always */
+    const char *qkv_bias_key;              /* unless this is false */
     const char *o_bias_key;                /* for o there is this */
     const char *bias_key;                  /* this one is for all of them */
     enum qk_norm qk_norm;
@@ -49,6 +50,7 @@ struct family {
         MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
     } mixtures;
+    bool shared_expert;         /* beside those, one that all tokens take */
     const char *activation_key; /* NULL: hidden_act */
 };
 

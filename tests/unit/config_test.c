@@ -218,6 +218,17 @@ void config_experts(void)
     CHECK(m.experts == 8 && m.experts_used == 8 && m.expert_intermediate == 128);
     CHECK(m.experts_renormalized && m.norm_eps == 1e-5f && m.layers[0].window == 0);
     CHECK(m.rope[ROPE_FULL].freq[1] < 0.2f); /* 1e6^-(1/8) */
+    CHECK(opens("qwen2_moe",
+                KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+                   "\"mlp_only_layers\":[1],\"sliding_window\":0",
+                &m, &c)); /* as 5 writes it */
+    CHECK(m.experts == 8 && m.expert_intermediate == 32 && m.shared_intermediate == 96);
+    CHECK(c.qkv_bias && !c.o_bias && !m.experts_renormalized && !m.layers[1].mixture);
+    CHECK(opens("qwen2_moe",
+                KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+                   "\"qkv_bias\":false,\"sliding_window\":4096",
+                &m, &c));
+    CHECK(!c.qkv_bias && m.layers[1].mixture && m.layers[0].window == 0);
     CHECK(opens("granitemoe",
                 "\"num_local_experts\":40,\"num_experts_per_tok\":8,\"logits_scaling\":6.0", &m,
                 &c));
@@ -557,6 +568,19 @@ void config_refusals(void)
         {"olmo3", "\"rope_theta\":500000,\"sliding_window\":null", "olmo3 needs one"},
         {"olmoe", "\"num_experts\":8,\"num_experts_per_tok\":2,\"clip_qkv\":8.0",
          "clip_qkv is 8.0: not supported"},
+        {"qwen2_moe", KV "," MOE ",\"num_experts\":8",
+         "shared_expert_intermediate_size is missing"},
+        {"qwen2_moe",
+         KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,\"qkv_bias\":1",
+         "qkv_bias is 1: true or false"},
+        {"qwen2_moe",
+         KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+            "\"use_sliding_window\":true",
+         "use_sliding_window is true: versions"},
+        {"qwen2_moe",
+         KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+            "\"use_sliding_window\":true,\"sliding_window\":0",
+         "sliding_window is 0"},
         {"qwen3_moe", MOE, "num_experts is missing"},
         {"qwen3_moe", MOE ",\"num_experts\":1", "num_experts_per_tok is 2: there are 1"},
         {"qwen3_moe", MOE ",\"num_experts\":513", "num_experts is 513"},

@@ -542,17 +542,21 @@ static enum err check_leftovers(struct opening *o)
 static void describe_shape(const struct opening *o, char *out, size_t cap)
 {
     const struct model *m = o->m;
-    char group[32] = "", experts[96] = "";
+    char group[32] = "", experts[96] = "", shared[64] = "";
     if (o->config.quant.group)
         snprintf(group, sizeof group, ", group_size %u", o->config.quant.group);
     if (m->experts)
         snprintf(experts, sizeof experts, ", %u experts of intermediate size %u", m->experts,
                  m->expert_intermediate);
+    if (m->shared_intermediate)
+        snprintf(shared, sizeof shared, ", shared_expert_intermediate_size %u",
+                 m->shared_intermediate);
     snprintf(
         out, cap,
         "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
-        "head_dim %u, vocab_size %u%s%s",
-        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, group);
+        "head_dim %u, vocab_size %u%s%s%s",
+        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, shared,
+        group);
 }
 
 static enum err bind_model(struct opening *o)

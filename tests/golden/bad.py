@@ -347,7 +347,7 @@ case("shared-missing", "qwen2-moe-bf16", without(SHARED + ".up_proj.weight"),
 case("shared-gate-missing", "qwen2-moe-bf16", without(SHARED + "_gate.weight"),
      SHARED + "_gate.weight")
 case("shared-wide", "qwen2-moe-bf16", config("shared_expert_intermediate_size", 64),
-     SHARED + ".gate_proj.weight")
+     [SHARED + ".gate_proj.weight", "shared_expert_intermediate_size 64"])
 case("shared-unknown", "qwen2-moe-bf16", drop(CONFIG, "shared_expert_intermediate_size"),
      [CONFIG, "shared_expert_intermediate_size"])
 case("shared-biases", "qwen2-moe-bf16", config("qkv_bias", False), "_proj.bias")

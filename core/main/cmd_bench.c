@@ -78,7 +78,8 @@ static size_t step_weight_bytes(const struct model *m, u32 tokens)
         bytes += weight_bytes(&layer->o);
         if (layer->mixture) {
             bytes += mixture_bytes(m, layer->mixture, tokens);
-            continue;
+            if (!m->shared_intermediate)
+                continue;
         }
         for (u32 i = 0; i < m->n_gate_up; i++)
             bytes += weight_bytes(&layer->gate_up[i]);

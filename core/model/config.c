@@ -1,195 +1,10 @@
 #include "core/model/config.h"
 
+#include "core/model/family.h"
 #include "core/model/rope.h"
 
 #include <math.h>
 #include <stdio.h>
-
-/* Which layers see a window only. */
-enum windows {
-    WINDOWS_NONE,
-    WINDOWS_ALL,     /* every layer, when sliding_window is given */
-    WINDOWS_QWEN,    /* use_sliding_window: from layer max_window_layers on */
-    WINDOWS_SMOLLM3, /* use_sliding_window: the layers without rope */
-    WINDOWS_PATTERN, /* all but every n-th */
-    WINDOWS_UNSURE,  /* use_sliding_window: versions of transformers differ in which layers */
-};
-
-/* A row a family: what its transformers class does when a key is missing. */
-static const struct family {
-    const char *name;
-    u32 heads, vocab, context;  /* 0: the key has to be there */
-    u32 kv_heads;               /* 0: as many as heads */
-    u32 head_dim;               /* 0: hidden / heads */
-    double theta, eps, partial; /* partial: default of partial_rotary_factor; 0: whole heads */
-    enum windows windows;
-    u32 window;  /* default of sliding_window; 0: none */
-    u32 pattern; /* every n-th layer is full */
-    double attention_softcap, logit_softcap;
-    bool tied;
-    bool attention_bias_key, mlp_bias_key; /* the class knows the key */
-    bool attention_bias, plain_o;          /* its default; it is not for o */
-    bool qkv_bias;                         /* always */
-    enum qk_norm qk_norm;
-    enum norms norms;
-    bool fused, fused_gate_up, local_rope, nope, rope_pairs;
-    bool gemma;       /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
-                         query_pre_attn_scalar and softcaps */
-    bool multipliers; /* of embedding, attention, what is added to x, logits */
-    enum mixtures {
-        MIXTURES_NONE,
-        MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
-        MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
-        MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
-    } mixtures;
-    const char *activation_key; /* NULL: hidden_act */
-} families[] = {
-    {.name = "llama", .theta = 1e4, .eps = 1e-6, .attention_bias_key = true, .mlp_bias_key = true},
-    {.name = "mistral",
-     .kv_heads = 8,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_ALL,
-     .window = 4096},
-    {.name = "mixtral",
-     .kv_heads = 8,
-     .theta = 1e6,
-     .eps = 1e-5,
-     .windows = WINDOWS_ALL,
-     .mixtures = MIXTURES_MIXTRAL},
-    {.name = "qwen2",
-     .kv_heads = 32,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_QWEN,
-     .window = 4096,
-     .qkv_bias = true},
-    {.name = "qwen3",
-     .kv_heads = 32,
-     .head_dim = 128,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_QWEN,
-     .window = 4096,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_HEADS},
-    {.name = "qwen3_moe",
-     .kv_heads = 4,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_UNSURE,
-     .window = 4096,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_HEADS,
-     .mixtures = MIXTURES_QWEN},
-    {.name = "smollm3",
-     .kv_heads = 4,
-     .theta = 2e6,
-     .eps = 1e-6,
-     .windows = WINDOWS_SMOLLM3,
-     .tied = true,
-     .attention_bias_key = true,
-     .mlp_bias_key = true,
-     .nope = true},
-    {.name = "phi3", .theta = 1e4, .eps = 1e-5, .windows = WINDOWS_ALL, .fused = true},
-    {.name = "glm",
-     .kv_heads = 2,
-     .head_dim = 128,
-     .theta = 1e4,
-     .eps = 1.5625e-7,
-     .partial = 0.5,
-     .attention_bias_key = true,
-     .attention_bias = true,
-     .plain_o = true,
-     .fused_gate_up = true,
-     .rope_pairs = true},
-    {.name = "glm4",
-     .kv_heads = 2,
-     .head_dim = 128,
-     .theta = 1e4,
-     .eps = 1.5625e-7,
-     .partial = 0.5,
-     .attention_bias_key = true,
-     .attention_bias = true,
-     .plain_o = true,
-     .norms = NORMS_GLM,
-     .fused_gate_up = true,
-     .rope_pairs = true},
-    {.name = "granite",
-     .theta = 1e4,
-     .eps = 1e-6,
-     .attention_bias_key = true,
-     .mlp_bias_key = true,
-     .multipliers = true},
-    {.name = "granitemoe",
-     .theta = 1e4,
-     .eps = 1e-6,
-     .attention_bias_key = true,
-     .multipliers = true,
-     .mixtures = MIXTURES_MIXTRAL},
-    {.name = "olmo2",
-     .theta = 1e4,
-     .eps = 1e-5,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_ROWS,
-     .norms = NORMS_AFTER},
-    {.name = "olmo3",
-     .theta = 5e5,
-     .eps = 1e-5,
-     .windows = WINDOWS_PATTERN,
-     .window = 4096,
-     .pattern = 4,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_ROWS,
-     .norms = NORMS_AFTER,
-     .local_rope = true},
-    {.name = "olmoe",
-     .theta = 1e4,
-     .eps = 1e-5,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_ROWS,
-     .mixtures = MIXTURES_OLMOE},
-    {.name = "gemma",
-     .head_dim = 256,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .tied = true,
-     .attention_bias_key = true,
-     .gemma = true},
-    {.name = "gemma2",
-     .kv_heads = 4,
-     .head_dim = 256,
-     .theta = 1e4,
-     .eps = 1e-6,
-     .windows = WINDOWS_PATTERN,
-     .window = 4096,
-     .pattern = 2,
-     .attention_softcap = 50,
-     .logit_softcap = 30,
-     .tied = true,
-     .attention_bias_key = true,
-     .gemma = true,
-     .norms = NORMS_AROUND,
-     .activation_key = "hidden_activation"},
-    {.name = "gemma3_text",
-     .heads = 8,
-     .vocab = 262208,
-     .context = 131072,
-     .kv_heads = 4,
-     .head_dim = 256,
-     .theta = 1e6,
-     .eps = 1e-6,
-     .windows = WINDOWS_PATTERN,
-     .window = 4096,
-     .pattern = 6,
-     .tied = true,
-     .attention_bias_key = true,
-     .qk_norm = QK_NORM_HEADS,
-     .gemma = true,
-     .norms = NORMS_AROUND,
-     .activation_key = "hidden_activation",
-     .local_rope = true},
-};
 
 /* Models that see as well: the language model's keys are those of text_config, its class there
  * this one unless it says another. Images are for others to look at; only text is computed. */
@@ -203,20 +18,6 @@ static const struct seeing *find_seeing(const struct fields *k)
     for (size_t i = 0; i < COUNTOF(seeing); i++)
         if (str_is(type, seeing[i].name))
             return &seeing[i];
-    return NULL;
-}
-
-static const struct family *find_family(const struct fields *k, const char *absent)
-{
-    struct str type = fields_str(k, "model_type", absent);
-    for (size_t i = 0; i < COUNTOF(families); i++)
-        if (str_is(type, families[i].name))
-            return &families[i];
-    fields_refuse(
-        k, "model_type",
-        "llama, mistral, mistral3, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, "
-        "granite, granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3 and gemma3_text are "
-        "supported");
     return NULL;
 }
 
@@ -313,6 +114,34 @@ static void read_multipliers(const struct fields *k, double eps, struct model *m
     m->logit_scale = (float)(1 / fields_f64(k, "logits_scaling", 1, least, most));
 }
 
+static void read_biases(const struct fields *k, const struct family *f, struct config *c)
+{
+    bool bias = fields_bool(k, "attention_bias", f->attention_bias),
+         mlp_bias = fields_bool(k, "mlp_bias", false);
+    if (bias && !f->attention_bias_key && !f->qkv_bias)
+        fields_refuse(k, "attention_bias", "%s has none", f->name);
+    if (mlp_bias && !f->mlp_bias_key)
+        fields_refuse(k, "mlp_bias", "%s has none", f->name);
+    c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
+    if (f->qkv_bias_key)
+        c->qkv_bias = fields_bool(k, f->qkv_bias_key, true);
+    c->o_bias = bias && f->attention_bias_key && !f->plain_o;
+    c->mlp_bias = mlp_bias;
+    if (f->o_bias_key)
+        c->o_bias = fields_bool(k, f->o_bias_key, false);
+    if (f->bias_key)
+        c->qkv_bias = c->o_bias = c->mlp_bias = fields_bool(k, f->bias_key, false);
+}
+
+/* Keys that other code of the family goes by; the transformers class may not know them. */
+static void refuse_unsupported(const struct fields *k, const struct family *f)
+{
+    if (f->mixtures == MIXTURES_OLMOE && fields_get(k, "clip_qkv"))
+        fields_refuse(k, "clip_qkv", "not supported");
+    if (f->bias_key && fields_f64(k, "compression_ratio", 1, 1e-6, 1e6) != 1)
+        fields_refuse(k, "compression_ratio", "not supported"); /* of positions: Baidu's own code */
+}
+
 static void read_arithmetic(const struct fields *k, const struct family *f, struct model *m,
                             struct config *c)
 {
@@ -341,17 +170,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
-    if (fields_get(k, "clip_qkv") && f->mixtures == MIXTURES_OLMOE)
-        fields_refuse(k, "clip_qkv", "not supported");
-    bool bias = fields_bool(k, "attention_bias", f->attention_bias),
-         mlp_bias = fields_bool(k, "mlp_bias", false);
-    if (bias && !f->attention_bias_key && !f->qkv_bias)
-        fields_refuse(k, "attention_bias", "%s has none", f->name);
-    if (mlp_bias && !f->mlp_bias_key)
-        fields_refuse(k, "mlp_bias", "%s has none", f->name);
-    c->qkv_bias = (bias && f->attention_bias_key) || f->qkv_bias;
-    c->o_bias = bias && f->attention_bias_key && !f->plain_o;
-    c->mlp_bias = mlp_bias;
+    read_biases(k, f, c);
+    refuse_unsupported(k, f);
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -389,19 +209,21 @@ static bool slides(const struct family *f, const struct model *m, u32 i, u32 max
     case WINDOWS_UNSURE:
         return false;
     case WINDOWS_ALL:
+    case WINDOWS_LISTED:
         return true;
     case WINDOWS_QWEN:
         return i >= max_window_layers;
     case WINDOWS_SMOLLM3:
         return m->layers[i].rope == ROPE_SETS;
     case WINDOWS_PATTERN:
+    case WINDOWS_EXAONE4:
         return (i + 1) % pattern != 0;
     }
     return false;
 }
 
-/* layer_types, when given, against what the family makes of its other keys: qwen, smollm3 and
- * gemma follow it, the others must agree with it. */
+/* layer_types, when given, against what the family makes of its other keys: where only some layers
+ * slide it is followed, else it must agree. */
 static void read_layer_types(const struct fields *k, const struct family *f, u32 window,
                              struct model *m)
 {
@@ -430,17 +252,42 @@ static void read_layer_types(const struct fields *k, const struct family *f, u32
     }
 }
 
+/* Every how manieth layer is full. exaone4 may write letters as well, that are not read; files have
+ * layer_types then. */
+static u32 read_pattern(const struct fields *k, const struct family *f)
+{
+    const char *key = "sliding_window_pattern";
+    u32 absent = json_get(k->object, key) ? KEY_U32_REQUIRED : f->pattern;
+    if (f->gemma && f->local_rope)
+        return fields_u32(k, key, f->pattern, 1, LIMIT_LAYERS);
+    if (f->windows == WINDOWS_EXAONE4 && !fields_get(k, "layer_types"))
+        return fields_u32(k, key, absent, 1, LIMIT_LAYERS);
+    return MAX(f->pattern, 1);
+}
+
+/* exaone4: where some layers slide, those that see all do not rotate. Where there is a window and
+ * none slides, transformers rotates nothing, while others rotate everything. */
+static void rotate_sliding(const struct fields *k, struct model *m)
+{
+    bool some = false;
+    for (u32 i = 0; i < m->layers_n; i++) {
+        some |= m->layers[i].window != 0;
+        m->layers[i].rope = m->layers[i].window ? ROPE_FULL : ROPE_SETS;
+    }
+    if (!some)
+        fields_refuse(k, "sliding_window", "no layer slides; null is expected then");
+}
+
 static void read_windows(const struct fields *k, const struct family *f, struct model *m)
 {
     u32 absent = json_get(k->object, "sliding_window") ? 0 : f->window;
-    u32 window = fields_u32(k, "sliding_window", absent, 1, LIMIT_CONTEXT);
-    u32 pattern = f->pattern;
-    if (f->gemma && f->local_rope)
-        pattern = fields_u32(k, "sliding_window_pattern", pattern, 1, LIMIT_LAYERS);
-    u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
     bool asked =
         f->windows == WINDOWS_QWEN || f->windows == WINDOWS_SMOLLM3 || f->windows == WINDOWS_UNSURE;
-    if (asked && !fields_bool(k, "use_sliding_window", false))
+    bool off = asked && !fields_bool(k, "use_sliding_window", false); /* then it may be 0 as well */
+    u32 window = fields_u32(k, "sliding_window", absent, !off, LIMIT_CONTEXT);
+    u32 pattern = window ? read_pattern(k, f) : 1;
+    u32 from = fields_u32(k, "max_window_layers", 28, 0, UINT32_MAX - 1);
+    if (off)
         window = 0;
     if (f->windows == WINDOWS_UNSURE && window)
         fields_refuse(k, "use_sliding_window",
@@ -450,9 +297,11 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
     if (f->windows == WINDOWS_PATTERN && window == 0)
         fields_refuse(k, "sliding_window", "%s needs one", f->name);
     for (u32 i = 0; i < m->layers_n; i++)
-        if (slides(f, m, i, from, MAX(pattern, 1)))
+        if (slides(f, m, i, from, pattern))
             m->layers[i].window = window;
     read_layer_types(k, f, window, m);
+    if (f->windows == WINDOWS_EXAONE4 && window)
+        rotate_sliding(k, m);
     for (u32 i = 0; f->local_rope && i < m->layers_n; i++)
         m->layers[i].rope = m->layers[i].window ? ROPE_LOCAL : ROPE_FULL;
 }
@@ -503,6 +352,9 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
         step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
         read_plain_layers(k, plain);
     }
+    if (f->shared_expert)
+        m->shared_intermediate = fields_u32(k, "shared_expert_intermediate_size", KEY_U32_REQUIRED,
+                                            1, LIMIT_INTERMEDIATE);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
         if ((i + 1) % step || plain[i])
             continue;
@@ -526,6 +378,17 @@ static struct fields rope_object(const struct fields *k)
 static bool nested_rope(const struct fields *object)
 {
     return fields_get(object, "full_attention") || fields_get(object, "sliding_attention");
+}
+
+/* ministral3 multiplies the query at position p by 1 + beta ln(1 + floor(p / original)): by 1
+ * within the positions that it was trained with first, and only those are served. */
+static void read_query_scaling(const struct fields *rope, struct model *m)
+{
+    double beta = fields_f64(rope, "llama_4_scaling_beta", KEY_REQUIRED, 0, 1e3);
+    u32 original =
+        fields_u32(rope, "original_max_position_embeddings", KEY_U32_REQUIRED, 1, LIMIT_CONTEXT);
+    if (beta > 0)
+        m->context = MIN(m->context, original);
 }
 
 static enum err read_rope(struct arena *keep, const struct fields *k, const struct family *f,
@@ -555,6 +418,8 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
     }
     TRY(rope_build(keep, &full, &s, &m->rope[ROPE_FULL], &m->rope_long[ROPE_FULL],
                    &m->rope_long_from));
+    if (f->query_scaling)
+        read_query_scaling(&full, m);
     m->rope[ROPE_LOCAL] = m->rope[ROPE_FULL];
     m->rope_long[ROPE_LOCAL] = m->rope_long[ROPE_FULL];
     if (!f->local_rope)
@@ -675,7 +540,7 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
 {
     const struct seeing *sees = find_seeing(outer);
     struct fields text = sees ? fields_in(outer, "text_config") : *outer, *k = &text;
-    const struct family *f = find_family(k, sees ? sees->text : "");
+    const struct family *f = family_find(k, sees ? sees->text : "");
     if (!f)
         return k->e->code;
     c->sees = sees != NULL;

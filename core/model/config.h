@@ -1,9 +1,8 @@
 /* config.json and generation_config.json -> struct model, without its weights.
  *
- * Families: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, smollm3, phi3, glm, glm4, granite,
- * granitemoe, olmo2, olmo3, olmoe, gemma, gemma2, gemma3_text, and the text part of mistral3 and
- * gemma3, in the forms that transformers 4 and 5 write. A key that is missing takes the default of
- * the transformers class; those that give the shape must be there, unless models are known without.
+ * Families: those of family.c, and the text part of mistral3 and gemma3, in the forms that
+ * transformers 4 and 5 write. A key that is missing takes the default of the transformers class;
+ * those that give the shape must be there, unless models are known without.
  * Whatever changes the arithmetic and is not computed exactly is refused with file, key and value.
  * Sizes are bounded by config/limits.h.
  */

@@ -324,21 +324,23 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
                        o->config.o_bias, &l->o);
 }
 
-static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, struct layer *l)
+/* The MLP whose modules are called model.layers.I.OF... */
+static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, const char *of, u32 wide,
+                         struct layer *l)
 {
     struct place_name s;
-    u32 hidden = o->m->hidden, wide = o->m->intermediate;
+    u32 hidden = o->m->hidden;
     bool bias = o->config.mlp_bias;
     if (o->m->n_gate_up == 1) {
-        TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.gate_up_proj", i), 2 * wide, hidden,
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.gate_up_proj", i, of), 2 * wide, hidden,
                         bias, &l->gate_up[0]));
     } else {
-        TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.gate_proj", i), wide, hidden, bias,
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.gate_proj", i, of), wide, hidden, bias,
                         &l->gate_up[0]));
-        TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.up_proj", i), wide, hidden, bias,
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.up_proj", i, of), wide, hidden, bias,
                         &l->gate_up[1]));
     }
-    return bind_linear(b, format(&s, "model.layers.%u.mlp.down_proj", i), hidden, wide, bias,
+    return bind_linear(b, format(&s, "model.layers.%u.%s.down_proj", i, of), hidden, wide, bias,
                        &l->down);
 }
 
@@ -429,6 +431,22 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
             format(&s, "model.layers.%u.%s.experts.%u.%s", i, names->of, e, names->leaf[j]);
             TRY(bind_linear(b, s.text, j < 2 ? wide : hidden, j < 2 ? hidden : wide, false, to));
         }
+    return ERR_OK;
+}
+
+/* What a mixture has beside its experts: one more, and what its answer is multiplied by. */
+static enum err bind_shared(struct opening *o, struct binder *b, u32 i, struct layer *l)
+{
+    struct place_name s;
+    struct weight *share = &l->mixture->share;
+    TRY(bind_mlp(o, b, i, "mlp.shared_expert", o->m->shared_intermediate, l));
+    TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.shared_expert_gate", i), 1, o->m->hidden,
+                    false, share));
+    if (share->int8_activations)
+        return err_set(o->e, ERR_MODEL,
+                       "%s/config.json: quantization_config: int8 activations of %s are not "
+                       "supported; it has to be among those that are ignored",
+                       o->dir, share->name);
     return ERR_OK;
 }
 
@@ -524,17 +542,21 @@ static enum err check_leftovers(struct opening *o)
 static void describe_shape(const struct opening *o, char *out, size_t cap)
 {
     const struct model *m = o->m;
-    char group[32] = "", experts[96] = "";
+    char group[32] = "", experts[96] = "", shared[64] = "";
     if (o->config.quant.group)
         snprintf(group, sizeof group, ", group_size %u", o->config.quant.group);
     if (m->experts)
         snprintf(experts, sizeof experts, ", %u experts of intermediate size %u", m->experts,
                  m->expert_intermediate);
+    if (m->shared_intermediate)
+        snprintf(shared, sizeof shared, ", shared_expert_intermediate_size %u",
+                 m->shared_intermediate);
     snprintf(
         out, cap,
         "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
-        "head_dim %u, vocab_size %u%s%s",
-        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, group);
+        "head_dim %u, vocab_size %u%s%s%s",
+        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, shared,
+        group);
 }
 
 static enum err bind_model(struct opening *o)
@@ -548,7 +570,10 @@ static enum err bind_model(struct opening *o)
         struct layer *l = &o->m->layers[i];
         TRY(bind_norms(o, &b, i, l));
         TRY(bind_attention(o, &b, i, l));
-        TRY(l->mixture ? bind_mixture(o, &b, i, l->mixture) : bind_mlp(o, &b, i, l));
+        TRY(l->mixture ? bind_mixture(o, &b, i, l->mixture)
+                       : bind_mlp(o, &b, i, "mlp", o->m->intermediate, l));
+        if (l->mixture && o->m->shared_intermediate)
+            TRY(bind_shared(o, &b, i, l));
     }
     return check_leftovers(o);
 }

@@ -34,6 +34,8 @@ struct expert {
 struct mixture {
     struct weight router;   /* [experts][hidden] */
     struct expert *experts; /* [experts] */
+    struct weight share; /* [1][hidden], where the model has shared experts: theirs is the layer's
+                            gate_up and down, and sigmoid(share x) of what they say is added */
 };
 
 /* Norms of q and k: of each head for itself, or of a token's heads together. */
@@ -49,7 +51,7 @@ struct layer {
     struct weight o;
     struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
-    struct mixture *mixture; /* not NULL: in place of gate_up and down */
+    struct mixture *mixture; /* not NULL: in place of gate_up and down, or beside a shared expert */
 };
 
 /* What an embedding is made of, by the files of sentence-transformers and config.json. All zero:
@@ -68,6 +70,7 @@ struct model {
     u32 context;                                    /* max_position_embeddings */
     u32 n_qkv, n_gate_up;                           /* 3 or 1; 2 or 1 */
     u32 experts, experts_used, expert_intermediate; /* of layers with a mixture; else 0 */
+    u32 shared_intermediate;   /* of the shared expert of such a layer; 0: there is none */
     bool experts_renormalized; /* p is divided by its sum over the experts used */
     enum activation activation;
     float norm_eps;

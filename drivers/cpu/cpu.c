@@ -81,7 +81,8 @@ static void list_matrices(struct cpu_device *c)
         list_matrix(c, &from->o, &to->o);
         if (to->mixture) {
             list_mixture(c, from->mixture, to->mixture);
-            continue;
+            if (!m->shared_intermediate)
+                continue;
         }
         for (u32 j = 0; j < m->n_gate_up; j++)
             list_matrix(c, &from->gate_up[j], &to->gate_up[j]);
@@ -180,12 +181,13 @@ static float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plu
     return w;
 }
 
-static void load_router(struct carve *c, const struct weight *from, struct weight *to)
+/* All of a weight as f32. */
+static float *load_values(struct carve *c, const struct weight *w)
 {
-    float *values = carve(c, (size_t)to->n * to->k * sizeof *values);
-    for (u32 i = 0; values && i < to->n; i++)
-        linear_row(&(struct packed){.w = from}, i, values + (size_t)i * to->k);
-    to->data = values;
+    float *values = carve(c, (size_t)w->n * w->k * sizeof *values);
+    for (u32 i = 0; values && i < w->n; i++)
+        linear_row(&(struct packed){.w = w}, i, values + (size_t)i * w->k);
+    return values;
 }
 
 static void layout_norms(struct cpu_device *c, struct carve *carver)
@@ -204,7 +206,9 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         norm[NORM_K] = load_norm(carver, l->norm_k, model_qk_norm_n(m, m->kv_heads), one);
         struct forward_mixture *x = f->layers[i].mixture;
         if (x && x->plain.kind)
-            load_router(carver, &l->mixture->router, &x->plain);
+            x->plain.data = load_values(carver, &l->mixture->router);
+        if (x && m->shared_intermediate)
+            x->share = load_values(carver, &l->mixture->share);
     }
     float *final = load_norm(carver, m->norm_final, m->hidden, one);
     for (u32 i = 0; final && i < m->hidden; i++)
@@ -444,7 +448,7 @@ static size_t most_matrices(const struct model *m)
 {
     size_t n = 2;
     for (u32 i = 0; i < m->layers_n; i++)
-        n += m->layers[i].mixture ? 5 + 3 * (size_t)m->experts : 7;
+        n += 7 + (m->layers[i].mixture ? 1 + 3 * (size_t)m->experts : 0);
     return n;
 }
 

@@ -24,13 +24,14 @@ static u32 stride_of(u32 n)
     return ROUND_UP(n, 16u) + 16;
 }
 
-/* 0 where all layers have experts. */
+/* Of the widest MLP that all tokens take; 0 where there is none. */
 static u32 plain_intermediate(const struct model *m)
 {
+    u32 wide = m->shared_intermediate;
     for (u32 i = 0; i < m->layers_n; i++)
         if (!m->layers[i].mixture)
-            return m->intermediate;
-    return 0;
+            wide = MAX(wide, m->intermediate);
+    return wide;
 }
 
 /* Input features of the widest matrix. */
@@ -83,6 +84,7 @@ static void layout_mlp(struct forward *f, struct carve *c)
     f->prepared = carve(c, MAX(act_bytes_max(f, f->tile), MAX(in, between)));
     f->routed = carve_rows(c, routes, f->x_stride);
     f->router = carve_rows(c, f->tile, f->router_stride);
+    f->share = carve_rows(c, m->shared_intermediate ? f->tile : 0, 1);
     f->routes = carve(c, routes * sizeof *f->routes);
 }
 
@@ -366,29 +368,58 @@ static void attend(const struct pass *p, u32 layer)
     barrier(p);
 }
 
+/* act(gate) * up of rows that are normed. Ends with a barrier. */
+static void gate_up(const struct pass *p, const struct forward_layer *l, struct input *in, u32 wide)
+{
+    struct forward *f = p->f;
+    u32 n = p->tile->n, parts = f->model->n_gate_up;
+    struct range r;
+    if (parts == 2 && f->linear->act_shared(&l->gate_up[0], &l->gate_up[1])) {
+        make_ready(p, in,
+                   &l->gate_up[0]); /* the same columns of both: no barrier before the gate */
+        for (struct deal d = deal_out(p, tiles_of(p, &l->gate_up[0])); next_tiles(p, &d, &r);) {
+            multiply(p, &l->gate_up[0], &in->a, f->mlp, f->mlp_stride, r);
+            r = multiply(p, &l->gate_up[1], &in->a, f->mlp + wide, f->mlp_stride, r);
+            gate(f, f->mlp, f->mlp_stride, n, wide, r);
+        }
+    } else {
+        multiply_group(p, l->gate_up, parts, in, f->mlp, f->mlp_stride);
+        barrier(p);
+        gate(f, f->mlp, f->mlp_stride, n, wide, share(p, wide, 64));
+    }
+    barrier(p);
+}
+
 static void mlp(const struct pass *p, const struct forward_layer *l)
 {
     struct forward *f = p->f;
-    const struct model *m = f->model;
-    u32 n = p->tile->n, inter = m->intermediate;
-    struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_MLP], NULL);
-    struct range r;
-    if (m->n_gate_up == 2 && f->linear->act_shared(&l->gate_up[0], &l->gate_up[1])) {
-        make_ready(p, &in,
-                   &l->gate_up[0]); /* the same columns of both: no barrier before the gate */
-        for (struct deal d = deal_out(p, tiles_of(p, &l->gate_up[0])); next_tiles(p, &d, &r);) {
-            multiply(p, &l->gate_up[0], &in.a, f->mlp, f->mlp_stride, r);
-            r = multiply(p, &l->gate_up[1], &in.a, f->mlp + inter, f->mlp_stride, r);
-            gate(f, f->mlp, f->mlp_stride, n, inter, r);
-        }
-    } else {
-        multiply_group(p, l->gate_up, m->n_gate_up, &in, f->mlp, f->mlp_stride);
-        barrier(p);
-        gate(f, f->mlp, f->mlp_stride, n, inter, share(p, inter, 64));
+    u32 n = p->tile->n, wide = f->model->intermediate;
+    struct input in =
+        input_rows(p, f->x, f->x_stride, n, f->model->hidden, l->norm[NORM_MLP], NULL);
+    gate_up(p, l, &in, wide);
+    in = input_rows(p, f->mlp, f->mlp_stride, n, wide, NULL, NULL);
+    add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP]);
+}
+
+/* y = what the expert says that all tokens take, times the token's share of it. Ends with a
+ * barrier. */
+static void shared_expert(const struct pass *p, const struct forward_layer *l)
+{
+    struct forward *f = p->f;
+    u32 n = p->tile->n, wide = f->model->shared_intermediate, hidden = f->model->hidden;
+    struct input in = input_rows(p, f->x, f->x_stride, n, hidden, l->norm[NORM_MLP], NULL);
+    struct range r = share(p, n, 1); /* of rows that this worker has normed */
+    for (u32 i = r.from; i < r.to; i++)
+        f->share[i] = mixture_share(l->mixture, in.a.x + (size_t)i * in.a.x_stride, hidden);
+    gate_up(p, l, &in, wide);
+    in = input_rows(p, f->mlp, f->mlp_stride, n, wide, NULL, NULL);
+    make_ready(p, &in, &l->down);
+    for (struct deal d = deal_out(p, tiles_of(p, &l->down)); next_tiles(p, &d, &r);) {
+        struct range c = multiply(p, &l->down, &in.a, f->y, f->x_stride, r);
+        for (u32 i = 0; i < n; i++)
+            f->vector->scale(f->y + (size_t)i * f->x_stride + c.from, f->share[i], c.to - c.from);
     }
     barrier(p);
-    in = input_rows(p, f->mlp, f->mlp_stride, n, inter, NULL, NULL);
-    add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP]);
 }
 
 static void layer_pass(const struct pass *p, u32 layer)
@@ -405,6 +436,8 @@ static void layer_pass(const struct pass *p, u32 layer)
     attend(p, layer);
     in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
     add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);
+    if (l->mixture && m->shared_intermediate)
+        shared_expert(p, l);
     if (l->mixture)
         mixture_pass(p, l);
     else

@@ -34,12 +34,13 @@ struct forward_mixture {
                             exact in every kernel set */
     struct packed router;
     struct forward_expert *experts; /* [experts] */
+    const float *share;             /* [hidden] of a shared expert, or NULL */
 };
 
 struct forward_layer {
     const float *norm[NORMS]; /* f32, 1 already added for gemma; NULL where the family has none */
     struct packed qkv[3], o, gate_up[2], down;
-    struct forward_mixture *mixture; /* not NULL: in place of gate_up and down */
+    struct forward_mixture *mixture; /* not NULL: as in struct layer */
     struct kv_layer kv;
 };
 
@@ -118,6 +119,7 @@ struct forward {
     u32 prepares;                   /* forms in which gate and up want their inputs: 1 or 2 */
     float *routed;                  /* [routes][hidden] inputs, and later outputs, of experts */
     float *router;                  /* [tile][experts] logits */
+    float *share;                   /* [tile] what a shared expert's answer is multiplied by */
     struct forward_route *routes;   /* [tile][experts_used] */
     float *angles;                  /* [tile][ROPE_SETS] tables of rope */
     float *logits;                  /* [head_rows][vocab] */

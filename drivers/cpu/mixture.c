@@ -34,6 +34,16 @@ static void choose_experts(const struct model *m, const float *logits, struct fo
         out[i].weight /= kept;
 }
 
+float mixture_share(const struct forward_mixture *x, const float *row, u32 n)
+{
+    float lane[16] = {0}, sum = 0;
+    for (u32 i = 0; i < n; i++)
+        lane[i % 16] += row[i] * x->share[i];
+    for (u32 i = 0; i < 16; i++)
+        sum += lane[i];
+    return 1 / (1 + expf(-sum));
+}
+
 /* Sorts the tile's routes by expert. */
 static void sort_routes(const struct pass *p, const struct forward_route *routes)
 {
@@ -235,7 +245,7 @@ static void experts_down(const struct pass *p, const struct forward_mixture *x,
     barrier(p);
 }
 
-/* x += what its experts say, in their order. Ends with a barrier. */
+/* x += what its experts say, in their order, the shared one last. Ends with a barrier. */
 static void add_experts(const struct pass *p)
 {
     struct forward *f = p->f;
@@ -249,7 +259,10 @@ static void add_experts(const struct pass *p)
         float *sum = f->routed + (size_t)row[0] * f->x_stride + c.from;
         for (u32 j = 1; j < used; j++)
             f->vector->add(sum, f->routed + (size_t)row[j] * f->x_stride + c.from, c.to - c.from);
-        f->vector->add(f->x + (size_t)i * f->x_stride + c.from, sum, c.to - c.from);
+        size_t at = (size_t)i * f->x_stride + c.from;
+        if (f->model->shared_intermediate)
+            f->vector->add(sum, f->y + at, c.to - c.from);
+        f->vector->add(f->x + at, sum, c.to - c.from);
     }
     barrier(p);
 }

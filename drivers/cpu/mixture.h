@@ -10,6 +10,9 @@
 
 #include "drivers/cpu/pass.h"
 
+/* What the answer of the shared expert is multiplied by, for a row that is normed. */
+float mixture_share(const struct forward_mixture *x, const float *row, u32 n);
+
 /* x += mixture(norm x) for the tile's rows. Ends with a barrier. */
 void mixture_pass(const struct pass *p, const struct forward_layer *l);
 

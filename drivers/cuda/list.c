@@ -109,14 +109,16 @@ static u32 inputs_max(const struct list *l)
  * blocks a sequence. */
 enum { PARTIAL_ROWS_MAX = 65536 };
 
-static bool has_norms_after(const struct model *m)
+/* Are there answers of matrices that are not just added to x? */
+static bool has_answers(const struct model *m)
 {
-    return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp;
+    return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp ||
+           m->shared_intermediate;
 }
 
 static bool shares(const struct model *m, const struct layer *layer)
 {
-    if (layer->mixture)
+    if (layer->mixture && !m->shared_intermediate)
         return true;
     if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
         return m->intermediate % 16 == 0;
@@ -177,7 +179,7 @@ static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u
  * all that is awaited there, else only what any linear of `mid_..` needs. */
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
-    const bool one = shares_all(l->model) && !has_norms_after(l->model);
+    const bool one = shares_all(l->model) && !has_answers(l->model);
     const bool layers = one && !l->model->experts;
     const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
     const u32 qkv_h = b->qkv_stride + b->h_stride;
@@ -221,10 +223,10 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     b->x_stride = l->x_stride = row_stride(m->hidden);
     b->qkv_stride = row_stride((m->heads + 2 * m->kv_heads) * m->head_dim);
     b->attention_stride = row_stride(m->heads * m->head_dim);
-    b->h_stride = row_stride(m->intermediate);
-    b->raw_stride = row_stride(2 * m->intermediate);
+    b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
+    b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
     b->x = carve_rows(s, tokens, b->x_stride);
-    b->y = has_norms_after(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
+    b->y = has_answers(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
     b->qkv = carve_rows(s, tokens, b->qkv_stride);
     b->attention = carve_rows(s, tokens, b->attention_stride);
     b->h = carve_rows(s, tokens, b->h_stride);
@@ -274,9 +276,9 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
 
 /* Where the parts of one layer are. */
 struct parts {
-    struct list_weight *qkv, *o, *gate_up, *down;
+    struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down;
     const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
-    const float *norm_q, *norm_k, *router;
+    const float *norm_q, *norm_k, *router, *share;
     u16 *k, *v;
 };
 
@@ -286,9 +288,10 @@ static void place_layer(struct list *l, struct vram *s, const struct layer *from
     to->qkv = matrix_place_rows(l, s, from->qkv, m->n_qkv);
     to->o = matrix_place(l, s, &from->o);
     if (from->mixture) {
-        to->gate_up = matrix_place_experts(l, s, from->mixture, 2);
-        to->down = matrix_place_experts(l, s, from->mixture, 1);
-        return;
+        to->expert_up = matrix_place_experts(l, s, from->mixture, 2);
+        to->expert_down = matrix_place_experts(l, s, from->mixture, 1);
+        if (!m->shared_intermediate)
+            return;
     }
     if (shares(m, from)) {
         to->gate_up = matrix_place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
@@ -311,6 +314,9 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
         to->router = vector(
             l, s,
             (struct list_vector){.router = &from->mixture->router, .n = m->experts * m->hidden});
+    if (from->mixture && m->shared_intermediate)
+        to->share =
+            vector(l, s, (struct list_vector){.router = &from->mixture->share, .n = m->hidden});
 }
 
 static struct op *add(struct list *l, enum op_kind kind, const char *label)
@@ -511,10 +517,12 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
     add(l, OP_ATTENTION, "attention")->attention = a;
 }
 
+/* h = act(gate) * up. */
 static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer,
                     const struct parts *p)
 {
     const struct model *m = l->model;
+    const u32 wide = layer->mixture ? m->shared_intermediate : m->intermediate;
     struct input in = normed(l, b, p->norm_mlp, p->gate_up);
     if (shares(m, layer)) {
         struct output out = {.label = "gate_up",
@@ -530,11 +538,11 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
         .label = "gate_up", .y = b->raw, .stride = b->raw_stride, .kind = OUTPUT_STORE};
     add_linears(l, b, in, p->gate_up, m->n_gate_up, out);
     add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->raw,
-                                                     .up = b->raw + m->intermediate,
+                                                     .up = b->raw + wide,
                                                      .h = b->h,
                                                      .in_stride = b->raw_stride,
                                                      .h_stride = b->h_stride,
-                                                     .n = m->intermediate,
+                                                     .n = wide,
                                                      .activation = m->activation};
 }
 
@@ -559,27 +567,39 @@ static void in_pairs(const struct buffers *b, struct input *in)
     in->prepared_factor = b->prepared_pairs.factor;
 }
 
+/* y = what the expert says that all tokens take. */
+static void add_shared(struct list *l, struct buffers *b, const struct layer *layer,
+                       const struct parts *p)
+{
+    struct output out = {.label = "down", .y = b->y, .stride = b->x_stride, .kind = OUTPUT_STORE};
+    add_mlp(l, b, layer, p);
+    add_linear(l, b, rows(b, b->h, b->h_stride, false), p->down, 1, &out);
+}
+
 /* x += what the experts say. */
-static void add_experts(struct list *l, struct buffers *b, const struct parts *p)
+static void add_experts(struct list *l, struct buffers *b, const struct layer *layer,
+                        const struct parts *p)
 {
     const struct model *m = l->model;
-    struct input in = normed(l, b, p->norm_mlp, p->gate_up);
+    if (m->shared_intermediate)
+        add_shared(l, b, layer, p);
+    struct input in = normed(l, b, p->norm_mlp, p->expert_up);
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
-    struct op_route route = {b->routes, input_of(b, in, p->gate_up), p->router};
+    struct op_route route = {b->routes, input_of(b, in, p->expert_up), p->router};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
         add(l, OP_CHOOSE, "choose")->route = route;
-    if (p->gate_up->order)
+    if (p->expert_up->order)
         in_pairs(b, &in);
-    struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->gate_up);
+    struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->expert_up);
     op->output = OUTPUT_GATE;
     op->y = b->pair_h;
     op->y_stride = b->pair_stride;
     in = rows(b, b->pair_h, b->pair_stride, b->place != NULL);
     in_pairs(b, &in);
-    op = add_expert_linear(l, b, "experts_down", in, p->down);
+    op = add_expert_linear(l, b, "experts_down", in, p->expert_down);
     op->paired = 1;
     op->y_stride = b->x_stride;
     if (b->place) {
@@ -590,6 +610,9 @@ static void add_experts(struct list *l, struct buffers *b, const struct parts *p
     }
     op->output = OUTPUT_STORE;
     op->y = b->pair_y;
+    if (m->shared_intermediate) /* of x that the experts have seen */
+        add(l, OP_SHARED, "shared")->shared = (struct op_shared){
+            b->x, b->y, p->norm_mlp, p->share, b->x_stride, m->hidden, m->norm_eps};
     add(l, OP_MIX, "mix")->mix =
         (struct op_mix){b->routes, b->x, b->pair_y, b->x_stride, b->x_stride, m->hidden};
 }
@@ -616,7 +639,7 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->qkv, b->qkv_stride);
     if (layer->mixture)
-        return add_experts(l, b, p);
+        return add_experts(l, b, layer, p);
     add_mlp(l, b, layer, p);
     in = rows(b, b->h, b->h_stride, awaits(b, p->down) && shares(m, layer));
     add_product(l, b, &in, "down", p->down, p->norm_after_mlp, b->attention, b->attention_stride);

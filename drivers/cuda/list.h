@@ -19,9 +19,10 @@
 
 enum {
     LIST_LAYER_WEIGHTS = 7,
-    LIST_LAYER_OPS =
-        15, /* at most: qkv apart, normed, in pairs, gate and up apart, norms after both */
-    LIST_LAYER_VECTORS = 7, /* norms, router */
+    /* at most: qkv apart, normed, in pairs, gate and up apart, norms after both; experts and a
+     * shared one, with its gate and up apart */
+    LIST_LAYER_OPS = 19,
+    LIST_LAYER_VECTORS = 8, /* norms, router, share */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */
     LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as slots */

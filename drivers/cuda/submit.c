@@ -84,11 +84,11 @@ static enum err open_wake(struct steps *s, struct err_text *e)
     return ERR_OK;
 }
 
-/* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM or OP_PAIRS,
- * and heads that fit. */
+/* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM, OP_PAIRS or
+ * OP_SHARED, and heads that fit. */
 static bool layers_fit(const struct model *m)
 {
-    if (m->qk_norm == QK_NORM_ROWS || m->rope_pairs)
+    if (m->qk_norm == QK_NORM_ROWS || m->rope_pairs || m->shared_intermediate)
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -572,10 +572,11 @@ static struct table prefill_table(const struct steps *s)
     return t;
 }
 
+/* Or what `step` and `decode` alone have. */
 static bool is_attention(const struct op *op)
 {
-    return op->kind == OP_NORM || op->kind == OP_PAIRS || op->kind == OP_ROPE ||
-           op->kind == OP_ATTENTION;
+    return op->kind == OP_NORM || op->kind == OP_PAIRS || op->kind == OP_SHARED ||
+           op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
 /* What is_attention says: `step`, and with `grouped` `prefill_attention` rows of many

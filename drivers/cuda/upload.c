@@ -157,9 +157,10 @@ size_t upload_staging_bytes(const struct model *m)
         most = MAX(most, weight_staging_bytes(&l->o));
         for (u32 j = 0; j < m->experts && l->mixture; j++)
             most = MAX(most, expert_staging_bytes(&l->mixture->experts[j]));
-        for (u32 j = 0; j < m->n_gate_up && !l->mixture; j++)
+        const bool mlp = !l->mixture || m->shared_intermediate;
+        for (u32 j = 0; j < m->n_gate_up && mlp; j++)
             most = MAX(most, weight_staging_bytes(&l->gate_up[j]));
-        if (!l->mixture)
+        if (mlp)
             most = MAX(most, weight_staging_bytes(&l->down));
     }
     return most;

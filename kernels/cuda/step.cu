@@ -55,6 +55,9 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
     case OP_PAIRS:
         vector_pairs(&op->pairs, s);
         return true;
+    case OP_SHARED:
+        vector_shared(&op->shared, s);
+        return true;
     case OP_ROPE:
         if (few || attention_is_fused(run))
             return false;

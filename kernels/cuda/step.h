@@ -160,6 +160,7 @@ enum op_kind {
     OP_MIX,     /* x += what a token's experts say */
     OP_NORM,    /* these by `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
     OP_PAIRS,   /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
+    OP_SHARED,  /* x += sigmoid(share rmsnorm(x)) * y */
     OP_KINDS
 };
 
@@ -259,6 +260,15 @@ struct op_gate {
 struct op_pairs {
     float *x; /* [token][stride]: heads, of which the first dims count */
     u32 stride, heads, head_dim, dims;
+};
+
+struct op_shared {
+    float *x;           /* [token][stride] */
+    const float *y;     /* [token][stride] */
+    const float *norm;  /* [hidden] */
+    const float *share; /* [hidden] */
+    u32 stride, hidden;
+    float eps;
 };
 
 /* Angles: cos and sin of position * freq[i], times scale. */
@@ -431,6 +441,7 @@ struct op {
         struct op_linear linear;
         struct op_add_norm add_norm;
         struct op_pairs pairs;
+        struct op_shared shared;
         struct op_gate gate;
         struct op_route route;
         struct op_experts experts;

@@ -85,6 +85,33 @@ GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
     }
 }
 
+/* A block takes a token. */
+GPU void vector_shared(const struct op_shared *op, const struct gpu_step *s)
+{
+    float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps;
+    const float *ys = gpu_global(op->y), *norm = gpu_global(op->norm);
+    const float *share = gpu_global(op->share);
+    u32 hidden = op->hidden, stride = op->stride, n = s->n_tokens;
+    for (u32 i = gpu_block(); i < n; i += gpu_blocks()) {
+        float *x = xs + (size_t)i * stride, sum = 0, dot = 0;
+        const float *y = ys + (size_t)i * stride;
+#pragma unroll 4
+        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS) {
+            sum = fmaf(x[j], x[j], sum);
+            dot = fmaf(x[j] * norm[j], share[j], dot);
+        }
+        sum = vector_sum_block(sum, work);
+        gpu_sync(); /* before `work` is used again */
+        dot = vector_sum_block(dot, work);
+        float inverse = 1 / sqrtf(sum / (float)hidden + eps);
+        float part = 1 / (1 + expf(-dot * inverse));
+#pragma unroll 4
+        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
+            x[j] = fmaf(y[j], part, x[j]);
+        gpu_sync();
+    }
+}
+
 /* A warp takes a head of a token. */
 GPU void vector_pairs(const struct op_pairs *op, const struct gpu_step *s)
 {

@@ -1,5 +1,5 @@
-/* OP_EMBED, OP_ADD_NORM, OP_NORM, OP_PAIRS and OP_GATE against plain double-precision references;
- * and the same bits for a token whatever the number of tokens and blocks.
+/* OP_EMBED, OP_ADD_NORM, OP_NORM, OP_PAIRS, OP_SHARED and OP_GATE against plain double-precision
+ * references; and the same bits for a token whatever the number of tokens and blocks.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o vector_test tests/cuda/vector_test.cc tests/cuda/harness.cc \
@@ -258,6 +258,46 @@ static void test_pairs(u32 heads, u32 dim, u32 dims)
     report(exact, "pairs");
 }
 
+/* --- shared experts ------------------------------------------------------------------------ */
+
+static void test_shared(u32 hidden)
+{
+    enum { TOKENS = 17, BEHIND = 3 };
+    const u32 stride = hidden + BEHIND;
+    vector<float> x = random_floats((size_t)TOKENS * stride, 3), norm = random_floats(hidden, 1);
+    vector<float> y = random_floats((size_t)TOKENS * stride, 2);
+    vector<float> share = random_floats(hidden, 2 / sqrtf((float)hidden));
+    float *at = (float *)gpu_take(x.size() * 4);
+    struct op op = {};
+    op.kind = OP_SHARED;
+    op.shared = {at,
+                 gpu_copy_of(y.data(), y.size()),
+                 gpu_copy_of(norm.data(), hidden),
+                 gpu_copy_of(share.data(), hidden),
+                 stride,
+                 hidden,
+                 1e-5f};
+    vector<float> out = in_place(op, at, x, stride);
+    double worst = 0;
+    bool kept = true;
+    for (u32 i = 0; i < TOKENS; i++) {
+        const float *from = &x[(size_t)i * stride], *to = &out[(size_t)i * stride];
+        double sum = 0, dot = 0;
+        for (u32 j = 0; j < hidden; j++) {
+            sum += (double)from[j] * from[j];
+            dot += (double)from[j] * norm[j] * share[j];
+        }
+        const double part = 1 / (1 + exp(-dot / sqrt(sum / hidden + (double)1e-5f)));
+        for (u32 j = 0; j < stride; j++) {
+            kept &= j < hidden || to[j] == from[j];
+            if (j < hidden)
+                worst = fmax(worst, fabs(to[j] - (from[j] + part * y[(size_t)i * stride + j])));
+        }
+    }
+    printf("shared    hidden %4u: max error %.1e\n", hidden, worst);
+    report(kept && worst < 2e-6, "shared");
+}
+
 /* --- gate ---------------------------------------------------------------------------------- */
 
 static double activate(double x, u32 activation)
@@ -344,6 +384,8 @@ int main(int argc, char **argv)
         test_add_norm(hidden);
     for (u32 features : {1u, 64u, 300u, 4096u})
         test_norm(features);
+    for (u32 hidden : {1u, 64u, 300u, 4096u})
+        test_shared(hidden);
     test_pairs(3, 16, 16);
     test_pairs(5, 16, 6);
     test_pairs(34, 128, 64);

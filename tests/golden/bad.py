@@ -321,6 +321,56 @@ case("norm-before-extra", "olmo2-f32", header(lambda h, b: (
 for i, n in ((0, 16), (1, 32)):  # of a head; of the keys
     case(f"norm-rows-{i}", "olmo2-f32", entry("shape", [n, 64 // n], Q_NORM), Q_NORM)
 case("norm-of-heads", "olmo2-f32", config("model_type", "qwen3"), "input_layernorm.weight")
+case("seed-oss-without-bias", "seed-oss-bf16", config("attention_bias", False), "_proj.bias")
+case("seed-oss-without-o", "seed-oss-bf16", config("attention_out_bias", False), "o_proj.bias")
+case("seed-oss-bias", "seed-oss-ct4", config("mlp_bias", True), "mlp.gate_proj.bias")
+case("ernie-without-bias", "ernie4-5-bf16", config("use_bias", False), "_proj.bias")
+case("ernie-compressed", "ernie4-5-bf16", config("compression_ratio", 2.0),
+     [CONFIG, "compression_ratio"])
+case("exaone-norm", "exaone4-f32", without(AFTER), AFTER)
+case("exaone-no-window", "exaone4-f32", config("sliding_window", None), [CONFIG, "layer_types"])
+case("exaone-letters", "exaone4-f32", edit(CONFIG, lambda j: (
+    j.pop("layer_types"), j.update(sliding_window_pattern="LG")) and None),
+    [CONFIG, "sliding_window_pattern"])
+case("exaone-none-slides", "exaone4-f32", config("layer_types", ["full_attention"] * 2),
+     [CONFIG, "sliding_window"])
+case("ministral-no-window", "ministral-bf16", config("sliding_window", None),
+     [CONFIG, "layer_types"])
+for i, (key, value) in enumerate([
+        ("llama_4_scaling_beta", None), ("llama_4_scaling_beta", "0.1"),
+        ("original_max_position_embeddings", None), ("rope_type", "dynamic")]):
+    case(f"ministral3-{i}", "ministral3-bf16", config("rope_parameters." + key, value),
+         [CONFIG, key])
+SHARED = "model.layers.0.mlp.shared_expert"
+case("shared-missing", "qwen2-moe-bf16", without(SHARED + ".up_proj.weight"),
+     SHARED + ".up_proj.weight")
+case("shared-gate-missing", "qwen2-moe-bf16", without(SHARED + "_gate.weight"),
+     SHARED + "_gate.weight")
+case("shared-wide", "qwen2-moe-bf16", config("shared_expert_intermediate_size", 64),
+     [SHARED + ".gate_proj.weight", "shared_expert_intermediate_size 64"])
+case("shared-unknown", "qwen2-moe-bf16", drop(CONFIG, "shared_expert_intermediate_size"),
+     [CONFIG, "shared_expert_intermediate_size"])
+case("shared-biases", "qwen2-moe-bf16", config("qkv_bias", False), "_proj.bias")
+case("shared-windows", "qwen2-moe-bf16", edit(CONFIG, lambda j: j.update(
+    use_sliding_window=True, sliding_window=16)), [CONFIG, "use_sliding_window"])
+
+
+def int8_share(d):
+    """The gate of the shared expert alone is W8A8."""
+    def change(h, body):
+        begin, end = h.pop(SHARED + "_gate.weight")["data_offsets"]
+        for leaf, dtype, shape, first, last in [
+                (SHARED + "_gate.weight", "I8", [1, 64], begin, begin + 64),
+                (SHARED + "_gate.weight_scale", "BF16", [1, 1], begin + 64, begin + 66),
+                ("filler", "U8", [end - begin - 66], begin + 66, end)]:
+            h[leaf] = dict(dtype=dtype, shape=shape, data_offsets=[first, last])
+    header(change)(d)
+    quant = json.loads(read(os.path.join(MODELS, "llama-ct-w8a8"), CONFIG))["quantization_config"]
+    config("quantization_config", quant)(d)
+
+
+case("shared-int8", "qwen2-moe-bf16", int8_share, [CONFIG, SHARED + "_gate"])
+case("shared-of-others", "qwen2-moe-bf16", config("model_type", "qwen3_moe"), "model.layers.0.")
 case("glm-norm", "glm4-f32", without("model.layers.1.post_mlp_layernorm.weight"),
      "model.layers.1.post_mlp_layernorm.weight")
 case("glm-without-bias", "glm4-f32", config("attention_bias", False), "_proj.bias")

@@ -39,6 +39,12 @@ static bool opens(const char *type, const char *more, struct model *m, struct co
     return r == ERR_OK;
 }
 
+/* Is it the base of heads of 128 dimensions? */
+static bool near_theta(const struct model *m, double theta)
+{
+    return fabs(m->rope[0].freq[1] - pow(theta, -1 / 64.0)) < 1e-6;
+}
+
 #define KV "\"num_key_value_heads\":2"
 
 void config_class_defaults(void)
@@ -90,6 +96,82 @@ void config_class_defaults(void)
     CHECK(m.layers[2].rope == ROPE_LOCAL && m.layers[3].rope == ROPE_FULL);
 }
 
+/* Families whose files say in their own ways which matrices have biases. */
+void config_biases(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("seed_oss", KV, &m, &c) && c.qkv_bias && !c.o_bias && !c.mlp_bias && !m.tied);
+    CHECK(m.head_dim == 128 && m.norm_eps == 1e-6f && !m.rope_pairs && m.n_gate_up == 2);
+    CHECK(near_theta(&m, 1e4) && m.attention_scale == (float)(1 / sqrt(128)));
+    CHECK(opens("seed_oss", KV ",\"attention_bias\":false,\"attention_out_bias\":true", &m, &c));
+    CHECK(!c.qkv_bias && c.o_bias && !c.mlp_bias);
+    CHECK(opens("seed_oss", KV ",\"mlp_bias\":true", &m, &c) && c.mlp_bias && !c.o_bias);
+    CHECK(opens("ernie4_5", "", &m, &c) && !c.qkv_bias && !c.o_bias && !c.mlp_bias && m.tied);
+    CHECK(m.head_dim == 128 && m.norm_eps == 1e-5f && m.rope_pairs && m.rope[0].dims == 128);
+    CHECK(m.kv_heads == 2 && near_theta(&m, 5e5) && m.n_gate_up == 2);
+    CHECK(opens("ernie4_5", "\"use_bias\":true,\"compression_ratio\":1.0", &m, &c));
+    CHECK(c.qkv_bias && c.o_bias && c.mlp_bias);
+}
+
+#define SLIDES(a, b, c, d)                                                              \
+    "\"layer_types\":[\"" a "_attention\",\"" b "_attention\",\"" c "_attention\",\"" d \
+    "_attention\"]"
+
+void config_ministral(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("ministral", KV, &m, &c) && m.layers[0].window == 4096 && !c.qkv_bias);
+    CHECK(m.layers[3].window == 4096 && m.norm_eps == 1e-6f && m.head_dim == 16);
+    CHECK(opens("ministral", KV ",\"sliding_window\":null", &m, &c) && m.layers[0].window == 0);
+    CHECK(opens("ministral",
+                KV ",\"sliding_window\":8," SLIDES("full", "sliding", "sliding", "full"), &m, &c));
+    CHECK(m.layers[0].window == 0 && m.layers[1].window == 8 && m.layers[3].window == 0);
+    CHECK(m.layers[0].rope == ROPE_FULL && m.layers[1].rope == ROPE_FULL);
+
+    /* as Ministral-3 has it, but shorter; text of a model that sees or alone */
+    static const char rope[] =
+        KV ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"type\":\"yarn\",\"rope_theta\":1e6,"
+           "\"factor\":16.0,\"original_max_position_embeddings\":16,\"beta_fast\":32.0,"
+           "\"beta_slow\":1.0,\"mscale\":1.0,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":%s}";
+    char more[512];
+    struct err_text e;
+    snprintf(more, sizeof more, rope, "0.1");
+    CHECK(opens("ministral3", more, &m, &c) && m.context == 16 && m.rope[0].scale == 1);
+    CHECK(m.head_dim == 128 && m.norm_eps == 1e-5f && m.layers[0].window == 0 && !m.tied);
+    snprintf(more, sizeof more, rope, "0");
+    CHECK(opens("ministral3", more, &m, &c) && m.context == 256);
+    char text[2048];
+    snprintf(text, sizeof text, "{\"model_type\":\"mistral3\",\"text_config\":%s}",
+             config_text("ministral3", more));
+    CHECK(parse(text, &m, &c, &e) == ERR_OK && c.sees && str_is(m.model_type, "ministral3"));
+}
+
+void config_exaone4(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("exaone4", KV, &m, &c) && c.norms == NORMS_AFTER && m.qk_norm == QK_NORM_HEADS);
+    CHECK(m.layers[2].window == 4096 && m.layers[2].rope == ROPE_FULL && m.norm_eps == 1e-5f);
+    CHECK(m.layers[3].window == 0 && m.layers[3].rope == ROPE_SETS && !c.qkv_bias && !c.o_bias);
+    CHECK(opens("exaone4", KV ",\"sliding_window\":8,\"sliding_window_pattern\":2", &m, &c));
+    CHECK(m.layers[0].window == 8 && m.layers[1].window == 0 && m.layers[1].rope == ROPE_SETS);
+    /* EXAONE-4.0-32B, and 1.2B */
+    CHECK(opens(
+        "exaone4",
+        KV ",\"sliding_window_pattern\":\"LLLG\"," SLIDES("full", "sliding", "sliding", "full"), &m,
+        &c));
+    CHECK(m.layers[0].window == 0 && m.layers[0].rope == ROPE_SETS);
+    CHECK(m.layers[1].window == 4096 && m.layers[1].rope == ROPE_FULL);
+    CHECK(opens("exaone4",
+                KV ",\"sliding_window\":null,\"sliding_window_pattern\":null," SLIDES(
+                    "full", "full", "full", "full"),
+                &m, &c));
+    for (u32 i = 0; i < 4; i++)
+        CHECK(m.layers[i].window == 0 && m.layers[i].rope == ROPE_FULL);
+}
+
 /* granite-3.1-2b-instruct's numbers. */
 void config_multipliers(void)
 {
@@ -136,6 +218,17 @@ void config_experts(void)
     CHECK(m.experts == 8 && m.experts_used == 8 && m.expert_intermediate == 128);
     CHECK(m.experts_renormalized && m.norm_eps == 1e-5f && m.layers[0].window == 0);
     CHECK(m.rope[ROPE_FULL].freq[1] < 0.2f); /* 1e6^-(1/8) */
+    CHECK(opens("qwen2_moe",
+                KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+                   "\"mlp_only_layers\":[1],\"sliding_window\":0",
+                &m, &c)); /* as 5 writes it */
+    CHECK(m.experts == 8 && m.expert_intermediate == 32 && m.shared_intermediate == 96);
+    CHECK(c.qkv_bias && !c.o_bias && !m.experts_renormalized && !m.layers[1].mixture);
+    CHECK(opens("qwen2_moe",
+                KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+                   "\"qkv_bias\":false,\"sliding_window\":4096",
+                &m, &c));
+    CHECK(!c.qkv_bias && m.layers[1].mixture && m.layers[0].window == 0);
     CHECK(opens("granitemoe",
                 "\"num_local_experts\":40,\"num_experts_per_tok\":8,\"logits_scaling\":6.0", &m,
                 &c));
@@ -370,8 +463,8 @@ void config_refusals(void)
         {"gpt2", "", "model_type is \"gpt2\": llama, mistral"},
         {"gemma3", "", "text_config.hidden_size is missing"},
         {"gemma3", "\"text_config\":3", "text_config is 3: an object"},
-        {"mistral3", "\"text_config\":{\"model_type\":\"ministral3\"}",
-         "text_config.model_type is \"ministral3\": llama, mistral"},
+        {"mistral3", "\"text_config\":{\"model_type\":\"ministral4\"}",
+         "text_config.model_type is \"ministral4\": llama, mistral"},
         {"llama", "\"hidden_act\":\"relu\"", "hidden_act is \"relu\""},
         {"llama", "\"hidden_act\":3", "hidden_act is 3: a string"},
         {"gemma", "\"hidden_activation\":\"gelu\"", "hidden_activation is \"gelu\": versions"},
@@ -433,6 +526,34 @@ void config_refusals(void)
         {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
         {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
         {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
+        {"seed_oss", KV ",\"attention_out_bias\":1", "attention_out_bias is 1: true or false"},
+        {"seed_oss", KV ",\"sliding_window\":8", "sliding_window is 8: seed_oss has none"},
+        {"seed_oss", KV ",\"partial_rotary_factor\":0.5", "this family rotates whole heads"},
+        {"ernie4_5", "\"use_bias\":\"no\"", "use_bias is \"no\": true or false"},
+        {"ernie4_5", "\"attention_bias\":true", "attention_bias is true: ernie4_5 has none"},
+        {"ernie4_5", "\"mlp_bias\":true", "mlp_bias is true: ernie4_5 has none"},
+        {"ernie4_5", "\"compression_ratio\":4.0", "compression_ratio is 4.0: not supported"},
+        {"ernie4_5", "\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}",
+         "rope_scaling.rope_type is \"dynamic\": default, linear"},
+        {"ministral", KV ",\"attention_bias\":true", "attention_bias is true: ministral has none"},
+        {"ministral", KV ",\"sliding_window\":null," SLIDES("full", "sliding", "full", "full"),
+         "layer 1 slides"},
+        {"ministral3", KV, "rope_parameters.llama_4_scaling_beta is missing"},
+        {"ministral3", KV ",\"rope_parameters\":{\"llama_4_scaling_beta\":0.1}",
+         "rope_parameters.original_max_position_embeddings is missing"},
+        {"ministral3", KV ",\"rope_parameters\":{\"llama_4_scaling_beta\":-1}",
+         "llama_4_scaling_beta is -1"},
+        {"ministral3",
+         KV ",\"sliding_window\":8,\"rope_parameters\":{\"llama_4_scaling_beta\":0,"
+            "\"original_max_position_embeddings\":16}," SLIDES("full", "sliding", "full", "full"),
+         "layer_types is an array: ministral3 cannot do that in layer 0"},
+        {"exaone4", KV ",\"attention_bias\":true", "attention_bias is true: exaone4 has none"},
+        {"exaone4", KV ",\"sliding_window_pattern\":\"LLLG\"", "pattern is \"LLLG\": an integer"},
+        {"exaone4", KV ",\"sliding_window_pattern\":null", "sliding_window_pattern is null"},
+        {"exaone4", KV ",\"sliding_window\":8," SLIDES("full", "full", "full", "full"),
+         "sliding_window is 8: no layer slides"},
+        {"exaone4", KV ",\"sliding_window\":null," SLIDES("full", "sliding", "full", "full"),
+         "layer 1 slides"},
         {"glm4", "\"partial_rotary_factor\":1.5", "partial_rotary_factor is 1.5"},
         {"glm4", "\"attention_bias\":1", "attention_bias is 1: true or false"},
         {"glm4", "\"mlp_bias\":true", "mlp_bias is true: glm4 has none"},
@@ -447,6 +568,19 @@ void config_refusals(void)
         {"olmo3", "\"rope_theta\":500000,\"sliding_window\":null", "olmo3 needs one"},
         {"olmoe", "\"num_experts\":8,\"num_experts_per_tok\":2,\"clip_qkv\":8.0",
          "clip_qkv is 8.0: not supported"},
+        {"qwen2_moe", KV "," MOE ",\"num_experts\":8",
+         "shared_expert_intermediate_size is missing"},
+        {"qwen2_moe",
+         KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,\"qkv_bias\":1",
+         "qkv_bias is 1: true or false"},
+        {"qwen2_moe",
+         KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+            "\"use_sliding_window\":true",
+         "use_sliding_window is true: versions"},
+        {"qwen2_moe",
+         KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96,"
+            "\"use_sliding_window\":true,\"sliding_window\":0",
+         "sliding_window is 0"},
         {"qwen3_moe", MOE, "num_experts is missing"},
         {"qwen3_moe", MOE ",\"num_experts\":1", "num_experts_per_tok is 2: there are 1"},
         {"qwen3_moe", MOE ",\"num_experts\":513", "num_experts is 513"},

@@ -1,0 +1,60 @@
+/* What config.json's model_type says: a row a family, with what its transformers class does when a
+ * key is missing, and which keys it knows. config.c makes a struct model of that and the keys.
+ */
+#ifndef ZIGCUDA_FAMILY_H
+#define ZIGCUDA_FAMILY_H
+
+#include "core/model/config.h"
+#include "core/model/fields.h"
+
+/* Which layers see a window only. */
+enum windows {
+    WINDOWS_NONE,
+    WINDOWS_ALL,     /* every layer, when sliding_window is given */
+    WINDOWS_QWEN,    /* use_sliding_window: from layer max_window_layers on */
+    WINDOWS_SMOLLM3, /* use_sliding_window: the layers without rope */
+    WINDOWS_PATTERN, /* all but every n-th */
+    WINDOWS_LISTED,  /* those that layer_types says, else every layer, when sliding_window is given
+                      */
+    WINDOWS_EXAONE4, /* the same, else all but every n-th; then those that see all do not rotate */
+    WINDOWS_UNSURE,  /* use_sliding_window: versions of transformers differ in which layers */
+};
+
+struct family {
+    const char *name;
+    u32 heads, vocab, context;  /* 0: the key has to be there */
+    u32 kv_heads;               /* 0: as many as heads */
+    u32 head_dim;               /* 0: hidden / heads */
+    double theta, eps, partial; /* partial: default of partial_rotary_factor; 0: whole heads */
+    enum windows windows;
+    u32 window;  /* default of sliding_window; 0: none */
+    u32 pattern; /* every n-th layer is full */
+    double attention_softcap, logit_softcap;
+    bool tied;
+    bool attention_bias_key, mlp_bias_key; /* the class knows the key */
+    bool attention_bias, plain_o;          /* its default; it is not for o */
+    bool qkv_bias;                         /* always */
+    const char *qkv_bias_key;              /* unless this is false */
+    const char *o_bias_key;                /* for o there is this */
+    const char *bias_key;                  /* this one is for all of them */
+    enum qk_norm qk_norm;
+    enum norms norms;
+    bool fused, fused_gate_up, local_rope, nope, rope_pairs;
+    bool gemma;         /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
+                           query_pre_attn_scalar and softcaps */
+    bool multipliers;   /* of embedding, attention, what is added to x, logits */
+    bool query_scaling; /* of queries beyond the positions of training */
+    enum mixtures {
+        MIXTURES_NONE,
+        MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
+        MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
+        MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
+    } mixtures;
+    bool shared_expert;         /* beside those, one that all tokens take */
+    const char *activation_key; /* NULL: hidden_act */
+};
+
+/* The row of k's model_type (`absent`: where that is missing); refused where there is none. */
+const struct family *family_find(const struct fields *k, const char *absent);
+
+#endif

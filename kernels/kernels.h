@@ -115,7 +115,8 @@ struct attention_args {
 /* Memory of one attention call of `rows` = tokens * group query rows, 64-byte aligned. */
 static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
 {
-    return (size_t)ROUND_UP(rows, 8u) * (2 * kv_dim(head_dim) + 32) * sizeof(float);
+    size_t row = 2 * kv_dim(head_dim) + 32, page = 2 * LIMIT_PAGE_TOKENS * kv_dim(head_dim);
+    return (ROUND_UP(rows, 8u) * row + page) * sizeof(float);
 }
 
 /* Everything between the matrices. Each result element is computed in one fixed order, so rows may

@@ -297,10 +297,17 @@ static void kv_write(const struct kv_layer *kv, const float *k, const float *v, 
 struct rows {
     const struct attention_args *a;
     u32 dim, n;
-    float *q;   /* [n rounded up to ROWS][dim] times scale */
-    float *acc; /* [..][dim] */
-    float *sum; /* [..][PAGE] */
-    float *max; /* [..] */
+    float *q;        /* [n rounded up to ROWS][dim] times scale */
+    float *acc;      /* [..][dim] */
+    float *sum;      /* [..][PAGE] */
+    float *max;      /* [..] */
+    float *unpacked; /* [2][PAGE * dim], used by many rows */
+};
+
+/* Keys and values of a KV head in a page; the scales of int8, or NULL. */
+struct page {
+    const void *keys, *values;
+    const float *key_scales, *value_scales;
 };
 
 struct span {
@@ -317,7 +324,8 @@ static struct span visible(const struct attention_args *a, u32 row, u32 first_ke
 }
 
 /* s[r][key] = q[r] . k[key], even and odd dimensions in two sums. */
-INLINE void page_scores(const float *q, void *keys, u32 dim, enum dtype type, float s[ROWS][PAGE])
+INLINE void page_scores(const float *q, const struct page *p, u32 dim, enum dtype type,
+                        float s[ROWS][PAGE])
 {
     vf sum[2][ROWS][PAGE_VECTORS];
     UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 v = 0; v < PAGE_VECTORS; v++)
@@ -325,7 +333,7 @@ INLINE void page_scores(const float *q, void *keys, u32 dim, enum dtype type, fl
     for (u32 d = 0; d < dim; d += 2) {
         UNROLL for (u32 odd = 0; odd < 2; odd++) UNROLL for (u32 v = 0; v < PAGE_VECTORS; v++)
         {
-            vf key = kv_load(keys, (d + odd) * PAGE + v * VW, type);
+            vf key = kv_load(p->keys, (d + odd) * PAGE + v * VW, type);
             UNROLL for (u32 r = 0; r < ROWS; r++) sum[odd][r][v] =
                 v_fma(v_set1(q[r * dim + d + odd]), key, sum[odd][r][v]);
         }
@@ -333,8 +341,8 @@ INLINE void page_scores(const float *q, void *keys, u32 dim, enum dtype type, fl
     UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 v = 0; v < PAGE_VECTORS; v++)
     {
         vf score = sum[0][r][v] + sum[1][r][v];
-        if (type == DTYPE_I8)
-            score = score * v_load(kv_scales(keys, dim) + v * VW);
+        if (p->key_scales)
+            score = score * v_load(p->key_scales + v * VW);
         v_store(s[r] + v * VW, score);
     }
 }
@@ -410,12 +418,11 @@ INLINE void scale_weights(float s[PAGE], const float *scales, struct span seen)
         s[key] *= scales[key];
 }
 
-/* Rows row .. row + ROWS - 1 (some of them padding) against one page. */
-INLINE void attend_page(const struct rows *w, u32 row, u32 page, u32 kv_head, enum dtype type)
+/* Rows row .. row + ROWS - 1 (some of them padding) against page number `page` of the sequence. */
+INLINE void attend_rows(const struct rows *w, u32 row, u32 page, const struct page *p,
+                        enum dtype type)
 {
     const struct attention_args *a = w->a;
-    void *keys = kv_head_at(a->kv, a->kv->k, a->pages[page], kv_head);
-    void *values = kv_head_at(a->kv, a->kv->v, a->pages[page], kv_head);
     struct span seen[ROWS];
     float s[ROWS][PAGE];
     bool any = false, same = true;
@@ -426,26 +433,55 @@ INLINE void attend_page(const struct rows *w, u32 row, u32 page, u32 kv_head, en
     }
     if (!any)
         return;
-    page_scores(w->q + (size_t)row * w->dim, keys, w->dim, type, s);
+    page_scores(w->q + (size_t)row * w->dim, p, w->dim, type, s);
     for (u32 r = 0; r < ROWS; r++) {
         if (seen[r].from < seen[r].to)
             page_weights(w, row + r, seen[r], s[r]);
-        if (type == DTYPE_I8)
-            scale_weights(s[r], kv_scales(values, w->dim), seen[r]);
+        if (p->value_scales)
+            scale_weights(s[r], p->value_scales, seen[r]);
     }
     if (same) {
-        page_values(w, row, values, type, s, seen[0], ROWS);
+        page_values(w, row, p->values, type, s, seen[0], ROWS);
         return;
     }
     for (u32 r = 0; r < ROWS; r++)
-        page_values(w, row + r, values, type, s + r, seen[r], 1);
+        page_values(w, row + r, p->values, type, s + r, seen[r], 1);
+}
+
+/* All rows against one page. What many rows read is made f32 once, which is exact: no bit depends
+ * on it. */
+INLINE void attend_page(const struct rows *w, u32 page, u32 kv_head, enum dtype type)
+{
+    const struct kv_layer *kv = w->a->kv;
+    void *keys = kv_head_at(kv, kv->k, w->a->pages[page], kv_head);
+    void *values = kv_head_at(kv, kv->v, w->a->pages[page], kv_head);
+    struct page p = {keys, values, NULL, NULL};
+    if (type == DTYPE_I8) {
+        p.key_scales = kv_scales(keys, w->dim);
+        p.value_scales = kv_scales(values, w->dim);
+    }
+    if (type == DTYPE_F32 || w->n <= 2 * ROWS) { /* which is where unpacking begins to pay */
+        for (u32 row = 0; row < w->n; row += ROWS)
+            attend_rows(w, row, page, &p, type);
+        return;
+    }
+    u32 n = PAGE * w->dim;
+    for (u32 i = 0; i < n; i += VW) {
+        v_store(w->unpacked + i, kv_load(keys, i, type));
+        v_store(w->unpacked + n + i, kv_load(values, i, type));
+    }
+    p.keys = w->unpacked;
+    p.values = w->unpacked + n;
+    for (u32 row = 0; row < w->n; row += ROWS)
+        attend_rows(w, row, page, &p, DTYPE_F32);
 }
 
 static void gather_rows(struct rows *w, u32 kv_head, float *memory)
 {
     const struct attention_args *a = w->a;
     u32 padded = ROUND_UP(w->n, (u32)ROWS), head_dim = a->kv->head_dim;
-    w->q = memory;
+    w->unpacked = memory; /* vectors lie best where memory is aligned */
+    w->q = w->unpacked + (size_t)2 * PAGE * w->dim;
     w->acc = w->q + (size_t)padded * w->dim;
     w->sum = w->acc + (size_t)padded * w->dim;
     w->max = w->sum + (size_t)padded * PAGE;
@@ -467,14 +503,12 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
     u32 first = a->window && a->pos + 1 > a->window ? a->pos + 1 - a->window : 0;
     u32 last = a->pos + a->tokens - 1;
     for (u32 page = first / PAGE; page <= last / PAGE; page++) {
-        for (u32 row = 0; row < w.n; row += ROWS) {
-            if (a->kv->type == DTYPE_F16)
-                attend_page(&w, row, page, kv_head, DTYPE_F16);
-            else if (a->kv->type == DTYPE_I8)
-                attend_page(&w, row, page, kv_head, DTYPE_I8);
-            else
-                attend_page(&w, row, page, kv_head, DTYPE_F32);
-        }
+        if (a->kv->type == DTYPE_F16)
+            attend_page(&w, page, kv_head, DTYPE_F16);
+        else if (a->kv->type == DTYPE_I8)
+            attend_page(&w, page, kv_head, DTYPE_I8);
+        else
+            attend_page(&w, page, kv_head, DTYPE_F32);
     }
     for (u32 row = 0; row < w.n; row++) {
         float *out = a->out + (size_t)(row / a->group) * a->out_stride +

@@ -474,6 +474,15 @@ def a_kv_cache_of_8_bits_takes_less():
 
 
 @check
+def fingerprints_tell_kv_caches_apart():
+    prints = set()
+    for kind in "f16", "f32", "int8":
+        with server.Server(MODEL, "--device.kind=cpu", f"--engine.kv_type={kind}") as s:
+            prints.add(re.search(r"fingerprint=(\S+)", s.text())[1])
+    assert len(prints) == 3, prints
+
+
+@check
 def a_kv_cache_of_8_bits_says_the_same():
     for prompt, n in (("Tell me a short story about a brave mouse.", 120), ("Who are you?", 28)):
         f16, int8 = ([line["id"] for line in lines("--temperature", "0", "--cpu.activations=f32",

@@ -411,11 +411,10 @@ INLINE void page_values(const struct rows *w, u32 row, const void *v, enum dtype
         values_piece(acc + d, w->dim, v, d, type, s, seen, n_rows, 1);
 }
 
-/* Weights times the scales of int8 values; those of keys not seen stay what they are. */
-INLINE void scale_weights(float s[PAGE], const float *scales, struct span seen)
+/* Weights times the scales of int8 values; nobody reads those of keys that are not seen. */
+INLINE void scale_weights(float s[PAGE], const float *scales)
 {
-    for (u32 key = seen.from; key < seen.to; key++)
-        s[key] *= scales[key];
+    UNROLL for (u32 v = 0; v < PAGE; v += VW) v_store(s + v, v_load(s + v) * v_load(scales + v));
 }
 
 /* Rows row .. row + ROWS - 1 (some of them padding) against page number `page` of the sequence. */
@@ -438,7 +437,7 @@ INLINE void attend_rows(const struct rows *w, u32 row, u32 page, const struct pa
         if (seen[r].from < seen[r].to)
             page_weights(w, row + r, seen[r], s[r]);
         if (p->value_scales)
-            scale_weights(s[r], p->value_scales, seen[r]);
+            scale_weights(s[r], p->value_scales);
     }
     if (same) {
         page_values(w, row, p->values, type, s, seen[0], ROWS);

@@ -1,5 +1,7 @@
 /* Every SIMD set of vector kernels against the scalar reference, and bit-identity of attention
- * however its query tokens are cut into calls. Prints the largest error a row.
+ * however its query tokens are cut into calls. Prints the largest error a row. With --bench it
+ * prints what attention takes over f16 and int8 pages, in turn: the thread's own time, the best of
+ * ROUNDS.
  */
 #include "core/base/arena.h"
 #include "kernels/cpu/cpuid.h"
@@ -8,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static u32 passed, failed;
 static struct arena arena;
@@ -371,8 +374,84 @@ static void test_int8_pages(const char *name, const struct vector_ops *v)
     }
 }
 
-int main(void)
+static double thread_s(void)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The last `tokens` of s->keys positions attend, once; all pages hold the same few numbers. */
+static double attend_s(const struct shape *s, const struct vector_ops *v, u32 tokens,
+                       const struct kv_layer *kv, const u32 *pages, const float *q, float *out,
+                       void *scratch)
+{
+    u32 row = s->kv_heads * s->group * s->head_dim;
+    struct attention_args a = {.q = q,
+                               .out = out,
+                               .q_stride = row,
+                               .out_stride = row,
+                               .kv = kv,
+                               .pages = pages,
+                               .pos = s->keys - tokens,
+                               .tokens = tokens,
+                               .group = s->group,
+                               .scale = 0.1f};
+    double from = thread_s();
+    for (u32 h = 0; h < s->kv_heads; h++)
+        v->attention(&a, h, scratch);
+    return thread_s() - from;
+}
+
+static void bench(const char *name, const struct vector_ops *v)
+{
+    enum { ROUNDS = 15 };
+    static const enum dtype types[] = {DTYPE_F16, DTYPE_I8};
+    static const struct {
+        struct shape s;
+        u32 tokens;
+    } rows[] = {
+        {{64, 4, 3, 512, 0, 0, 0}, 1},    {{64, 4, 3, 96000, 0, 0, 0}, 1},
+        {{128, 8, 4, 512, 0, 0, 0}, 1},   {{128, 8, 4, 32000, 0, 0, 0}, 1},
+        {{128, 4, 8, 32000, 0, 0, 0}, 1}, {{64, 4, 3, 512, 0, 0, 0}, 16},
+        {{128, 8, 4, 512, 0, 0, 0}, 16},
+    };
+    for (u32 i = 0; i < COUNTOF(rows); i++) {
+        const struct shape *s = &rows[i].s;
+        u32 tokens = rows[i].tokens, n = tokens * s->kv_heads * s->group * s->head_dim;
+        u32 n_pages = CEIL_DIV(s->keys, LIMIT_PAGE_TOKENS),
+            *pages = ARENA_NEW(&arena, u32, n_pages);
+        void *scratch =
+            arena_alloc(&arena, attention_scratch_bytes(tokens * s->group, s->head_dim), 64);
+        float *q = noise(n, 1), *out = floats(n), *x = noise(s->head_dim, 1);
+        struct kv_layer kv[2];
+        double best[2] = {INFINITY, INFINITY}, bytes[2];
+        for (u32 t = 0; t < 2; t++) {
+            size_t head = kv_head_bytes(types[t], s->head_dim), size = head * s->kv_heads * n_pages;
+            kv[t] = (struct kv_layer){arena_alloc(&arena, size, 64), arena_alloc(&arena, size, 64),
+                                      types[t], s->kv_heads, s->head_dim};
+            bytes[t] = 2 * (double)size;
+            for (u32 p = 0; p < n_pages * LIMIT_PAGE_TOKENS; p++)
+                for (u32 h = 0; h < s->kv_heads; h++)
+                    v->kv_write(&kv[t], x, x, p / LIMIT_PAGE_TOKENS, p % LIMIT_PAGE_TOKENS, h);
+        }
+        for (u32 p = 0; p < n_pages; p++)
+            pages[p] = p;
+        for (u32 r = 0; r < 2 * ROUNDS; r++)
+            best[r % 2] =
+                fmin(best[r % 2], attend_s(s, v, tokens, &kv[r % 2], pages, q, out, scratch));
+        printf(
+            "%-7s dim %3u heads %ux%u keys %5u tokens %2u: f16 %8.3f ms %5.1f GB/s, int8 %8.3f ms "
+            "%5.1f GB/s, f16/int8 %.2f\n",
+            name, s->head_dim, s->kv_heads, s->group, s->keys, tokens, best[0] * 1e3,
+            bytes[0] / best[0] / 1e9, best[1] * 1e3, bytes[1] / best[1] / 1e9, best[0] / best[1]);
+        arena_reset(&arena, 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool timed = argc > 1 && strcmp(argv[1], "--bench") == 0;
     struct err_text e = {0};
     if (arena_open(&arena, "ops", 256 * MIB, false, &e) != ERR_OK) {
         fprintf(stderr, "%s\n", e.text);
@@ -399,12 +478,18 @@ int main(void)
             continue;
         }
         arena_reset(&arena, 0);
+        if (timed) {
+            if (sets[i].ops != &vector_scalar)
+                bench(sets[i].name, sets[i].ops);
+            continue;
+        }
         test_functions(sets[i].name, sets[i].ops);
         test_rows(sets[i].name, sets[i].ops);
         test_attention(sets[i].name, sets[i].ops);
         test_saturation(sets[i].name, sets[i].ops);
         test_int8_pages(sets[i].name, sets[i].ops);
     }
-    printf("%u passed, %u failed\n", passed, failed);
+    if (!timed)
+        printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;
 }

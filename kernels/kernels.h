@@ -63,13 +63,19 @@ struct linear_ops {
     void (*row)(const struct packed *w, u32 j, float *y);
 };
 
-/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions, f16 or f32. Keys lie transposed, so
- * that a vector holds one dimension of a page's keys and a score needs no sum across lanes:
+/* KV cache of one layer: pages of LIMIT_PAGE_TOKENS positions, f16, f32 or int8. Keys lie
+ * transposed, so that a vector holds one dimension of a page's keys and a score needs no sum across
+ * lanes:
  *   k: [page][kv_head][dim][LIMIT_PAGE_TOKENS]    v: [page][kv_head][LIMIT_PAGE_TOKENS][dim]
- * with dim = kv_dim(head_dim); what is past head_dim is zero in v and unread in k. */
+ * with dim = kv_dim(head_dim); what is past head_dim is zero.
+ *
+ * int8: a key or value x[head_dim] is signed bytes, x * 127 / max |x| rounded to nearest even,
+ * times a scale, max |x| / 127 (0 where all are 0). The f32 scales of a KV head's LIMIT_PAGE_TOKENS
+ * positions lie behind its bytes in each page. A score is (sum of q * byte) * scale; a weight is
+ * multiplied by the scale before the bytes of a value. */
 struct kv_layer {
     void *k, *v;
-    enum dtype type; /* DTYPE_F16 or DTYPE_F32 */
+    enum dtype type; /* DTYPE_F16, DTYPE_F32 or DTYPE_I8 */
     u32 kv_heads, head_dim;
 };
 
@@ -77,6 +83,17 @@ static inline u32 kv_dim(u32 head_dim)
 {
     return ROUND_UP(head_dim, 16u);
 }
+
+/* Of the keys, or the values, of one KV head in a page. All parts begin at multiples of 64 bytes.
+ */
+static inline size_t kv_head_bytes(enum dtype type, u32 head_dim)
+{
+    size_t n = (size_t)LIMIT_PAGE_TOKENS * kv_dim(head_dim);
+    return type == DTYPE_I8 ? n + LIMIT_PAGE_TOKENS * sizeof(float)
+                            : n * (type == DTYPE_F16 ? sizeof(u16) : sizeof(float));
+}
+
+_Static_assert(LIMIT_PAGE_TOKENS * sizeof(float) % 64 == 0, "int8 pages are not aligned");
 
 enum { ATTENTION_TOKENS = 16 }; /* consecutive query tokens of one attention call, at most */
 
@@ -98,7 +115,8 @@ struct attention_args {
 /* Memory of one attention call of `rows` = tokens * group query rows, 64-byte aligned. */
 static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
 {
-    return (size_t)ROUND_UP(rows, 8u) * (2 * kv_dim(head_dim) + 32) * sizeof(float);
+    size_t row = 2 * kv_dim(head_dim) + 32, page = 2 * LIMIT_PAGE_TOKENS * kv_dim(head_dim);
+    return (ROUND_UP(rows, 8u) * row + page) * sizeof(float);
 }
 
 /* Everything between the matrices. Each result element is computed in one fixed order, so rows may
@@ -111,7 +129,8 @@ struct vector_ops {
     void (*scale)(float *y, float factor, u32 n); /* y *= factor */
     /* Half-split rotation of x[heads][head_dim] by cs: cos[dims/2] then sin[dims/2]. */
     void (*rope)(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads);
-    /* k[head_dim] and v[head_dim] into place `at` of `page`; f16 saturates at its largest value. */
+    /* k[head_dim] and v[head_dim] into place `at` of `page`; f16 and int8 saturate at the largest
+     * f16, 65504. A NaN makes an int8 key or value NaN as a whole: its scale is. */
     void (*kv_write)(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at,
                      u32 kv_head);
     /* The query heads of one KV head. Keys and values at positions not seen are never used. */

@@ -153,12 +153,18 @@ static enum err choose_kernels(struct box *b, struct err_text *e)
     return ERR_OK;
 }
 
-static enum dtype kv_type(const struct box *b)
+static enum dtype cpu_kv_type(const struct box *b)
 {
-    if (b->options.engine_kv_type == ENGINE_KV_TYPE_F32)
+    switch (b->options.engine_kv_type) {
+    case ENGINE_KV_TYPE_F32:
         return DTYPE_F32;
-    if (b->options.engine_kv_type == ENGINE_KV_TYPE_F16)
+    case ENGINE_KV_TYPE_F16:
         return DTYPE_F16;
+    case ENGINE_KV_TYPE_INT8:
+        return DTYPE_I8;
+    case ENGINE_KV_TYPE_AUTO:
+        break;
+    }
     return b->model->embed.type == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
@@ -196,7 +202,8 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
 {
     const struct options *o = &b->options;
     char have[16];
-    size_t page = cpu_kv_page_bytes(b->model, kv_type(b));
+    b->kv_type = cpu_kv_type(b);
+    size_t page = cpu_kv_page_bytes(b->model, b->kv_type);
     size_t room = o->engine_kv ? o->engine_kv : fitted_kv(b);
     TRY(choose_kernels(b, e));
     limits->pages = (u32)MIN(room / page, (size_t)limits->pages);
@@ -214,7 +221,7 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
                               .pin = o->cpu_pin != CPU_PIN_OFF,
                               .pin_few = o->cpu_pin == CPU_PIN_ON,
                               .spin = b->spin,
-                              .kv_type = kv_type(b)};
+                              .kv_type = b->kv_type};
     return cpu_open(&b->boot, b->model, limits, &cpu, &b->device, e);
 }
 
@@ -252,10 +259,12 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     const struct options *o = &b->options;
     struct cuda_info info;
     u32 count;
-    if (o->engine_kv_type == ENGINE_KV_TYPE_F32)
+    if (o->engine_kv_type == ENGINE_KV_TYPE_F32 || o->engine_kv_type == ENGINE_KV_TYPE_INT8)
         return err_set(e, ERR_CONFIG,
-                       "engine.kv_type is f32, which the CUDA backend has not: set it to auto, or "
-                       "device.kind to cpu");
+                       "engine.kv_type is %s, which the CUDA backend has not: set it to auto, or "
+                       "device.kind to cpu",
+                       o->engine_kv_type == ENGINE_KV_TYPE_F32 ? "f32" : "int8");
+    b->kv_type = DTYPE_F16;
     TRY(cuda_driver_load(&b->boot, o->cuda_library, e));
     if (!b->only_plan && !b->model->random)
         TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));

@@ -35,6 +35,7 @@ struct box {
     struct err_text template_error;   /* then this says what */
     const struct kernel_set *kernels; /* NULL: it computes on a GPU */
     struct device *device;
+    enum dtype kv_type; /* numbers in its KV cache */
     struct engine_config config;
     struct engine *engine;
     struct plan plan;

@@ -12,6 +12,7 @@
 #include "core/main/boot.h"
 #include "core/main/main.h"
 #include "core/main/steps.h"
+#include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 
 #include <math.h>
@@ -86,6 +87,13 @@ static size_t step_weight_bytes(const struct model *m, u32 tokens)
         bytes += weight_bytes(&layer->down);
     }
     return bytes;
+}
+
+/* What a step reads of the KV cache for each token that is in it. */
+static double kv_token_bytes(void)
+{
+    const struct box *b = &bench.box; /* a page is as long on every backend */
+    return (double)cpu_kv_page_bytes(b->model, b->kv_type) / LIMIT_PAGE_TOKENS;
 }
 
 /* --- running requests ---------------------------------------------------------------------- */
@@ -261,9 +269,8 @@ static enum err decode_row(u32 batch, struct err_text *e)
     const struct model *m = bench.box.model;
     double s[LIST_MAX], share[LIST_MAX], hosts[LIST_MAX];
     struct row r = {.batch = batch, .depth = bench.depth};
-    size_t kv = (size_t)m->layers_n * 2 * m->kv_heads * m->head_dim * 2;
     double bytes = (double)step_weight_bytes(m, batch) +
-                   (double)batch * (bench.depth + bench.generate / 2.0) * (double)kv;
+                   batch * (bench.depth + bench.generate / 2.0) * kv_token_bytes();
     for (u32 i = 0; i < bench.repeat; i++) {
         double before = bandwidth();
         TRY(time_decode(batch, &s[i], &hosts[i], e));
@@ -578,7 +585,8 @@ static enum err open_reference(struct err_text *e)
     r->options.cpu_threads = b->options.cpu_threads;
     r->options.cpu_activations = CPU_ACTIVATIONS_F32;
     r->options.engine_slots = 1;
-    r->options.engine_kv_type = b->options.engine_kv_type;
+    if (b->options.engine_kv_type != ENGINE_KV_TYPE_INT8) /* what that costs is to be seen */
+        r->options.engine_kv_type = b->options.engine_kv_type;
     r->options.model_context = MIN(b->device->limits.context, 2 * KL_TOKENS);
     r->options.log_level = b->options.log_level;
     TRY(boot_model(r, e));
@@ -600,9 +608,10 @@ static void begin(double start_ms)
     if (!bench.json) {
         printf("%s, %.*s on %s\n", name, STR_ARG(b->model->quant), what);
         printf("start %.1f ms; memory taken %s, on the device %s, weights in place %s; %.3f GB "
-               "read a decode step\n\n",
+               "read a decode step, and %.1f KB a token of context\n\n",
                start_ms, bytes_text(host_bytes, host), bytes_text(card_bytes, card),
-               bytes_text(file_bytes, file), (double)step_weight_bytes(b->model, 1) / 1e9);
+               bytes_text(file_bytes, file), (double)step_weight_bytes(b->model, 1) / 1e9,
+               kv_token_bytes() / 1e3);
         printf("%-8s %5s %7s %10s %10s %8s %8s %8s %8s\n", "test", "batch", "depth", "tokens/s",
                "ms", "host us", "GB/s", "read", "share");
         return;
@@ -625,6 +634,8 @@ static void begin(double start_ms)
     json_put_u64(o, card_bytes);
     json_key(o, "step_bytes");
     json_put_u64(o, step_weight_bytes(b->model, 1));
+    json_key(o, "kv_token_bytes");
+    json_put_f64(o, kv_token_bytes(), 6);
     json_key(o, "rows");
     json_open(o, '[');
 }

@@ -88,7 +88,7 @@ static void configure_net(struct serve *s, const struct options *o)
                                             .write_ms = o->server_write_time};
 }
 
-/* Binary, model and kernel set: what decides the bits of an answer. */
+/* Binary, model, kernel set and KV cache: what decides the bits of an answer. */
 static void name_fingerprint(struct serve *s, const struct box *b)
 {
     u64 h = 0xcbf29ce484222325u;
@@ -98,6 +98,7 @@ static void name_fingerprint(struct serve *s, const struct box *b)
         for (size_t k = 0; k < words[i].n; k++)
             h = (h ^ (u8)words[i].p[k]) * 0x100000001b3u;
     h = (h ^ b->model->file_bytes) * 0x100000001b3u;
+    h = (h ^ b->kv_type) * 0x100000001b3u;
     snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%s_%s_%s_%08x", ZIGCUDA_VERSION,
              ZIGCUDA_COMMIT, b->device->kernels, (u32)(h ^ h >> 32));
     b->device->ops->describe(b->device, s->kernels, sizeof s->kernels);

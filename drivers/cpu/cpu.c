@@ -218,11 +218,10 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* Keys or values of one layer. */
 /* Keys, or values, of one layer. */
 static size_t kv_layer_page_bytes(const struct model *m, enum dtype type)
 {
-    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * kv_dim(m->head_dim) * dtype_bytes(type);
+    return m->kv_heads * kv_head_bytes(type, m->head_dim);
 }
 
 size_t cpu_kv_page_bytes(const struct model *m, enum dtype type)
@@ -282,11 +281,15 @@ static size_t piece_bytes(struct cpu_device *c, u32 piece)
     return ROUND_UP(count.bytes, (size_t)4096);
 }
 
+static const char *kv_name(const struct forward *f)
+{
+    return f->kv_type == DTYPE_F16 ? "f16" : f->kv_type == DTYPE_I8 ? "int8" : "f32";
+}
+
 static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
 {
     struct cpu_device *c = cpu_of(d);
     const struct forward *f = &c->forward;
-    const char *kv = f->kv_type == DTYPE_F16 ? "f16" : "f32";
     size_t in_place = d->model->file_bytes; /* what is packed is let go, matrix by matrix */
     for (u32 i = 0; i < c->n_matrices; i++)
         in_place -= c->matrices[i].bytes ? weight_data_bytes(c->matrices[i].weight) : 0;
@@ -297,7 +300,7 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
              c->set->name);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "engine.kv",
-             "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv);
+             "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv_name(f));
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "engine.step_tokens",
              "tiles of %u tokens, steps of %u", f->tile, d->limits.step_tokens);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_SAMPLING), "logits and sampling", "engine.slots",
@@ -383,9 +386,8 @@ static void cpu_describe(struct device *d, char *out, size_t cap)
     const struct cpu_device *c = cpu_of(d);
     const struct forward *f = &c->forward;
     snprintf(out, cap, "CPU: %s kernels, %s activations, %s KV, %u thread%s%s", c->set->name,
-             f->linear->activation_bits == 8 ? "int8" : "f32",
-             f->kv_type == DTYPE_F16 ? "f16" : "f32", f->threads, f->threads == 1 ? "" : "s",
-             c->pin ? ", pinned" : "");
+             f->linear->activation_bits == 8 ? "int8" : "f32", kv_name(f), f->threads,
+             f->threads == 1 ? "" : "s", c->pin ? ", pinned" : "");
 }
 
 static size_t stored_bytes(const struct matrix *x)

@@ -18,7 +18,7 @@ struct cpu_options {
     bool pin;                     /* each worker to one CPU, if there is one for each CPU */
     bool pin_few;                 /* ... or if not */
     bool spin;                    /* workers never sleep: the least time from submit to work */
-    enum dtype kv_type;           /* DTYPE_F16 or DTYPE_F32 */
+    enum dtype kv_type;           /* DTYPE_F16, DTYPE_F32 or DTYPE_I8 */
 };
 
 /* Bytes of one KV page (LIMIT_PAGE_TOKENS positions, keys and values of all layers). */

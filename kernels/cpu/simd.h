@@ -46,6 +46,8 @@ typedef __m512i vi;
 #define v_sub(a, b) _mm512_sub_ps(a, b)
 #define v_mul(a, b) _mm512_mul_ps(a, b)
 #define v_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define v_load_i8(p) \
+    _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))))
 #define v_load_f16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define v_load_bf16(p)                     \
     _mm512_castsi512_ps(_mm512_slli_epi32( \
@@ -82,6 +84,8 @@ typedef __m256i vi;
 #define v_sub(a, b) _mm256_sub_ps(a, b)
 #define v_mul(a, b) _mm256_mul_ps(a, b)
 #define v_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define v_load_i8(p) \
+    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
 #define v_load_f16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define v_load_bf16(p)                     \
     _mm256_castsi256_ps(_mm256_slli_epi32( \
@@ -127,6 +131,13 @@ typedef int32x4_t vi;
 #define v_sub(a, b) vsubq_f32(a, b)
 #define v_mul(a, b) vmulq_f32(a, b)
 #define v_fma(a, b, c) vfmaq_f32(c, a, b)
+static inline vf v_load_i8(const i8 *p)
+{
+    i32 four;
+    memcpy(&four, p, 4);
+    int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
 #define v_load_f16(p) vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const u8 *)(p))))
 #define v_load_bf16(p) \
     vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8((const u8 *)(p))), 16))

@@ -47,43 +47,67 @@ static void rope(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads)
     }
 }
 
-static void kv_store(const struct kv_layer *kv, void *base, size_t at, float x)
+static float saturated(float x)
 {
-    if (kv->type == DTYPE_F16)
-        ((_Float16 *)base)[at] = (_Float16)fminf(fmaxf(x, -65504.0f), 65504.0f);
-    else
-        ((float *)base)[at] = x;
+    return fminf(fmaxf(x, -65504.0f), 65504.0f);
 }
 
-static float kv_load(const struct kv_layer *kv, const void *base, size_t at)
+/* x[n] and zeros up to dim into every `stride`th place from `at` on. */
+static void store_row(enum dtype type, void *head, u32 at, u32 stride, const float *x, u32 n,
+                      u32 dim)
 {
-    return kv->type == DTYPE_F16 ? (float)((const _Float16 *)base)[at] : ((const float *)base)[at];
+    for (u32 i = 0; i < dim; i++, at += stride) {
+        float value = i < n ? x[i] : 0;
+        if (type == DTYPE_F16)
+            ((_Float16 *)head)[at] = (_Float16)saturated(value);
+        else
+            ((float *)head)[at] = value;
+    }
 }
 
-/* First element of a head in a page. */
-static size_t kv_head_at(const struct kv_layer *kv, u32 page, u32 kv_head)
+/* The same as bytes. Returns their scale. */
+static float store_bytes(i8 *head, u32 at, u32 stride, const float *x, u32 n, u32 dim)
 {
-    return ((size_t)page * kv->kv_heads + kv_head) * LIMIT_PAGE_TOKENS * kv_dim(kv->head_dim);
+    float max = 0;
+    for (u32 i = 0; i < n; i++)
+        max = isnan(x[i]) || isnan(max) ? NAN : fmaxf(max, fabsf(saturated(x[i])));
+    for (u32 i = 0; i < dim; i++, at += stride)
+        head[at] = i < n && max > 0 ? (i8)rintf(saturated(x[i]) * 127 / max) : 0;
+    return max / 127;
 }
 
 static void kv_write(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at,
                      u32 kv_head)
 {
-    size_t head = kv_head_at(kv, page, kv_head), dim = kv_dim(kv->head_dim);
-    for (u32 i = 0; i < dim; i++) {
-        bool real = i < kv->head_dim;
-        kv_store(kv, kv->k, head + i * LIMIT_PAGE_TOKENS + at, real ? k[i] : 0);
-        kv_store(kv, kv->v, head + at * dim + i, real ? v[i] : 0);
+    u32 n = kv->head_dim, dim = kv_dim(n);
+    void *keys = kv_head_at(kv, kv->k, page, kv_head);
+    void *values = kv_head_at(kv, kv->v, page, kv_head);
+    if (kv->type == DTYPE_I8) {
+        kv_scales(keys, dim)[at] = store_bytes(keys, at, LIMIT_PAGE_TOKENS, k, n, dim);
+        kv_scales(values, dim)[at] = store_bytes(values, at * dim, 1, v, n, dim);
+    } else {
+        store_row(kv->type, keys, at, LIMIT_PAGE_TOKENS, k, n, dim);
+        store_row(kv->type, values, at * dim, 1, v, n, dim);
     }
+}
+
+static float kv_load(enum dtype type, const void *head, u32 at)
+{
+    return type == DTYPE_F16  ? (float)((const _Float16 *)head)[at]
+           : type == DTYPE_I8 ? (float)((const i8 *)head)[at]
+                              : ((const float *)head)[at];
 }
 
 static float score(const struct attention_args *a, const float *q, u32 kv_head, u32 key)
 {
     const struct kv_layer *kv = a->kv;
-    size_t head = kv_head_at(kv, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
+    void *head = kv_head_at(kv, kv->k, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
+    u32 at = key % LIMIT_PAGE_TOKENS;
     float sum = 0;
     for (u32 i = 0; i < kv->head_dim; i++)
-        sum += q[i] * kv_load(kv, kv->k, head + i * LIMIT_PAGE_TOKENS + key % LIMIT_PAGE_TOKENS);
+        sum += q[i] * kv_load(kv->type, head, i * LIMIT_PAGE_TOKENS + at);
+    if (kv->type == DTYPE_I8)
+        sum *= kv_scales(head, kv_dim(kv->head_dim))[at];
     sum *= a->scale;
     return a->softcap > 0 ? a->softcap * tanhf(sum / a->softcap) : sum;
 }
@@ -93,6 +117,7 @@ static void attention_row(const struct attention_args *a, const float *q, float 
 {
     const struct kv_layer *kv = a->kv;
     u32 first = a->window && pos + 1 > a->window ? pos + 1 - a->window : 0;
+    u32 dim = kv_dim(kv->head_dim);
     float max = -INFINITY;
     double sum = 0;
     for (u32 key = first; key <= pos; key++)
@@ -101,11 +126,13 @@ static void attention_row(const struct attention_args *a, const float *q, float 
         out[i] = 0;
     for (u32 key = first; key <= pos; key++) {
         float p = expf(score(a, q, kv_head, key) - max);
-        size_t head = kv_head_at(kv, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
-        size_t at = head + (size_t)(key % LIMIT_PAGE_TOKENS) * kv_dim(kv->head_dim);
-        for (u32 i = 0; i < kv->head_dim; i++)
-            out[i] += p * kv_load(kv, kv->v, at + i);
+        void *head = kv_head_at(kv, kv->v, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
+        u32 at = key % LIMIT_PAGE_TOKENS;
         sum += p;
+        if (kv->type == DTYPE_I8)
+            p *= kv_scales(head, dim)[at];
+        for (u32 i = 0; i < kv->head_dim; i++)
+            out[i] += p * kv_load(kv->type, head, at * dim + i);
     }
     for (u32 i = 0; i < kv->head_dim; i++)
         out[i] = (float)(out[i] / sum);

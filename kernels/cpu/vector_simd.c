@@ -11,6 +11,7 @@
 #if (defined(SET_AVX512) && defined(__AVX512F__)) || (defined(SET_AVX2) && defined(__AVX2__)) || \
     (defined(SET_NEON) && defined(__ARM_NEON))
 
+#include "core/base/half.h"
 #include "kernels/cpu/read.h"
 #include "kernels/cpu/simd.h"
 
@@ -215,39 +216,72 @@ static void softcap(float *x, u32 n, float cap)
 /* --- KV pages ------------------------------------------------------------------------------------
  */
 
-INLINE vf kv_load(const void *base, size_t at, bool half)
+INLINE vf kv_load(const void *head, size_t at, enum dtype type)
 {
-    return half ? v_load_f16((const u16 *)base + at) : v_load((const float *)base + at);
+    return type == DTYPE_F16  ? v_load_f16((const u16 *)head + at)
+           : type == DTYPE_I8 ? v_load_i8((const i8 *)head + at)
+                              : v_load((const float *)head + at);
 }
 
-static size_t kv_head_at(const struct kv_layer *kv, u32 page, u32 kv_head)
-{
-    return ((size_t)page * kv->kv_heads + kv_head) * PAGE * kv_dim(kv->head_dim);
-}
-
-/* x[n] as f16, saturated, zeros up to dim. */
-static void to_f16(u16 *out, const float *x, u32 n, u32 dim)
+/* VW of x[n] from i on, saturated, zeros behind them. */
+INLINE vf load_saturated(const float *x, u32 i, u32 n)
 {
     vf top = v_set1(65504.0f);
-    for (u32 i = 0; i < dim; i += VW) {
-        vf v = i + VW <= n ? v_load(x + i) : load_some(x + MIN(i, n), i < n ? n - i : 0);
-        v_store_f16(out + i, v_min(top, v_max(-top, v)));
+    vf v = i + VW <= n ? v_load(x + i) : load_some(x + MIN(i, n), i < n ? n - i : 0);
+    return v_min(top, v_max(-top, v));
+}
+
+/* x[n] as f16, zeros up to dim. */
+static void to_f16(u16 *out, const float *x, u32 n, u32 dim)
+{
+    for (u32 i = 0; i < dim; i += VW)
+        v_store_f16(out + i, load_saturated(x, i, n));
+}
+
+/* x[n] as bytes, zeros up to dim; returns their scale. Integers order |x| like the floats do, and
+ * NaN above all; adding 1.5 * 2^23 leaves the integer nearest to a quotient in the low bits. */
+static float to_int8(i8 *out, const float *x, u32 n, u32 dim)
+{
+    u32 most = 0;
+    for (u32 i = 0; i < n; i++)
+        most = MAX(most, half_to_bits(x[i]) & 0x7fffffff);
+    float max = half_from_bits(most);
+    if (max > 65504.0f)
+        max = 65504.0f;
+    if (!(max > 0)) {
+        memset(out, 0, dim);
+        return max;
     }
+    for (u32 i = 0; i < dim; i += VW) {
+        vf v = load_saturated(x, i, n) * v_set1(127) / v_set1(max) + v_set1(0x1.8p23f);
+        u32 bits[VW];
+        memcpy(bits, &v, sizeof bits);
+        for (u32 j = 0; j < VW; j++)
+            out[i + j] = (i8)bits[j];
+    }
+    return max / 127;
 }
 
 static void kv_write(const struct kv_layer *kv, const float *k, const float *v, u32 page, u32 at,
                      u32 kv_head)
 {
     u32 n = kv->head_dim, dim = kv_dim(n);
-    size_t head = kv_head_at(kv, page, kv_head);
+    void *k_head = kv_head_at(kv, kv->k, page, kv_head);
+    void *v_head = kv_head_at(kv, kv->v, page, kv_head);
     if (kv->type == DTYPE_F16) {
-        u16 half[kv_dim(LIMIT_HEAD_DIM)], *keys = (u16 *)kv->k + head + at;
+        u16 half[kv_dim(LIMIT_HEAD_DIM)], *keys = (u16 *)k_head + at;
         to_f16(half, k, n, dim);
         for (u32 i = 0; i < dim; i++)
             keys[i * PAGE] = half[i];
-        to_f16((u16 *)kv->v + head + (size_t)at * dim, v, n, dim);
+        to_f16((u16 *)v_head + (size_t)at * dim, v, n, dim);
+    } else if (kv->type == DTYPE_I8) {
+        i8 bytes[kv_dim(LIMIT_HEAD_DIM)], *keys = (i8 *)k_head + at;
+        kv_scales(k_head, dim)[at] = to_int8(bytes, k, n, dim);
+        for (u32 i = 0; i < dim; i++)
+            keys[i * PAGE] = bytes[i];
+        kv_scales(v_head, dim)[at] = to_int8((i8 *)v_head + (size_t)at * dim, v, n, dim);
     } else {
-        float *keys = (float *)kv->k + head + at, *values = (float *)kv->v + head + at * dim;
+        float *keys = (float *)k_head + at, *values = (float *)v_head + (size_t)at * dim;
         for (u32 i = 0; i < dim; i++) {
             keys[i * PAGE] = i < n ? k[i] : 0;
             values[i] = i < n ? v[i] : 0;
@@ -263,10 +297,17 @@ static void kv_write(const struct kv_layer *kv, const float *k, const float *v, 
 struct rows {
     const struct attention_args *a;
     u32 dim, n;
-    float *q;   /* [n rounded up to ROWS][dim] times scale */
-    float *acc; /* [..][dim] */
-    float *sum; /* [..][PAGE] */
-    float *max; /* [..] */
+    float *q;        /* [n rounded up to ROWS][dim] times scale */
+    float *acc;      /* [..][dim] */
+    float *sum;      /* [..][PAGE] */
+    float *max;      /* [..] */
+    float *unpacked; /* [2][PAGE * dim], used by many rows */
+};
+
+/* Keys and values of a KV head in a page; the scales of int8, or NULL. */
+struct page {
+    const void *keys, *values;
+    const float *key_scales, *value_scales;
 };
 
 struct span {
@@ -283,7 +324,7 @@ static struct span visible(const struct attention_args *a, u32 row, u32 first_ke
 }
 
 /* s[r][key] = q[r] . k[key], even and odd dimensions in two sums. */
-INLINE void page_scores(const float *q, const void *k, size_t at, u32 dim, bool half,
+INLINE void page_scores(const float *q, const struct page *p, u32 dim, enum dtype type,
                         float s[ROWS][PAGE])
 {
     vf sum[2][ROWS][PAGE_VECTORS];
@@ -292,13 +333,18 @@ INLINE void page_scores(const float *q, const void *k, size_t at, u32 dim, bool 
     for (u32 d = 0; d < dim; d += 2) {
         UNROLL for (u32 odd = 0; odd < 2; odd++) UNROLL for (u32 v = 0; v < PAGE_VECTORS; v++)
         {
-            vf key = kv_load(k, at + (d + odd) * PAGE + v * VW, half);
+            vf key = kv_load(p->keys, (d + odd) * PAGE + v * VW, type);
             UNROLL for (u32 r = 0; r < ROWS; r++) sum[odd][r][v] =
                 v_fma(v_set1(q[r * dim + d + odd]), key, sum[odd][r][v]);
         }
     }
     UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 v = 0; v < PAGE_VECTORS; v++)
-        v_store(s[r] + v * VW, sum[0][r][v] + sum[1][r][v]);
+    {
+        vf score = sum[0][r][v] + sum[1][r][v];
+        if (p->key_scales)
+            score = score * v_load(p->key_scales + v * VW);
+        v_store(s[r] + v * VW, score);
+    }
 }
 
 /* Scores to weights exp(s - max), 0 where not visible; the row's sums follow a larger max. */
@@ -336,7 +382,7 @@ static void page_weights(const struct rows *w, u32 row, struct span seen, float 
 }
 
 /* acc[r][0 .. vectors * VW) += sum over keys of s[r][key] * v[key], keys in order. */
-INLINE void values_piece(float *acc, u32 stride, const void *values, size_t at, bool half,
+INLINE void values_piece(float *acc, u32 stride, const void *values, u32 at, enum dtype type,
                          const float s[][PAGE], struct span seen, u32 n_rows, u32 vectors)
 {
     vf sum[ROWS][4];
@@ -345,7 +391,7 @@ INLINE void values_piece(float *acc, u32 stride, const void *values, size_t at, 
     for (u32 key = seen.from; key < seen.to; key++) {
         UNROLL for (u32 v = 0; v < vectors; v++)
         {
-            vf value = kv_load(values, at + (size_t)key * stride + v * VW, half);
+            vf value = kv_load(values, at + key * stride + v * VW, type);
             UNROLL for (u32 r = 0; r < n_rows; r++) sum[r][v] =
                 v_fma(v_set1(s[r][key]), value, sum[r][v]);
         }
@@ -354,23 +400,28 @@ INLINE void values_piece(float *acc, u32 stride, const void *values, size_t at, 
         v_store(acc + r * stride + v * VW, sum[r][v]);
 }
 
-INLINE void page_values(const struct rows *w, u32 row, size_t at, bool half, const float s[][PAGE],
-                        struct span seen, u32 n_rows)
+INLINE void page_values(const struct rows *w, u32 row, const void *v, enum dtype type,
+                        const float s[][PAGE], struct span seen, u32 n_rows)
 {
     float *acc = w->acc + (size_t)row * w->dim;
-    const void *v = w->a->kv->v;
     u32 d = 0;
     for (; d + 4 * VW <= w->dim; d += 4 * VW)
-        values_piece(acc + d, w->dim, v, at + d, half, s, seen, n_rows, 4);
+        values_piece(acc + d, w->dim, v, d, type, s, seen, n_rows, 4);
     for (; d < w->dim; d += VW)
-        values_piece(acc + d, w->dim, v, at + d, half, s, seen, n_rows, 1);
+        values_piece(acc + d, w->dim, v, d, type, s, seen, n_rows, 1);
 }
 
-/* Rows row .. row + ROWS - 1 (some of them padding) against one page. */
-INLINE void attend_page(const struct rows *w, u32 row, u32 page, u32 kv_head, bool half)
+/* Weights times the scales of int8 values; nobody reads those of keys that are not seen. */
+INLINE void scale_weights(float s[PAGE], const float *scales)
+{
+    UNROLL for (u32 v = 0; v < PAGE; v += VW) v_store(s + v, v_load(s + v) * v_load(scales + v));
+}
+
+/* Rows row .. row + ROWS - 1 (some of them padding) against page number `page` of the sequence. */
+INLINE void attend_rows(const struct rows *w, u32 row, u32 page, const struct page *p,
+                        enum dtype type)
 {
     const struct attention_args *a = w->a;
-    size_t at = kv_head_at(a->kv, a->pages[page], kv_head);
     struct span seen[ROWS];
     float s[ROWS][PAGE];
     bool any = false, same = true;
@@ -381,23 +432,55 @@ INLINE void attend_page(const struct rows *w, u32 row, u32 page, u32 kv_head, bo
     }
     if (!any)
         return;
-    page_scores(w->q + (size_t)row * w->dim, a->kv->k, at, w->dim, half, s);
-    for (u32 r = 0; r < ROWS; r++)
+    page_scores(w->q + (size_t)row * w->dim, p, w->dim, type, s);
+    for (u32 r = 0; r < ROWS; r++) {
         if (seen[r].from < seen[r].to)
             page_weights(w, row + r, seen[r], s[r]);
+        if (p->value_scales)
+            scale_weights(s[r], p->value_scales);
+    }
     if (same) {
-        page_values(w, row, at, half, s, seen[0], ROWS);
+        page_values(w, row, p->values, type, s, seen[0], ROWS);
         return;
     }
     for (u32 r = 0; r < ROWS; r++)
-        page_values(w, row + r, at, half, s + r, seen[r], 1);
+        page_values(w, row + r, p->values, type, s + r, seen[r], 1);
+}
+
+/* All rows against one page. What many rows read is made f32 once, which is exact: no bit depends
+ * on it. */
+INLINE void attend_page(const struct rows *w, u32 page, u32 kv_head, enum dtype type)
+{
+    const struct kv_layer *kv = w->a->kv;
+    void *keys = kv_head_at(kv, kv->k, w->a->pages[page], kv_head);
+    void *values = kv_head_at(kv, kv->v, w->a->pages[page], kv_head);
+    struct page p = {keys, values, NULL, NULL};
+    if (type == DTYPE_I8) {
+        p.key_scales = kv_scales(keys, w->dim);
+        p.value_scales = kv_scales(values, w->dim);
+    }
+    if (type == DTYPE_F32 || w->n <= 2 * ROWS) { /* which is where unpacking begins to pay */
+        for (u32 row = 0; row < w->n; row += ROWS)
+            attend_rows(w, row, page, &p, type);
+        return;
+    }
+    u32 n = PAGE * w->dim;
+    for (u32 i = 0; i < n; i += VW) {
+        v_store(w->unpacked + i, kv_load(keys, i, type));
+        v_store(w->unpacked + n + i, kv_load(values, i, type));
+    }
+    p.keys = w->unpacked;
+    p.values = w->unpacked + n;
+    for (u32 row = 0; row < w->n; row += ROWS)
+        attend_rows(w, row, page, &p, DTYPE_F32);
 }
 
 static void gather_rows(struct rows *w, u32 kv_head, float *memory)
 {
     const struct attention_args *a = w->a;
     u32 padded = ROUND_UP(w->n, (u32)ROWS), head_dim = a->kv->head_dim;
-    w->q = memory;
+    w->unpacked = memory; /* vectors lie best where memory is aligned */
+    w->q = w->unpacked + (size_t)2 * PAGE * w->dim;
     w->acc = w->q + (size_t)padded * w->dim;
     w->sum = w->acc + (size_t)padded * w->dim;
     w->max = w->sum + (size_t)padded * PAGE;
@@ -419,12 +502,12 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
     u32 first = a->window && a->pos + 1 > a->window ? a->pos + 1 - a->window : 0;
     u32 last = a->pos + a->tokens - 1;
     for (u32 page = first / PAGE; page <= last / PAGE; page++) {
-        for (u32 row = 0; row < w.n; row += ROWS) {
-            if (a->kv->type == DTYPE_F16)
-                attend_page(&w, row, page, kv_head, true);
-            else
-                attend_page(&w, row, page, kv_head, false);
-        }
+        if (a->kv->type == DTYPE_F16)
+            attend_page(&w, page, kv_head, DTYPE_F16);
+        else if (a->kv->type == DTYPE_I8)
+            attend_page(&w, page, kv_head, DTYPE_I8);
+        else
+            attend_page(&w, page, kv_head, DTYPE_F32);
     }
     for (u32 row = 0; row < w.n; row++) {
         float *out = a->out + (size_t)(row / a->group) * a->out_stride +

@@ -458,6 +458,40 @@ def an_error_stands_behind_the_output():
 
 
 @check
+def a_kv_cache_of_8_bits_takes_less():
+    layers, kv_heads, dim, page = 9, 2, 64, 16
+    for kind, head in ("f16", page * dim * 2), ("f32", page * dim * 4), ("int8", page * (dim + 4)):
+        page_bytes = layers * 2 * kv_heads * head
+        flags = ("--model", MODEL, f"--engine.kv_type={kind}", "--device.kind=cpu")
+        _, err = zigcuda("plan", *flags, "--engine.kv=1", want=3)
+        assert f"one KV page of 16 tokens needs {page_bytes}" in err, err
+        out, _ = zigcuda("plan", *flags, f"--engine.kv={300 * page_bytes}")
+        row = next(line for line in out.splitlines() if "KV cache" in line)
+        assert f" {300 * page_bytes / 2**20:.1f} MiB  300 pages of 16 tokens, {kind} " in row, row
+        bench = ("bench", *flags, "--prompt", "none", "--generate", "1", "--repeat", "1", "--json")
+        told = json.loads(zigcuda(*bench)[0])
+        assert told["kv_token_bytes"] == page_bytes / page and f"{kind} KV" in told["device"], told
+
+
+@check
+def fingerprints_tell_kv_caches_apart():
+    prints = set()
+    for kind in "f16", "f32", "int8":
+        with server.Server(MODEL, "--device.kind=cpu", f"--engine.kv_type={kind}") as s:
+            prints.add(re.search(r"fingerprint=(\S+)", s.text())[1])
+    assert len(prints) == 3, prints
+
+
+@check
+def a_kv_cache_of_8_bits_says_the_same():
+    for prompt, n in (("Tell me a short story about a brave mouse.", 120), ("Who are you?", 28)):
+        f16, int8 = ([line["id"] for line in lines("--temperature", "0", "--cpu.activations=f32",
+                                                   f"--engine.kv_type={kind}", prompt)[:-1]]
+                     for kind in ("f16", "int8"))
+        assert f16 == int8 and len(f16) == n, (f16, int8)
+
+
+@check
 def a_kv_cache_that_was_asked_for():
     for command in (["plan"], ["run", "x"]):
         _, err = zigcuda(*command, "--model", MODEL, "--engine.kv=1", want=3)

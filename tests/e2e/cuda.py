@@ -200,9 +200,10 @@ def steps_are_short_where_a_display_limits_them():
 
 
 @check
-def f32_pages_are_refused():
-    _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", "f32", want=3)
-    assert "engine.kv_type" in err, err
+def other_pages_are_refused():
+    for kind in "f32", "int8":
+        _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", kind, want=3)
+        assert f"engine.kv_type is {kind}, which the CUDA backend has not" in err, err
 
 
 def other_order(folder, tensor):

@@ -1,5 +1,7 @@
 /* Every SIMD set of vector kernels against the scalar reference, and bit-identity of attention
- * however its query tokens are cut into calls. Prints the largest error a row.
+ * however its query tokens are cut into calls. Prints the largest error a row. With --bench it
+ * prints what attention takes over f16 and int8 pages, in turn: the thread's own time, the best of
+ * ROUNDS.
  */
 #include "core/base/arena.h"
 #include "kernels/cpu/cpuid.h"
@@ -8,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static u32 passed, failed;
 static struct arena arena;
@@ -169,8 +172,29 @@ static const struct shape shapes[] = {
     {128, 2, 8, 200, 50, 0, DTYPE_F16},  {96, 1, 1, 77, 0, 0, DTYPE_F16},
     {100, 2, 3, 150, 0, 0, DTYPE_F32},   {16, 2, 2, 64, 7, 0, DTYPE_F32},
     {256, 1, 2, 100, 33, 50, DTYPE_F16}, {80, 3, 7, 170, 16, 0, DTYPE_F16},
-    {20, 1, 5, 48, 1, 30, DTYPE_F32},
+    {20, 1, 5, 48, 1, 30, DTYPE_F32},    {64, 2, 4, 333, 0, 0, DTYPE_I8},
+    {128, 2, 8, 200, 50, 0, DTYPE_I8},   {100, 2, 3, 150, 0, 0, DTYPE_I8},
+    {256, 1, 2, 100, 33, 50, DTYPE_I8},  {16, 1, 1, 1, 0, 0, DTYPE_I8},
+    {20, 1, 5, 48, 1, 30, DTYPE_I8},
 };
+
+/* What int8 keeps of x[n], by the words of kernels.h. */
+static void round_int8(float *y, const float *x, u32 n)
+{
+    float max = 0;
+    for (u32 i = 0; i < n; i++)
+        max = MAX(max, fabsf(x[i]));
+    for (u32 i = 0; i < n; i++)
+        y[i] = max > 0 ? nearbyintf(x[i] * 127 / max) * (max / 127) : 0;
+}
+
+static float *rounded_int8(const float *x, u32 rows, u32 n)
+{
+    float *y = floats((size_t)rows * n);
+    for (u32 i = 0; i < rows; i++)
+        round_int8(y + (size_t)i * n, x + (size_t)i * n, n);
+    return y;
+}
 
 /* Pages in a scattered order, every byte not written a NaN. */
 static struct kv_layer filled_pages(const struct shape *s, const struct vector_ops *v, u32 *pages,
@@ -219,12 +243,19 @@ static void test_attention(const char *name, const struct vector_ops *v)
         size_t n = (size_t)s->keys * row;
         float *k = noise(n, 1), *values = noise(n, 1), *q = noise(n, 3), *want = floats(n),
               *one = floats(n), *more = floats(n);
-        struct kv_layer kv = filled_pages(s, v, pages, k, values);
+        struct kv_layer kv = filled_pages(s, v, pages, k, values), held = kv;
+        if (s->type == DTYPE_I8) { /* f32 pages of what is left of the numbers */
+            struct shape plain = *s;
+            u32 rows = s->keys * s->kv_heads;
+            plain.type = DTYPE_F32;
+            held = filled_pages(&plain, &vector_scalar, pages, rounded_int8(k, rows, s->head_dim),
+                                rounded_int8(values, rows, s->head_dim));
+        }
         struct attention_args a = {.q = q,
                                    .out = want,
                                    .q_stride = row,
                                    .out_stride = row,
-                                   .kv = &kv,
+                                   .kv = &held,
                                    .pages = pages,
                                    .window = s->window,
                                    .group = s->group,
@@ -233,14 +264,17 @@ static void test_attention(const char *name, const struct vector_ops *v)
         void *scratch = arena_alloc(
             &arena, attention_scratch_bytes(ATTENTION_TOKENS * s->group, s->head_dim), 64);
         attend_all(&vector_scalar, a, s->keys, 1, scratch);
+        a.kv = &kv;
         a.out = one;
         attend_all(v, a, s->keys, 1, scratch);
         char what[96];
         snprintf(what, sizeof what, "attention dim %u heads %ux%u keys %u window %u cap %.0f %s",
                  s->head_dim, s->kv_heads, s->group, s->keys, s->window, (double)s->softcap,
-                 s->type == DTYPE_F16 ? "f16" : "f32");
+                 s->type == DTYPE_F16  ? "f16"
+                 : s->type == DTYPE_I8 ? "int8"
+                                       : "f32");
         double error = distance(one, want, n);
-        if (v != &vector_scalar) /* the goldens hold the reference */
+        if (v != &vector_scalar || s->type == DTYPE_I8) /* the goldens hold the reference */
             verdict(error < 2e-6, name, what, error, 2e-6);
         bool same = true;
         for (u32 j = 0; j < COUNTOF(steps); j++) {
@@ -253,12 +287,12 @@ static void test_attention(const char *name, const struct vector_ops *v)
     }
 }
 
-static void test_saturation(const char *name, const struct vector_ops *v)
+/* k as key and value of one position; what attention gives for it alone. */
+static void attend_one(const struct vector_ops *v, enum dtype type, const float k[16],
+                       float out[16])
 {
-    float k[16], out[16], q[16] = {0};
-    for (u32 i = 0; i < 16; i++)
-        k[i] = i % 2 ? 1e9f : -1e9f;
-    struct shape s = {16, 1, 1, 1, 0, 0, DTYPE_F16};
+    static const float q[16];
+    struct shape s = {16, 1, 1, 1, 0, 0, type};
     u32 pages[8];
     struct kv_layer kv = filled_pages(&s, v, pages, k, k);
     struct attention_args a = {.q = q,
@@ -270,14 +304,154 @@ static void test_saturation(const char *name, const struct vector_ops *v)
                                .group = 1,
                                .scale = 1};
     attend_all(v, a, 1, 1, arena_alloc(&arena, attention_scratch_bytes(16, 16), 64));
-    bool ok = true;
-    for (u32 i = 0; i < 16; i++)
-        ok &= out[i] == (i % 2 ? 65504.0f : -65504.0f);
-    verdict(ok, name, "f16 KV saturates", 0, 0);
 }
 
-int main(void)
+static void test_saturation(const char *name, const struct vector_ops *v)
 {
+    static const float sizes[] = {1e9f, INFINITY};
+    static const enum dtype types[] = {DTYPE_F16, DTYPE_I8};
+    static const char *const words[] = {"f16 KV saturates", "int8 KV saturates where f16 does"};
+    float k[16], out[16];
+    for (u32 t = 0; t < COUNTOF(types); t++) {
+        float most = types[t] == DTYPE_F16 ? 65504.0f : 65504.0f / 127 * 127;
+        bool ok = true;
+        for (u32 j = 0; j < COUNTOF(sizes); j++) {
+            for (u32 i = 0; i < 16; i++)
+                k[i] = i % 2 ? sizes[j] : -sizes[j];
+            attend_one(v, types[t], k, out);
+            for (u32 i = 0; i < 16; i++)
+                ok &= out[i] == (i % 2 ? most : -most);
+        }
+        verdict(ok, name, words[t], 0, 0);
+    }
+    bool all = true;
+    k[5] = NAN;
+    attend_one(v, DTYPE_I8, k, out);
+    for (u32 i = 0; i < 16; i++)
+        all &= isnan(out[i]) != 0;
+    verdict(all, name, "a NaN makes an int8 vector NaN", 0, 0);
+}
+
+/* Bytes and scales are the reference's to the bit, and round as kernels.h says: ties, zeros,
+ * subnormals, large and infinite values. */
+static void test_int8_pages(const char *name, const struct vector_ops *v)
+{
+    static const u32 dims[] = {16, 20, 128};
+    for (u32 d = 0; d < COUNTOF(dims); d++) {
+        enum { KEYS = 8 };
+        struct shape s = {dims[d], 1, 1, KEYS, 0, 0, DTYPE_I8};
+        u32 pages[8], n = s.head_dim, dim = kv_dim(n);
+        float *k = noise(KEYS * n, 1), *values = noise(KEYS * n, 9);
+        for (u32 i = 0; i < n; i++) {
+            k[i] = i == 3 ? 127 : (float)i - 9.5f; /* ties */
+            k[n + i] = 0;
+            k[2 * n + i] *= 1e-40f;
+            k[3 * n + i] *= 3e38f;
+            values[i] = i == 1 ? -INFINITY : values[i];
+            values[n + i] = i == 2 ? NAN : values[n + i];
+        }
+        struct kv_layer kv = filled_pages(&s, v, pages, k, values);
+        struct kv_layer want = filled_pages(&s, &vector_scalar, pages, k, values);
+        size_t bytes = 3 * kv_head_bytes(DTYPE_I8, n); /* of all pages */
+        bool same = !memcmp(kv.k, want.k, bytes) && !memcmp(kv.v, want.v, bytes);
+        char what[80];
+        snprintf(what, sizeof what, "int8 pages of %u dimensions: the reference's bytes", n);
+        verdict(same, name, what, 0, 0);
+        const u8 *keys = (const u8 *)kv.k + pages[0] * kv_head_bytes(DTYPE_I8, n);
+        float y[128], scale;
+        bool right = true;
+        for (u32 key = 0; key < KEYS; key++) {
+            memcpy(&scale, keys + LIMIT_PAGE_TOKENS * dim + 4 * key, 4);
+            for (u32 i = 0; i < n; i++)
+                k[key * n + i] = MIN(MAX(k[key * n + i], -65504.0f), 65504.0f);
+            round_int8(y, k + key * n, n);
+            for (u32 i = 0; i < dim; i++) {
+                float byte = (float)(i8)keys[i * LIMIT_PAGE_TOKENS + key];
+                right &= i < n ? byte * scale == y[i] : byte == 0;
+            }
+        }
+        verdict(right, name, "  keys as kernels.h says", 0, 0);
+    }
+}
+
+static double thread_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The last `tokens` of s->keys positions attend, once; all pages hold the same few numbers. */
+static double attend_s(const struct shape *s, const struct vector_ops *v, u32 tokens,
+                       const struct kv_layer *kv, const u32 *pages, const float *q, float *out,
+                       void *scratch)
+{
+    u32 row = s->kv_heads * s->group * s->head_dim;
+    struct attention_args a = {.q = q,
+                               .out = out,
+                               .q_stride = row,
+                               .out_stride = row,
+                               .kv = kv,
+                               .pages = pages,
+                               .pos = s->keys - tokens,
+                               .tokens = tokens,
+                               .group = s->group,
+                               .scale = 0.1f};
+    double from = thread_s();
+    for (u32 h = 0; h < s->kv_heads; h++)
+        v->attention(&a, h, scratch);
+    return thread_s() - from;
+}
+
+static void bench(const char *name, const struct vector_ops *v)
+{
+    enum { ROUNDS = 15 };
+    static const enum dtype types[] = {DTYPE_F16, DTYPE_I8};
+    static const struct {
+        struct shape s;
+        u32 tokens;
+    } rows[] = {
+        {{64, 4, 3, 512, 0, 0, 0}, 1},    {{64, 4, 3, 96000, 0, 0, 0}, 1},
+        {{128, 8, 4, 512, 0, 0, 0}, 1},   {{128, 8, 4, 32000, 0, 0, 0}, 1},
+        {{128, 4, 8, 32000, 0, 0, 0}, 1}, {{64, 4, 3, 512, 0, 0, 0}, 16},
+        {{128, 8, 4, 512, 0, 0, 0}, 16},
+    };
+    for (u32 i = 0; i < COUNTOF(rows); i++) {
+        const struct shape *s = &rows[i].s;
+        u32 tokens = rows[i].tokens, n = tokens * s->kv_heads * s->group * s->head_dim;
+        u32 n_pages = CEIL_DIV(s->keys, LIMIT_PAGE_TOKENS),
+            *pages = ARENA_NEW(&arena, u32, n_pages);
+        void *scratch =
+            arena_alloc(&arena, attention_scratch_bytes(tokens * s->group, s->head_dim), 64);
+        float *q = noise(n, 1), *out = floats(n), *x = noise(s->head_dim, 1);
+        struct kv_layer kv[2];
+        double best[2] = {INFINITY, INFINITY}, bytes[2];
+        for (u32 t = 0; t < 2; t++) {
+            size_t head = kv_head_bytes(types[t], s->head_dim), size = head * s->kv_heads * n_pages;
+            kv[t] = (struct kv_layer){arena_alloc(&arena, size, 64), arena_alloc(&arena, size, 64),
+                                      types[t], s->kv_heads, s->head_dim};
+            bytes[t] = 2 * (double)size;
+            for (u32 p = 0; p < n_pages * LIMIT_PAGE_TOKENS; p++)
+                for (u32 h = 0; h < s->kv_heads; h++)
+                    v->kv_write(&kv[t], x, x, p / LIMIT_PAGE_TOKENS, p % LIMIT_PAGE_TOKENS, h);
+        }
+        for (u32 p = 0; p < n_pages; p++)
+            pages[p] = p;
+        for (u32 r = 0; r < 2 * ROUNDS; r++)
+            best[r % 2] =
+                fmin(best[r % 2], attend_s(s, v, tokens, &kv[r % 2], pages, q, out, scratch));
+        printf(
+            "%-7s dim %3u heads %ux%u keys %5u tokens %2u: f16 %8.3f ms %5.1f GB/s, int8 %8.3f ms "
+            "%5.1f GB/s, f16/int8 %.2f\n",
+            name, s->head_dim, s->kv_heads, s->group, s->keys, tokens, best[0] * 1e3,
+            bytes[0] / best[0] / 1e9, best[1] * 1e3, bytes[1] / best[1] / 1e9, best[0] / best[1]);
+        arena_reset(&arena, 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool timed = argc > 1 && strcmp(argv[1], "--bench") == 0;
     struct err_text e = {0};
     if (arena_open(&arena, "ops", 256 * MIB, false, &e) != ERR_OK) {
         fprintf(stderr, "%s\n", e.text);
@@ -304,11 +478,18 @@ int main(void)
             continue;
         }
         arena_reset(&arena, 0);
+        if (timed) {
+            if (sets[i].ops != &vector_scalar)
+                bench(sets[i].name, sets[i].ops);
+            continue;
+        }
         test_functions(sets[i].name, sets[i].ops);
         test_rows(sets[i].name, sets[i].ops);
         test_attention(sets[i].name, sets[i].ops);
         test_saturation(sets[i].name, sets[i].ops);
+        test_int8_pages(sets[i].name, sets[i].ops);
     }
-    printf("%u passed, %u failed\n", passed, failed);
+    if (!timed)
+        printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;
 }

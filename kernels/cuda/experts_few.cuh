@@ -109,8 +109,8 @@ GPU void experts_few_rows(const struct op_experts *op, const struct experts_some
 }
 
 /* Rows of any kind, one after the other. */
-GPU_CALL void experts_few_any_rows(const struct op_experts *op, const struct experts_some *some,
-                                   const struct few_work *work)
+GPU void experts_few_any_rows(const struct op_experts *op, const struct experts_some *some,
+                              const struct few_work *work)
 {
     struct input in = op->in;
     if (in.order)
@@ -120,9 +120,10 @@ GPU_CALL void experts_few_any_rows(const struct op_experts *op, const struct exp
         work->slices, in.group != 0);
 }
 
-/* Each warp makes the slices that it will multiply. */
-GPU void experts_few_prepare(const struct op_experts *op, const struct experts_some *some,
-                             const struct few_work *work)
+/* Each warp makes the slices that it will multiply. A function of its own, as it is the same for
+ * all forms of weights. */
+GPU_CALL void experts_few_prepare(const struct op_experts *op, const struct experts_some *some,
+                                  const struct few_work *work)
 {
     const u32 held = CEIL_DIV(op->matrix.slice, 128u);
     if (op->in.order || !linear_aligned(&op->in) || held > 4)

@@ -70,8 +70,9 @@ GPU const float *experts_few_row(const struct op_experts *op, const struct exper
     return gpu_global(op->in.x) + (size_t)row * op->in.stride;
 }
 
-/* As near_prepare, so many rows of at most `held` times four features a lane at once. */
-template <u32 together, u32 held>
+enum { EXPERTS_FEW_ROWS = 2, EXPERTS_FEW_HELD = 4 }; /* at once; times four features a lane */
+
+/* As near_prepare, of rows that lie as their features do. */
 GPU void experts_few_rows(const struct op_experts *op, const struct experts_some *some,
                           const struct few_work *work)
 {
@@ -80,14 +81,14 @@ GPU void experts_few_rows(const struct op_experts *op, const struct experts_some
     const struct linear_slice slice = linear_slice_of(in, gpu_warp());
     const u32 first = slice.first + gpu_lane();
 #pragma unroll 1
-    for (u32 done = 0; done < some->pairs; done += together) {
-        struct linear_held<held, true> h[together];
+    for (u32 done = 0; done < some->pairs; done += EXPERTS_FEW_ROWS) {
+        struct linear_held<EXPERTS_FEW_HELD, true> h[EXPERTS_FEW_ROWS];
 #pragma unroll
-        for (u32 i = 0; i < together; i++)
-            linear_hold<held, true, true>(
+        for (u32 i = 0; i < EXPERTS_FEW_ROWS; i++)
+            linear_hold<EXPERTS_FEW_HELD, true, true>(
                 &h[i], in, experts_few_row(op, some, MIN(done + i, some->pairs - 1)), first, slice);
 #pragma unroll
-        for (u32 i = 0; i < together; i++) {
+        for (u32 i = 0; i < EXPERTS_FEW_ROWS; i++) {
             const u32 row = done + i;
             if (row >= some->pairs)
                 break;
@@ -109,8 +110,8 @@ GPU void experts_few_rows(const struct op_experts *op, const struct experts_some
 }
 
 /* Rows of any kind, one after the other. */
-GPU void experts_few_any_rows(const struct op_experts *op, const struct experts_some *some,
-                              const struct few_work *work)
+GPU_CALL void experts_few_any_rows(const struct op_experts *op, const struct experts_some *some,
+                                   const struct few_work *work)
 {
     struct input in = op->in;
     if (in.order)
@@ -120,20 +121,15 @@ GPU void experts_few_any_rows(const struct op_experts *op, const struct experts_
         work->slices, in.group != 0);
 }
 
-/* Each warp makes the slices that it will multiply. A function of its own, as it is the same for
- * all forms of weights. */
-GPU_CALL void experts_few_prepare(const struct op_experts *op, const struct experts_some *some,
-                                  const struct few_work *work)
+/* Each warp makes the slices that it will multiply. */
+GPU void experts_few_prepare(const struct op_experts *op, const struct experts_some *some,
+                             const struct few_work *work)
 {
-    const u32 held = CEIL_DIV(op->matrix.slice, 128u);
-    if (op->in.order || !linear_aligned(&op->in) || held > 4)
-        experts_few_any_rows(op, some, work);
-    else if (held == 1)
-        experts_few_rows<8, 1>(op, some, work);
-    else if (held == 2)
-        experts_few_rows<4, 2>(op, some, work);
+    const bool held = op->matrix.slice <= EXPERTS_FEW_HELD * 128;
+    if (held && !op->in.order && linear_aligned(&op->in))
+        experts_few_rows(op, some, work);
     else
-        experts_few_rows<2, 4>(op, some, work);
+        experts_few_any_rows(op, some, work);
 }
 
 /* --- weights ------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, experts, one, group, mid[MID_KERNELS],
+    struct steps_kernel step, decode, mixed, experts, one, group, mid[MID_KERNELS],
         prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
@@ -98,7 +98,6 @@ static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u
 static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
                              const struct model *model, struct err_text *e)
 {
-    const char *decode = model->experts ? "decode_experts" : "decode";
     struct cuda_function *own;
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
@@ -117,8 +116,11 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
     if (model->experts)
         TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
-    if (cuda_module_function(&own, module, decode) == CUDA_SUCCESS) /* not in PTX (GPU_LATER) */
-        TRY(find_step(c, module, decode, GPU_THREADS, all, &c->decode, e));
+    if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) { /* not in PTX (GPU_LATER) */
+        TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
+        if (model->experts)
+            TRY(find_step(c, module, "decode_experts", GPU_THREADS, all, &c->mixed, e));
+    }
     TRY(find_faster(c, module, all, model->experts > 0, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
@@ -220,7 +222,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
     c->vram.chunk_bytes = c->info.integrated ? INTEGRATED_CHUNK_BYTES : SIZE_MAX;
     c->list = (struct list){.model = model,
                             .limits = *limits,
-                            .blocks = MAX(c->step.blocks, c->decode.blocks),
+                            .blocks = MAX(c->step.blocks, MAX(c->decode.blocks, c->mixed.blocks)),
                             .steps = STEPS_DEPTH,
                             .awaits = c->one.function != NULL,
                             .staging_bytes = upload_staging_bytes(model)};
@@ -232,6 +234,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .stream = c->stream,
                               .step = c->step,
                               .decode = c->decode,
+                              .mixed = c->mixed,
                               .experts = c->experts,
                               .spin = o->spin,
                               .limit_ms = o->step_ms,

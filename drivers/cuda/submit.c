@@ -136,6 +136,20 @@ static bool is_one(const struct op *op, u32 have)
     }
 }
 
+/* Can `decode_experts` do all of it? Then steps of up to FEW_TOKENS tokens are one launch. */
+static bool mixed_does(const struct steps *s)
+{
+    const struct list *l = s->list;
+    if (!s->mixed.function)
+        return false;
+    for (u32 i = l->decode.first; i < l->decode.last; i++)
+        if (l->ops[i].kind == OP_EXPERTS &&
+            EXPERTS_FEW_BYTES(l->ops[i].experts.in.k, FEW_RING_BYTES / FEW_RINGS_PARTS) >
+                s->mixed.launch_bytes - STEP_SHARED_BYTES)
+            return false;
+    return true;
+}
+
 /* Can `one_token` do all of it, or `one_experts`? Then it takes less time than `decode`. */
 static bool one_does(const struct steps *s)
 {
@@ -156,6 +170,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->event = -1;
     s->mid_does = mid_does(s);
     s->one_does = one_does(s);
+    s->mixed_does = mixed_does(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
     if (!s->slots || !s->results)
@@ -517,14 +532,14 @@ static bool is_experts(const struct op *op)
     return op->kind >= OP_ROUTE && op->kind <= OP_MIX;
 }
 
-/* Operations by k, but for those of `experts` where k has them not. */
+/* Operations by k, but for those of `experts` where k does not have them. */
 static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
-        const bool experts = is_experts(&ops[i]) && k != &s->decode;
-        for (end = i + 1; end < last && (k == &s->decode || is_experts(&ops[end]) == experts);)
+        const bool experts = is_experts(&ops[i]) && k != &s->mixed;
+        for (end = i + 1; end < last && (k == &s->mixed || is_experts(&ops[end]) == experts);)
             end++;
         TRY(launch_some(s, experts ? &s->experts : k, card_step, experts ? 0 : ring_bytes, i, end,
                         e));
@@ -629,18 +644,12 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct table
     return ERR_OK;
 }
 
-/* Has it experts? Then FEW_TOKENS are all of a step by `decode_experts`, in one launch. */
-static bool is_mixed(const struct steps *s)
-{
-    return s->list->model->experts > 0 && s->decode.function;
-}
-
 static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
     const u32 tokens = step->n_tokens;
     const bool layers = s->mid_does == MID_LAYERS && step->n_rows == tokens;
     const u32 least = layers && s->mid_kind == MATRIX_INT4 ? MID_INT4_TOKENS : MID_LEAST_TOKENS;
-    if (tokens < least || tokens > MID_TOKENS || (is_mixed(s) && tokens <= FEW_TOKENS))
+    if (tokens < least || tokens > MID_TOKENS || (s->mixed_does && tokens <= FEW_TOKENS))
         return MID_NONE;
     return layers ? MID_LAYERS : s->mid_does ? MID_LINEARS : MID_NONE;
 }
@@ -689,13 +698,14 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct steps_en
     const u32 tokens = step->n_tokens;
     const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
     /* FEW_TOKENS rows of one each take a tenth less by `step`, of which attention turns heads. */
-    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens || is_mixed(s);
+    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens || s->mixed_does;
     u32 ring = 0;
     if (!mid && s->decode.function && few)
         ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     const bool one = ring && tokens == 1 && s->one_does;
-    const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
+    const struct steps_kernel *few_of = s->mixed_does ? &s->mixed : &s->decode;
+    const struct steps_kernel *k = one ? &s->one : ring ? few_of : &s->step;
     const struct list_stretch *ops = mid == MID_LAYERS ? &s->list->mid
                                      : one             ? &s->list->one
                                      : ring            ? &s->list->decode

@@ -612,12 +612,15 @@ GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s)
     }
 }
 
-GPU void experts_op(const struct op *op, const struct gpu_run *run)
+/* few: in `decode_experts`, where the host knows that experts_few has room. */
+template <bool few> GPU void experts_op(const struct op *op, const struct gpu_run *run)
 {
     if (op->kind == OP_ROUTE)
         experts_route(&op->route, run);
     else if (op->kind == OP_CHOOSE)
         experts_choose(&op->route, run->step);
+    else if (op->kind == OP_EXPERTS && few)
+        experts_few(&op->experts, run);
     else if (op->kind == OP_EXPERTS)
         experts_run(&op->experts, run);
     else

@@ -44,10 +44,8 @@ GPU struct experts_some experts_some_at(const struct op_experts *op,
 /* Bytes of a warp's ring, as decode_ring_bytes has them; 0: there is no room. */
 GPU u32 experts_ring_bytes(const struct op_experts *op, const struct gpu_run *run)
 {
-    const u32 work = FEW_TOKENS * near_stride(op->in.k) + DECODE_WORK_BYTES,
-              all = work + (u32)sizeof(struct experts_places);
     for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / FEW_RINGS_PARTS; bytes /= 2)
-        if (all + GPU_WARPS * bytes <= run->shared_bytes)
+        if (EXPERTS_FEW_BYTES(op->in.k, bytes) <= run->shared_bytes)
             return bytes;
     return 0;
 }

@@ -9,6 +9,7 @@
 struct experts_places {
     u32 pair[LIMIT_EXPERTS + 1], tile[LIMIT_EXPERTS + 1]; /* first ones; last: how many there are */
 };
+static_assert(sizeof(struct experts_places) == EXPERTS_PLACES_BYTES, "what the host counts on");
 
 /* Tiles have so many pairs. By the first warp; the block has to meet behind it. */
 GPU void experts_place(const struct routes *r, struct experts_places *to, u32 tile)

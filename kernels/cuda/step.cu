@@ -9,8 +9,8 @@
  * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
  * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
  * `prefill_..`. `experts` does mixtures of experts between what others do of a layer;
- * `decode_experts` is `decode` and that in one. `pack` writes a weight matrix in the form that they
- * read, `read_all` measures the memory. See step.h.
+ * `decode_experts` is `decode` and that in one, where experts of few pairs fit. `pack` writes a
+ * weight matrix in the form that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
@@ -27,7 +27,7 @@ GPU void run_experts(const struct op *op, const struct gpu_run *run)
 {
     struct gpu_run all = *run;
     all.shared_bytes = splits_space(run);
-    experts_op(op, &all);
+    experts_op<true>(op, &all);
 }
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
@@ -198,7 +198,7 @@ GPU_KERNEL(experts, struct gpu_run, 1)
         if (i + 1 < p.last)
             copy_near(&near->op[(i + 1) % 2], &p.ops[i + 1], sizeof(struct op));
         gpu_copy_commit();
-        experts_op(&near->op[i % 2], &near->run);
+        experts_op<false>(&near->op[i % 2], &near->run);
         gpu_copy_wait<0>();
         gpu_sync();
         if (i + 1 < p.last)

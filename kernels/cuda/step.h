@@ -543,6 +543,12 @@ enum {
 /* A row in shared memory: two bytes an input. Neighbouring rows begin in different banks. */
 #define FEW_ROW_BYTES(k) ((k)*2 + 64)
 
+/* What an OP_EXPERTS of few pairs needs of shared memory, with rings of so many bytes a warp; the
+ * least that they may have is FEW_RING_BYTES / FEW_RINGS_PARTS. */
+enum { EXPERTS_PLACES_BYTES = 2 * (LIMIT_EXPERTS + 1) * sizeof(u32) };
+#define EXPERTS_FEW_BYTES(k, ring) \
+    (FEW_TOKENS * FEW_ROW_BYTES(k) + DECODE_WORK_BYTES + EXPERTS_PLACES_BYTES + GPU_WARPS * (ring))
+
 /* What operations other than linears need of gpu_run.shared_bytes at the least. */
 static inline u32 step_least_bytes(u32 head_dim)
 {

@@ -18,7 +18,8 @@ tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nf
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
 split) sources="$base core/model/split*.c core/model/unicode_table.c" ;;
 files) sources="$base core/base/weight.c core/base/log.c core/base/clock.c core/base/date.c"
-    sources="$sources core/model/config.c core/model/fields.c core/model/quant.c core/model/rope.c"
+    sources="$sources core/model/config.c core/model/family.c core/model/fields.c"
+    sources="$sources core/model/quant.c core/model/rope.c"
     sources="$sources core/model/safetensors.c config/options.c config/value.c" ;;
 bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blocks.c net/turns.c
     net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;

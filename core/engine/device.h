@@ -140,6 +140,7 @@ struct device {
                     step that fails or hangs; set by submit and poll; 0: it need not */
     u32 depth;   /* steps that may be in flight: 1, or 2 */
     u32 guesses; /* more tokens of one sequence that a step takes for little, at most */
+    size_t kv_page_bytes;    /* of all layers */
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */
 };

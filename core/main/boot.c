@@ -259,12 +259,11 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     const struct options *o = &b->options;
     struct cuda_info info;
     u32 count;
-    if (o->engine_kv_type == ENGINE_KV_TYPE_F32 || o->engine_kv_type == ENGINE_KV_TYPE_INT8)
+    if (o->engine_kv_type == ENGINE_KV_TYPE_F32)
         return err_set(e, ERR_CONFIG,
-                       "engine.kv_type is %s, which the CUDA backend has not: set it to auto, or "
-                       "device.kind to cpu",
-                       o->engine_kv_type == ENGINE_KV_TYPE_F32 ? "f32" : "int8");
-    b->kv_type = DTYPE_F16;
+                       "engine.kv_type is f32, which the CUDA backend has not: set it to auto, or "
+                       "device.kind to cpu");
+    b->kv_type = o->engine_kv_type == ENGINE_KV_TYPE_INT8 ? DTYPE_I8 : DTYPE_F16;
     TRY(cuda_driver_load(&b->boot, o->cuda_library, e));
     if (!b->only_plan && !b->model->random)
         TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));
@@ -277,7 +276,8 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
                                 .step_ms = o->cuda_step_time,
                                 .read_ahead = !page_in_covers(&b->page_in),
                                 .share_percent = (u32)o->cuda_memory_share,
-                                .kv_bytes = o->engine_kv};
+                                .kv_bytes = o->engine_kv,
+                                .kv_int8 = b->kv_type == DTYPE_I8};
     return cuda_open(&b->boot, b->model, limits, &cuda, &b->device, e);
 }
 

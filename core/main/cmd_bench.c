@@ -12,7 +12,6 @@
 #include "core/main/boot.h"
 #include "core/main/main.h"
 #include "core/main/steps.h"
-#include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 
 #include <math.h>
@@ -92,8 +91,7 @@ static size_t step_weight_bytes(const struct model *m, u32 tokens)
 /* What a step reads of the KV cache for each token that is in it. */
 static double kv_token_bytes(void)
 {
-    const struct box *b = &bench.box; /* a page is as long on every backend */
-    return (double)cpu_kv_page_bytes(b->model, b->kv_type) / LIMIT_PAGE_TOKENS;
+    return (double)bench.box.device->kv_page_bytes / LIMIT_PAGE_TOKENS;
 }
 
 /* --- running requests ---------------------------------------------------------------------- */

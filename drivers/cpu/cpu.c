@@ -490,6 +490,7 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                                 .limits = *limits,
                                 .depth = 1,
                                 .guesses = 3, /* kernels have tiles of four tokens */
+                                .kv_page_bytes = cpu_kv_page_bytes(model, options->kv_type),
                                 .kernels = options->set->name};
     c->set = options->set;
     /* Of more CPUs, and of a quota's, the kernel knows which are idle: the first are what every

@@ -23,7 +23,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, mixed, experts, one, group, mid[MID_KERNELS],
+    struct steps_kernel step, decode, experts, one, group, mid[MID_KERNELS],
         prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
@@ -71,34 +71,42 @@ static enum err find_step(const struct cuda_device *c, struct cuda_module *modul
     return ERR_OK;
 }
 
+/* Where the module has it; else it stays as it is. kv_int8: its form for pages of bytes. */
+static enum err find_if_there(struct cuda_device *c, struct cuda_module *module, const char *name,
+                              bool kv_int8, u32 threads, u32 bytes, struct steps_kernel *out,
+                              struct err_text *e)
+{
+    struct cuda_function *own;
+    char full[32];
+    snprintf(full, sizeof full, "%s%s", name, kv_int8 ? "_kv8" : "");
+    if (cuda_module_function(&own, module, full) != CUDA_SUCCESS)
+        return ERR_OK;
+    return find_step(c, module, full, threads, bytes, out, e);
+}
+
 /* Hopper's. all: bytes of shared memory. */
 static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u32 all,
-                            bool experts, struct err_text *e)
+                            bool experts, bool kv_int8, struct err_text *e)
 {
-    const char *one = experts ? "one_experts" : "one_token";
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     static const char *const mid[MID_KERNELS] = MID_NAMES;
-    struct cuda_function *own;
+    const u32 n = PREFILL_THREADS;
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
-        if (cuda_module_function(&own, module, prefill[i]) == CUDA_SUCCESS)
-            TRY(find_step(c, module, prefill[i], PREFILL_THREADS, all, &c->prefill[i], e));
-    if (all >= GROUP_SHARED_BYTES &&
-        cuda_module_function(&own, module, "prefill_attention") == CUDA_SUCCESS)
-        TRY(find_step(c, module, "prefill_attention", PREFILL_THREADS, all, &c->group, e));
+        TRY(find_if_there(c, module, prefill[i], false, n, all, &c->prefill[i], e));
+    if (all >= GROUP_SHARED_BYTES)
+        TRY(find_if_there(c, module, "prefill_attention", false, n, all, &c->group, e));
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
-        if (cuda_module_function(&own, module, mid[i]) == CUDA_SUCCESS)
-            TRY(find_step(c, module, mid[i], PREFILL_THREADS, all, &c->mid[i], e));
-    if (all >= ONE_SHARED_BYTES && cuda_module_function(&own, module, one) == CUDA_SUCCESS) {
-        TRY(find_step(c, module, one, PREFILL_THREADS, all, &c->one, e));
-        c->one.rings_bytes = ONE_RINGS_BYTES + (experts ? (u32)ONE_ROUTES_BYTES : 0);
-    }
+        TRY(find_if_there(c, module, mid[i], kv_int8 && i <= MID_64, n, all, &c->mid[i], e));
+    if (all >= ONE_SHARED_BYTES)
+        TRY(find_if_there(c, module, experts ? "one_experts" : "one_token", kv_int8, n, all,
+                          &c->one, e)); /* there is no one_experts_kv8 */
+    c->one.rings_bytes = ONE_RINGS_BYTES + (experts ? (u32)ONE_ROUTES_BYTES : 0);
     return ERR_OK;
 }
 
 static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
-                             const struct model *model, struct err_text *e)
+                             const struct model *model, bool kv_int8, struct err_text *e)
 {
-    struct cuda_function *own;
     if (!c->info.cooperative)
         return err_set(e, ERR_DEVICE, "%s has no cooperative launches, which a step needs",
                        c->info.name);
@@ -116,12 +124,9 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
     if (model->experts)
         TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
-    if (cuda_module_function(&own, module, "decode") == CUDA_SUCCESS) { /* not in PTX (GPU_LATER) */
-        TRY(find_step(c, module, "decode", GPU_THREADS, all, &c->decode, e));
-        if (model->experts)
-            TRY(find_step(c, module, "decode_experts", GPU_THREADS, all, &c->mixed, e));
-    }
-    TRY(find_faster(c, module, all, model->experts > 0, e));
+    TRY(find_if_there(c, module, "decode", kv_int8, GPU_THREADS, all, &c->decode,
+                      e)); /* not in PTX (GPU_LATER) */
+    TRY(find_faster(c, module, all, model->experts > 0, kv_int8, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);
@@ -156,7 +161,7 @@ static size_t may_take(const struct cuda_device *c, const struct cuda_options *o
 static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct err_text *e)
 {
     struct device_limits *limits = &c->list.limits;
-    size_t page = list_kv_page_bytes(c->list.model), have, want = limits->pages;
+    size_t page = list_kv_page_bytes(&c->list), have, want = limits->pages;
     TRY(cuda_memory_now(&c->info, &have, e));
     size_t may = may_take(c, o, have);
     limits->pages = 0;
@@ -188,16 +193,16 @@ static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct 
 
 /* The context, and in it this program's kernels. */
 static enum err open_card(struct cuda_device *c, struct code *code, const struct model *model,
-                          bool spin, struct err_text *e)
+                          const struct cuda_options *o, struct err_text *e)
 {
     struct cuda_module *module;
     TRY(code_open(code, &c->info, e));
-    TRY(cuda_context_open(&c->info, spin, e));
+    TRY(cuda_context_open(&c->info, o->spin, e));
     TRY(ask_sms(&c->info, e));
     log_phase("context");
     CUDA_TRY(cuda_stream_open(&c->stream, CU_STREAM_NON_BLOCKING), e, "make a stream");
     TRY(code_load(code, &module, e));
-    return find_kernels(c, module, model, e);
+    return find_kernels(c, module, model, o->kv_int8, e);
 }
 
 static const struct device_ops cuda_ops;
@@ -215,16 +220,17 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
     c->read_ahead = o->read_ahead;
     log_phase("driver_init");
     struct code code;
-    enum err r = open_card(c, &code, model, o->spin, e);
+    enum err r = open_card(c, &code, model, o, e);
     code_close(&code);
     TRY(r);
     log_phase("kernels");
     c->vram.chunk_bytes = c->info.integrated ? INTEGRATED_CHUNK_BYTES : SIZE_MAX;
     c->list = (struct list){.model = model,
                             .limits = *limits,
-                            .blocks = MAX(c->step.blocks, MAX(c->decode.blocks, c->mixed.blocks)),
+                            .blocks = MAX(c->step.blocks, c->decode.blocks),
                             .steps = STEPS_DEPTH,
                             .awaits = c->one.function != NULL,
+                            .kv_int8 = o->kv_int8,
                             .staging_bytes = upload_staging_bytes(model)};
     TRY(list_open(&c->list, keep, e));
     c->list.step_bytes = steps_bytes(&c->list);
@@ -234,7 +240,6 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .stream = c->stream,
                               .step = c->step,
                               .decode = c->decode,
-                              .mixed = c->mixed,
                               .experts = c->experts,
                               .spin = o->spin,
                               .limit_ms = o->step_ms,
@@ -248,6 +253,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                                 .limits = *limits,
                                 .depth = STEPS_DEPTH,
                                 .guesses = LIMIT_SLOTS,
+                                .kv_page_bytes = list_kv_page_bytes(&c->list),
                                 .kernels = c->kernels,
                                 .shares_host_memory = c->info.integrated};
     *out = &c->device;
@@ -274,7 +280,8 @@ static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_SAMPLING], "logits and sampling", "engine.slots",
              "%u slots, %u rows of logits", d->limits.slots, l->head_rows);
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_KV], "KV cache", "engine.kv",
-             "%u pages of %u tokens, f16", d->limits.pages, LIMIT_PAGE_TOKENS);
+             "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS,
+             l->kv_int8 ? "int8" : "f16");
     return ERR_OK;
 }
 

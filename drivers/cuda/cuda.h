@@ -22,6 +22,7 @@ struct cuda_options {
     bool read_ahead;   /* the upload has to ask the disk for the weights itself */
     u32 share_percent; /* of the card's free memory that may be taken */
     size_t kv_bytes;   /* of KV pages; 0: what is left of that share */
+    bool kv_int8;      /* keys and values in 8 bits instead of 16 */
 };
 
 /* A device for `model`; its small structs come from `keep`. limits->pages is the most that is of

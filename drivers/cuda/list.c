@@ -86,14 +86,14 @@ struct buffers {
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
 
-static size_t kv_layer_page_bytes(const struct model *m) /* keys, or values */
+static size_t kv_layer_page_bytes(const struct list *l) /* keys, or values */
 {
-    return (size_t)m->kv_heads * LIMIT_PAGE_TOKENS * ROUND_UP(m->head_dim, 16u) * sizeof(u16);
+    return (size_t)l->model->kv_heads * PAGE_HEAD_BYTES(l->model->head_dim, l->kv_int8);
 }
 
-size_t list_kv_page_bytes(const struct model *m)
+size_t list_kv_page_bytes(const struct list *l)
 {
-    return 2 * m->layers_n * kv_layer_page_bytes(m);
+    return 2 * l->model->layers_n * kv_layer_page_bytes(l);
 }
 
 /* Inputs of the widest matrix, packed. */
@@ -279,7 +279,7 @@ struct parts {
     struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down;
     const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
     const float *norm_q, *norm_k, *router, *share;
-    u16 *k, *v;
+    u8 *k, *v;
 };
 
 static void place_layer(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
@@ -503,7 +503,8 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .eps = m->norm_eps,
                              .scale = m->attention_scale,
                              .softcap = m->attention_softcap,
-                             .awaited = b->place || b->next_x};
+                             .awaited = b->place || b->next_x,
+                             .int8 = l->kv_int8};
     if (m->qk_norm == QK_NORM_ROWS) {
         const u32 q = m->heads * m->head_dim;
         add_norm_rows(l, b, b->qkv, p->norm_q, q);
@@ -671,7 +672,7 @@ static void ends_piece(struct list *l, const struct vram *s, enum list_piece pie
 /* KV pages, and below them, until the first step, what is uploaded. */
 static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
 {
-    size_t bytes = l->limits.pages * kv_layer_page_bytes(l->model);
+    size_t bytes = l->limits.pages * kv_layer_page_bytes(l);
     struct vram_mark mark = vram_here(s);
     l->staging = vram_carve(s, l->staging_bytes);
     vram_back(s, mark);

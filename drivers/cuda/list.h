@@ -75,6 +75,7 @@ struct list {
     u32 steps;
     size_t staging_bytes; /* from upload_staging_bytes */
     bool awaits;          /* there are kernels `one_token` and `mid_..` */
+    bool kv_int8;         /* keys and values in 8 bits instead of 16 */
 
     struct list_weight *weights;
     struct list_vector *vectors;
@@ -105,6 +106,6 @@ MUST enum err list_open(struct list *l, struct arena *keep, struct err_text *e);
 void list_build(struct list *l, struct vram *s);
 
 /* Bytes of one KV page, all layers. */
-size_t list_kv_page_bytes(const struct model *m);
+size_t list_kv_page_bytes(const struct list *l);
 
 #endif

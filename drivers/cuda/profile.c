@@ -32,12 +32,12 @@ void profile_close(struct profile *p)
 
 void profile_step(struct profile *p, const struct step *step)
 {
-    const struct model *m = p->list->model;
+    const size_t a_position =
+        list_kv_page_bytes(p->list) / p->list->model->layers_n / LIMIT_PAGE_TOKENS;
     p->n = 0;
     p->kv_bytes = 0;
     for (u32 i = 0; i < step->n_rows; i++)
-        p->kv_bytes += (u64)(step->rows[i].pos + step->rows[i].n) * 2 * m->kv_heads * m->head_dim *
-                       sizeof(u16);
+        p->kv_bytes += (step->rows[i].pos + step->rows[i].n) * a_position;
 }
 
 static enum err mark(struct profile *p, struct cuda_stream *stream, u32 op, struct err_text *e)

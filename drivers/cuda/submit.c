@@ -113,7 +113,9 @@ static enum mid_way mid_does(struct steps *s)
     }
     if (!s->mid[0].function || !all)
         return MID_NONE;
-    const bool layers = mid[s->mid_kind] == linears && layers_fit(l->model) && !l->model->experts;
+    const bool pages = !l->kv_int8 || s->mid_kind == MATRIX_INT4; /* that attention of it knows */
+    const bool layers =
+        pages && mid[s->mid_kind] == linears && layers_fit(l->model) && !l->model->experts;
     return layers ? MID_LAYERS : MID_LINEARS;
 }
 
@@ -136,16 +138,17 @@ static bool is_one(const struct op *op, u32 have)
     }
 }
 
-/* Can `decode_experts` do all of it? Then steps of up to FEW_TOKENS tokens are one launch. */
-static bool mixed_does(const struct steps *s)
+/* Are there experts, and can `decode` do them? Then steps of up to FEW_TOKENS tokens are one
+ * launch. */
+static bool few_experts(const struct steps *s)
 {
     const struct list *l = s->list;
-    if (!s->mixed.function)
+    if (!s->decode.function || !l->model->experts)
         return false;
     for (u32 i = l->decode.first; i < l->decode.last; i++)
         if (l->ops[i].kind == OP_EXPERTS &&
             EXPERTS_FEW_BYTES(l->ops[i].experts.in.k, FEW_RING_BYTES / FEW_RINGS_PARTS) >
-                s->mixed.launch_bytes - STEP_SHARED_BYTES)
+                s->decode.launch_bytes - STEP_SHARED_BYTES)
             return false;
     return true;
 }
@@ -170,7 +173,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->event = -1;
     s->mid_does = mid_does(s);
     s->one_does = one_does(s);
-    s->mixed_does = mixed_does(s);
+    s->few_experts = few_experts(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
     if (!s->slots || !s->results)
@@ -537,9 +540,10 @@ static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
+    const bool all = k == &s->decode && s->few_experts;
     for (u32 i = first, end; i < last; i = end) {
-        const bool experts = is_experts(&ops[i]) && k != &s->mixed;
-        for (end = i + 1; end < last && (k == &s->mixed || is_experts(&ops[end]) == experts);)
+        const bool experts = is_experts(&ops[i]) && !all;
+        for (end = i + 1; end < last && (all || is_experts(&ops[end]) == experts);)
             end++;
         TRY(launch_some(s, experts ? &s->experts : k, card_step, experts ? 0 : ring_bytes, i, end,
                         e));
@@ -649,7 +653,7 @@ static enum mid_way mid_way(const struct steps *s, const struct step *step)
     const u32 tokens = step->n_tokens;
     const bool layers = s->mid_does == MID_LAYERS && step->n_rows == tokens;
     const u32 least = layers && s->mid_kind == MATRIX_INT4 ? MID_INT4_TOKENS : MID_LEAST_TOKENS;
-    if (tokens < least || tokens > MID_TOKENS || (s->mixed_does && tokens <= FEW_TOKENS))
+    if (tokens < least || tokens > MID_TOKENS || (s->few_experts && tokens <= FEW_TOKENS))
         return MID_NONE;
     return layers ? MID_LAYERS : s->mid_does ? MID_LINEARS : MID_NONE;
 }
@@ -698,14 +702,13 @@ static enum err launch_all(struct steps *s, u64 card_step, const struct steps_en
     const u32 tokens = step->n_tokens;
     const bool prefill = tokens > PREFILL_TOKENS && s->prefill[0].function;
     /* FEW_TOKENS rows of one each take a tenth less by `step`, of which attention turns heads. */
-    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens || s->mixed_does;
+    const bool few = tokens < FEW_TOKENS || step->n_rows < tokens || s->few_experts;
     u32 ring = 0;
     if (!mid && s->decode.function && few)
         ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     const bool one = ring && tokens == 1 && s->one_does;
-    const struct steps_kernel *few_of = s->mixed_does ? &s->mixed : &s->decode;
-    const struct steps_kernel *k = one ? &s->one : ring ? few_of : &s->step;
+    const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
     const struct list_stretch *ops = mid == MID_LAYERS ? &s->list->mid
                                      : one             ? &s->list->one
                                      : ring            ? &s->list->decode

@@ -66,7 +66,6 @@ struct steps {
     const struct list *list;
     struct cuda_stream *stream;
     struct steps_kernel step, decode, experts;    /* decode: for steps of few tokens */
-    struct steps_kernel mixed;                    /* decode and experts in one */
     struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel group;                    /* attention of long rows; as prefill */
     struct steps_kernel mid[MID_KERNELS];         /* for more, up to MID_TOKENS; as prefill */
@@ -79,7 +78,8 @@ struct steps {
 
     enum mid_way mid_does; /* at most, */
     u32 mid_kind;          /* MID_LAYERS: of all matrices */
-    bool one_does, mixed_does;
+    bool one_does;
+    bool few_experts; /* `decode` does those of FEW_TOKENS tokens */
     struct steps_entry entries[STEPS_DEPTH];
     struct steps_slot *slots;
     struct gpu_sampling *sampling; /* [slots], pinned, as the three below */

@@ -18,8 +18,9 @@ GPU_CALL void attention_many(const struct op_attention *op, const struct gpu_run
     many_run(op, run, &plan);
 }
 
-/* `few`: splits_ahead ran for it. */
-template <bool few> GPU void attention_few(const struct op_attention *op, const struct gpu_run *run)
+/* `few`: splits_ahead ran for it, and pages are of bytes where kv8 is true. */
+template <bool few, bool kv8>
+GPU void attention_few(const struct op_attention *op, const struct gpu_run *run)
 {
     const bool is_wide = op->head_dim > GPU_WARPS * 16;
     if (!few) {
@@ -28,16 +29,17 @@ template <bool few> GPU void attention_few(const struct op_attention *op, const 
         gpu_sync(); /* the way of many is done with shared memory */
     }
     if (is_wide)
-        splits_run<few, splits_wide>(op, run);
+        splits_run<few, splits_of<splits_wide, kv8>>(op, run);
     else
-        splits_run<few, splits_narrow>(op, run);
+        splits_run<few, splits_of<splits_narrow, kv8>>(op, run);
 }
 
-template <bool few> GPU void attention_run(const struct op_attention *op, const struct gpu_run *run)
+template <bool few, bool kv8>
+GPU void attention_run(const struct op_attention *op, const struct gpu_run *run)
 {
     if (!few && !run->many_apart)
         attention_many(op, run);
-    attention_few<few>(op, run);
+    attention_few<few, kv8>(op, run);
 }
 
 #endif

@@ -73,6 +73,7 @@ GPU struct splits_seen splits_seen_of(const struct op_attention *op, bool fused,
 
 /* New keys of this warp's page at `pos`, from this lane's part of the image to its place among
  * `n` chunks of the ring. */
+template <class way>
 GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen,
                           const u8 *image)
 {
@@ -82,9 +83,16 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
     bool low = key >= seen->new_from && key < seen->to;
     if (low || (key + 8 >= seen->new_from && key + 8 < seen->to))
 #pragma unroll 1
-        for (u32 c = 0; c < n; c++)
-            gpu_store<uint2>(piece + c * CHUNK_BYTES + (low ? 0 : 8),
-                             gpu_load<uint2>(image + c * IMAGE_BYTES));
+        for (u32 c = 0; c < n; c++) {
+            const uint2 own = gpu_load<uint2>(image + c * IMAGE_BYTES);
+            u8 *to = piece + c * way::chunk;
+            if (!way::int8) {
+                gpu_store<uint2>(to + (low ? 0 : 8), own);
+                continue;
+            }
+            gpu_store<u32>(to + (low ? 0 : 4), own.x);
+            gpu_store<u16>(splits_key_scales(piece) + (low ? 0 : 2), (u16)own.y);
+        }
     gpu_warp_sync();
 }
 
@@ -98,9 +106,14 @@ template <class way> struct splits_walk {
     bool capped, fused;
 };
 
-GPU void splits_score(uint4 q, const u8 *keys, float x[2][4])
+/* scales: of pages of bytes. */
+template <class way> GPU void splits_score(uint4 q, const u8 *keys, u32 scales, float x[2][4])
 {
-    uint4 k = gpu_load<uint4>(keys);
+    uint4 k;
+    if constexpr (way::int8)
+        k = kv_keys(gpu_load<uint2>(keys), scales);
+    else
+        k = gpu_load<uint4>(keys);
     const u32 a[4] = {q.x, q.y, q.z, q.w}, b[4] = {k.x, k.y, k.z, k.w};
     attention_scores(x, a, b);
 }
@@ -127,22 +140,25 @@ GPU void splits_scores(struct splits_walk<way> *w, const struct splits_item *con
             if (!it->mend)
                 continue;
             struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
-            splits_mend_keys(k ? piece[all - 1] : piece[0], chunks, it->pos + page * PAGE_KEYS,
-                             &seen, image + first * IMAGE_BYTES);
+            splits_mend_keys<way>(k ? piece[all - 1] : piece[0], chunks, it->pos + page * PAGE_KEYS,
+                                  &seen, image + first * IMAGE_BYTES);
         }
+        u32 scales[all] = {};
+        for (u32 k = 0; way::int8 && k < all; k++)
+            scales[k] = gpu_load<u32>(splits_key_scales(piece[k]));
         if (chunks == PIECE_FRAGMENTS) {
 #pragma unroll
             for (u32 i = 0; i < PIECE_FRAGMENTS; i++) {
                 uint4 q = splits_a(queries[(first + i) * 32]);
                 for (u32 k = 0; k < all; k++)
-                    splits_score(q, piece[k] + i * CHUNK_BYTES, x[k]);
+                    splits_score<way>(q, piece[k] + i * way::chunk, scales[k], x[k]);
             }
         } else {
 #pragma unroll 1
             for (u32 i = 0; i < chunks; i++) {
                 uint4 q = splits_a(queries[(first + i) * 32]);
                 for (u32 k = 0; k < all; k++)
-                    splits_score(q, piece[k] + i * CHUNK_BYTES, x[k]);
+                    splits_score<way>(q, piece[k] + i * way::chunk, scales[k], x[k]);
             }
         }
         splits_next<all>(r);
@@ -222,6 +238,32 @@ GPU void splits_weigh(const struct splits_walk<way> *w, const struct splits_item
     splits_sync<way>();
 }
 
+/* splits_mend_page of pages of bytes: it is the scales that become 0. Lanes of a t have them alike.
+ */
+GPU void splits_mend_bytes(u8 *page, u8 *scales, u32 pos, const struct splits_seen *seen,
+                           const u8 *image)
+{
+    u32 mask[2];
+    uint2 f = gpu_load<uint2>(page), s = gpu_load<uint2>(scales);
+    attention_key_masks(pos, seen->from, seen->new_from, mask);
+    s.x &= mask[0];
+    s.y &= mask[1];
+    if (seen->new_from < seen->to) {
+        const uint2 own = gpu_load<uint2>(image);
+        attention_key_masks(pos, seen->new_from, seen->to, mask);
+        const u32 bytes = gpu_permute_bytes(mask[0], mask[1], 0x6420);
+        f.x = (f.x & ~bytes) | (gpu_permute_bytes(own.x, 0, 0x1010) & bytes);
+        f.y = (f.y & ~bytes) | (gpu_permute_bytes(own.x, 0, 0x3232) & bytes);
+        s.x |= own.y & mask[0];
+        s.y |= own.y & mask[1];
+    }
+    gpu_store<uint2>(page, f);
+    gpu_warp_sync(); /* all have read the scales */
+    if (gpu_lane() < 4)
+        gpu_store<uint2>(scales, s);
+    gpu_warp_sync();
+}
+
 /* Of values of the page at `pos`, in the ring: 0 where no row sees the key, those of the image
  * where it is new. */
 GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, const u8 *image)
@@ -243,6 +285,7 @@ GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, con
 
 /* The pages of the split at `pos` in which some keys are not seen, or new. Where nothing is seen
  * there are zeros already. */
+template <class way>
 GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, const u8 *image)
 {
     const u32 first = MAX(seen->new_from, pos) / PAGE_KEYS * PAGE_KEYS;
@@ -250,9 +293,24 @@ GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, 
     u32 at = seen->from > pos && from < first ? from : first;
 #pragma unroll 1
     while (at < end) {
-        splits_mend_page(piece + (at - pos) * (CHUNK_BYTES / PAGE_KEYS), at, seen, image);
+        u8 *page = piece + (at - pos) * (way::chunk / PAGE_KEYS);
+        if (way::int8)
+            splits_mend_bytes(page, splits_value_scales(piece, (at - pos) / PAGE_KEYS), at, seen,
+                              image);
+        else
+            splits_mend_page(page, at, seen, image);
         at = at < first ? first : at + PAGE_KEYS;
     }
+}
+
+/* Of a page's values. */
+template <class way> GPU uint4 splits_value(u8 *piece, u32 page)
+{
+    const u8 *at = piece + page * way::chunk;
+    if constexpr (way::int8)
+        return kv_values(gpu_load<uint2>(at), gpu_load<uint2>(splits_value_scales(piece, page)));
+    else
+        return gpu_load<uint4>(at);
 }
 
 /* Adds a page's values. */
@@ -276,14 +334,16 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
     const u8 *image = w->places.v + splits_warp<way>() * IMAGE_BYTES + gpu_lane() * 8;
     u8 *piece[all];
     splits_wait<all>(&w->ring, piece);
+    if (way::int8)
+        gpu_warp_sync(); /* scales are shared */
 #pragma unroll 1
     for (u32 k = 0; k < all; k++) {
         const struct splits_item *it = k < some ? item[0] : item[n - 1];
         if (!it->mend || splits_chunk<way>(it, pass + k % some) >= w->ring.chunks)
             continue;
         struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
-        splits_mend_values(k ? piece[all - 1] : piece[0], it->pos, &seen,
-                           image + (pass + k % some) * way::warps * IMAGE_BYTES);
+        splits_mend_values<way>(k ? piece[all - 1] : piece[0], it->pos, &seen,
+                                image + (pass + k % some) * way::warps * IMAGE_BYTES);
     }
 #pragma unroll
     for (u32 half = 0; half < SPLIT_PAGES; half += SPLIT_PAGES / 2) {
@@ -294,8 +354,8 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
             for (u32 k = 0; k < n; k++) {
                 uint4 a = splits_a(weights[(k * SPLIT_PAGES + i) * 32]);
                 for (u32 j = 0; j < some; j++)
-                    splits_add(a, gpu_load<uint4>(piece[k * some + j] + i * CHUNK_BYTES),
-                               pass + j == 0, sums[k], split[k].o[pass + j]);
+                    splits_add(a, splits_value<way>(piece[k * some + j], i), pass + j == 0, sums[k],
+                               split[k].o[pass + j]);
             }
     }
     splits_next<all>(&w->ring);
@@ -602,7 +662,7 @@ GPU_CALL void splits_plan(const struct op_attention *op, const struct gpu_run *r
         kept->plan = plan;
     }
     if (alone && plan.teams == gpu_blocks())
-        splits_stretch<splits_low>(op, run, &plan, kept);
+        splits_stretch<splits_of<splits_low, way::int8>>(op, run, &plan, kept);
     else
         splits_stretch<way>(op, run, &plan, kept);
     gpu_sync();
@@ -616,7 +676,7 @@ template <class way> GPU void splits_fill(const struct op_attention *op, struct 
     if (mine->from == mine->to)
         return;
     if (!way::low && op->head_dim > GPU_WARPS * 16)
-        splits_ring_of<splits_wide>(op, kept, true);
+        splits_ring_of<splits_of<splits_wide, way::int8>>(op, kept, true);
     else
         splits_ring_of<way>(op, kept, true);
     splits_angles<way>(splits_rope(op, item), item->tile.pos, kept);
@@ -632,7 +692,7 @@ GPU_CALL void splits_ahead(const struct op_attention *op, const struct gpu_run *
     if (kept->window != op->window)
         splits_plan<true, way, alone>(op, run);
     if (alone && splits_is_alone(run))
-        splits_fill<splits_low>(op, kept);
+        splits_fill<splits_of<splits_low, way::int8>>(op, kept);
     else
         splits_fill<way>(op, kept);
 }
@@ -676,12 +736,18 @@ GPU void splits_do(const struct op_attention *op, const struct splits_kept *kept
     splits_finish<n>(op, kept, item[0], w, unit, split);
 }
 
-/* few: splits_ahead ran for it. */
+/* few: splits_ahead ran for it, and pages are what `way` says; else they may be of bytes. */
 template <bool few, class way>
 GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
     run = gpu_near(run);
+    if constexpr (!few && !way::int8) { /* here, so that who calls it need not know */
+        if (op->int8) {
+            splits_run<few, splits_bytes<way>>(op, run);
+            return;
+        }
+    }
     struct splits_kept *kept = splits_kept(run);
     const struct splits_mine *mine = splits_mine<way>(kept);
     struct splits_sum<way> unit;
@@ -723,7 +789,7 @@ GPU_CALL void splits_run(const struct op_attention *op, const struct gpu_run *ru
     if (told)
         splits_sync<way>();
     for (u32 i = 0; i < told; i++)
-        splits_merge<way>(op, &kept->plan, &w.work->told[i], w.ring.base - gpu_lane() * 16,
+        splits_merge<way>(op, &kept->plan, &w.work->told[i], w.ring.base - gpu_lane() * way::lane,
                           w.ring.bytes);
 }
 

@@ -83,35 +83,100 @@ GPU void group_open(const struct gpu_run *p)
 
 enum { GROUP_PAGES = SPLIT_PAGES / 4 }; /* of a split, that a warp copies */
 
+/* Where a lane copies to, of a page of a slot. */
+struct group_places {
+    u8 *keys, *values;
+};
+
+GPU struct group_places group_places(u8 *slot, u32 number)
+{
+    const u32 g = gpu_lane() / 4, t = gpu_lane() % 4;
+    const u32 row = g / 4 * 8 + g / 2 % 2 * 4 + g % 2; /* of key g; key g + 8 has row + 2 */
+    struct group_places to;
+    to.keys = slot + t % 2 * 8 + t / 2 * GROUP_FURTHER + number * 256 + row * 16;
+    to.values = slot + t % 2 * 8 + GROUP_VALUES_AT + (2 * number + t / 2) * GROUP_FURTHER + g * 16;
+    return to;
+}
+
 /* A page of a split to its place in a slot. seen: so many of its keys have been written; the values
  * of others, which may be anything, become 0. (Those in front of a window have been: their weights
  * are 0, which is enough.) */
 template <u32 CHUNKS>
 GPU void group_copy(const struct many_ring *r, u8 *slot, u32 number, u32 page, u32 seen)
 {
-    const u32 g = gpu_lane() / 4, t = gpu_lane() % 4;
-    const u32 row = g / 4 * 8 + g / 2 % 2 * 4 + g % 2; /* of key g; key g + 8 has row + 2 */
+    const u32 t = gpu_lane() % 4;
+    const struct group_places to = group_places(slot, number);
     const size_t at = (size_t)(page * r->kv_heads + r->kv_head) * r->head_bytes;
     const u8 *k = gpu_opaque(r->k + at), *v = gpu_opaque(r->v + at);
-    u8 *keys = slot + t % 2 * 8 + t / 2 * GROUP_FURTHER + number * 256 + row * 16;
-    u8 *values = slot + t % 2 * 8 + GROUP_VALUES_AT + (2 * number + t / 2) * GROUP_FURTHER + g * 16;
     u32 bytes = 0; /* of keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9 */
     for (u32 i = 0; i < 4; i++)
         bytes += 2 * t + i % 2 + i / 2 * 8 < seen ? 2 : 0;
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        gpu_copy8(keys + c * 2 * GROUP_FURTHER, k + c * CHUNK_BYTES);
-        gpu_copy8(keys + c * 2 * GROUP_FURTHER + 32, k + c * CHUNK_BYTES + 8);
+        gpu_copy8(to.keys + c * 2 * GROUP_FURTHER, k + c * CHUNK_BYTES);
+        gpu_copy8(to.keys + c * 2 * GROUP_FURTHER + 32, k + c * CHUNK_BYTES + 8);
     }
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        gpu_copy8(values + c * 256, v + c * CHUNK_BYTES, bytes);
-        gpu_copy8(values + c * 256 + 128, v + c * CHUNK_BYTES + 8, bytes);
+        gpu_copy8(to.values + c * 256, v + c * CHUNK_BYTES, bytes);
+        gpu_copy8(to.values + c * 256 + 128, v + c * CHUNK_BYTES + 8, bytes);
+    }
+}
+
+/* A lane's scales of a page of bytes. */
+struct group_scales {
+    u32 keys;
+    uint2 values;
+};
+
+/* group_copy of a page of bytes, of which four go where four halves are wanted. */
+template <u32 CHUNKS>
+GPU struct group_scales group_copy_bytes(const struct many_ring *r, u8 *slot, u32 number, u32 page,
+                                         u32 seen)
+{
+    struct group_scales s;
+    const struct group_places to = group_places(slot, number);
+    const size_t at = (size_t)(page * r->kv_heads + r->kv_head) * r->head_bytes;
+    const u8 *k = gpu_opaque(r->k + at), *v = gpu_opaque(r->v + at);
+    u32 mask[2];
+    attention_key_masks(0, 0, seen, mask);
+    s.keys = gpu_load<u32>(kv_scales(k - gpu_lane() * 8, CHUNKS, true));
+    s.values = gpu_load<uint2>(kv_scales(v - gpu_lane() * 8, CHUNKS, false));
+    s.values.x &= mask[0];
+    s.values.y &= mask[1];
+#pragma unroll
+    for (u32 c = 0; c < CHUNKS; c++) {
+        gpu_copy4(to.keys + c * 2 * GROUP_FURTHER, k + c * BYTES_CHUNK);
+        gpu_copy4(to.keys + c * 2 * GROUP_FURTHER + 32, k + c * BYTES_CHUNK + 4);
+        gpu_copy4(to.values + c * 256, v + c * BYTES_CHUNK);
+        gpu_copy4(to.values + c * 256 + 128, v + c * BYTES_CHUNK + 4);
+    }
+    return s;
+}
+
+/* Four bytes that this thread has copied, to halves. */
+GPU void group_widen4(u8 *at, u32 low, u32 high)
+{
+    const u32 bytes = gpu_load<u32>(at);
+    gpu_store<uint2>(at, (uint2){kv_halves(bytes, false, low), kv_halves(bytes, true, high)});
+}
+
+template <u32 CHUNKS> GPU void group_widen(u8 *slot, u32 number, const struct group_scales *s)
+{
+    const struct group_places to = group_places(slot, number);
+    const u32 low = gpu_permute_bytes(s->keys, 0, 0x1010);
+    const u32 high = gpu_permute_bytes(s->keys, 0, 0x3232);
+#pragma unroll
+    for (u32 c = 0; c < CHUNKS; c++) {
+        group_widen4(to.keys + c * 2 * GROUP_FURTHER, low, low);
+        group_widen4(to.keys + c * 2 * GROUP_FURTHER + 32, high, high);
+        group_widen4(to.values + c * 256, s->values.x, s->values.y);
+        group_widen4(to.values + c * 256 + 128, s->values.x, s->values.y);
     }
 }
 
 /* What the copying warps do. */
-template <u32 CHUNKS>
+template <u32 CHUNKS, bool INT8>
 GPU void group_serve(const struct op_attention *op, const struct gpu_run *run,
                      const struct attention_plan *plan)
 {
@@ -127,15 +192,23 @@ GPU void group_serve(const struct op_attention *op, const struct gpu_run *run,
                 id[i] = r->pages[MIN(MAX(page + i, low), high)];
 #pragma unroll 1
             for (u32 left = r->pieces / SPLIT_PIECES; left; left--) {
+                struct group_scales scales[GROUP_PAGES];
                 gpu_barrier_wait(&ring.head->empty[ring.at], ring.parity);
 #pragma unroll
                 for (u32 i = 0; i < GROUP_PAGES; i++) {
                     const bool has = page + i >= low && page + i <= high;
-                    group_copy<CHUNKS>(r, group_slot(&ring), first + i, id[i],
-                                       has ? r->to - (page + i) * PAGE_KEYS : 0);
+                    const u32 seen = has ? r->to - (page + i) * PAGE_KEYS : 0;
+                    if constexpr (INT8)
+                        scales[i] =
+                            group_copy_bytes<CHUNKS>(r, group_slot(&ring), first + i, id[i], seen);
+                    else
+                        group_copy<CHUNKS>(r, group_slot(&ring), first + i, id[i], seen);
                 }
                 gpu_copy_commit();
                 gpu_copy_wait<0>();
+#pragma unroll
+                for (u32 i = 0; INT8 && i < GROUP_PAGES; i++)
+                    group_widen<CHUNKS>(group_slot(&ring), first + i, &scales[i]);
                 gpu_fence_bulk(); /* tensor cores read what this thread has copied */
                 gpu_barrier_arrive(&ring.head->full[ring.at]);
                 group_advance(&ring);
@@ -145,6 +218,16 @@ GPU void group_serve(const struct op_attention *op, const struct gpu_run *run,
                     id[i] = r->pages[MIN(MAX(page + i, low), high)];
             }
         });
+}
+
+template <u32 CHUNKS>
+GPU void group_serve_of(const struct op_attention *op, const struct gpu_run *run,
+                        const struct attention_plan *plan)
+{
+    if (op->int8)
+        group_serve<CHUNKS, true>(op, run, plan);
+    else
+        group_serve<CHUNKS, false>(op, run, plan);
 }
 
 /* --- one split ----------------------------------------------------------------------------- */
@@ -260,9 +343,9 @@ GPU void group_attention(const struct op_attention *op, const struct gpu_run *ru
         gpu_sync_all();
     }
     if (serve && op->head_dim == 64)
-        group_serve<4>(op, run, &plan);
+        group_serve_of<4>(op, run, &plan);
     else if (serve)
-        group_serve<8>(op, run, &plan);
+        group_serve_of<8>(op, run, &plan);
     else if (op->head_dim == 64)
         group_run<4>(op, run, &plan, n);
     else

@@ -10,6 +10,7 @@
 #ifndef ZIGCUDA_ATTENTION_MANY_CUH
 #define ZIGCUDA_ATTENTION_MANY_CUH
 
+#include "kernels/cuda/attention_bytes.cuh"
 #include "kernels/cuda/attention_plan.cuh"
 
 enum {
@@ -22,9 +23,10 @@ enum {
  * the places of a lane's 16 bytes. */
 struct many_ring {
     u8 *base;         /* at this lane's 16 bytes */
-    const u8 *k, *v;  /* at this lane's 16 bytes */
+    const u8 *k, *v;  /* at this lane's 16 bytes; of pages of bytes, at 8 */
     const u32 *pages; /* page table of the row */
     u32 kv_head, kv_heads, head_bytes;
+    bool int8;
     u32 chunks, each; /* of head_dim; of a piece of values */
     u32 slots, piece_bytes;
     u32 pos;           /* of the unit's first token */
@@ -63,21 +65,70 @@ GPU void many_load_page(struct many_ring *r)
     r->page = r->pages[MIN(MAX(page, r->from / PAGE_KEYS), (r->to - 1) / PAGE_KEYS)];
 }
 
+/* What this warp copies of a piece: of a page's chunks from `first` on those c = from, from + step,
+ * .. < end, to slot + c * CHUNK_BYTES. (A second piece of values may be empty.) */
+struct many_haul {
+    u8 *slot;
+    u32 first, from, step;
+    i32 end;
+    bool keys;
+};
+
+GPU struct many_haul many_haul(const struct many_ring *r, u32 piece)
+{
+    struct many_haul p;
+    const u32 kind = piece % SPLIT_PIECES, warp = gpu_warp();
+    const bool keys = kind < 2;
+    p.keys = keys;
+    p.slot = r->base + (piece & (r->slots - 1)) * r->piece_bytes;
+    p.slot += keys ? warp / 2 * r->chunks * CHUNK_BYTES : warp * r->each * CHUNK_BYTES;
+    p.first = keys ? 0 : (kind - 2) * r->each;
+    p.from = keys ? warp % 2 : 0;
+    p.step = keys ? 2 : 1;
+    p.end = (i32)(keys ? r->chunks : MIN(p.first + r->each, r->chunks) - p.first);
+    return p;
+}
+
+/* Bytes, and beside each chunk's their scales. page: at the lane's bytes. */
+GPU void many_copy_bytes(const struct many_ring *r, const struct many_haul *p, const u8 *page)
+{
+    const u8 *scales = kv_scales(page - gpu_lane() * 8, r->chunks, p->keys);
+#pragma unroll 1
+    for (u32 c = p->from; (i32)c < p->end; c += p->step) {
+        gpu_copy8(p->slot + c * CHUNK_BYTES, page + (p->first + c) * BYTES_CHUNK);
+        if (p->keys)
+            gpu_copy4(p->slot + c * CHUNK_BYTES + 8, scales);
+        else
+            gpu_copy8(p->slot + c * CHUNK_BYTES + 8, scales);
+    }
+}
+
+/* Bytes that this thread has copied to halves. */
+GPU void many_widen(const struct many_ring *r, u32 piece)
+{
+    const struct many_haul p = many_haul(r, piece);
+#pragma unroll 2
+    for (u32 c = p.from; (i32)c < p.end; c += p.step) {
+        const uint4 f = gpu_load<uint4>(p.slot + c * CHUNK_BYTES);
+        const uint2 bytes = {f.x, f.y}, scales = {f.z, f.w};
+        gpu_store<uint4>(p.slot + c * CHUNK_BYTES,
+                         p.keys ? kv_keys(bytes, scales.x) : kv_values(bytes, scales));
+    }
+}
+
 GPU void many_copy(struct many_ring *r)
 {
     if (r->issued < r->pieces) {
-        u32 kind = r->issued % SPLIT_PIECES, warp = gpu_warp();
-        u8 *slot = r->base + (r->issued & (r->slots - 1)) * r->piece_bytes;
-        size_t at = (size_t)(r->page * r->kv_heads + r->kv_head) * r->head_bytes;
-        bool keys = kind < 2;
-        u32 step = keys ? 2 : 1, first = keys ? 0 : (kind - 2) * r->each;
-        u32 c = keys ? warp % 2 : 0,
-            end = keys ? r->chunks : MIN(first + r->each, r->chunks) - first;
-        slot += keys ? warp / 2 * r->chunks * CHUNK_BYTES : warp * r->each * CHUNK_BYTES;
-        const u8 *from = (keys ? r->k : r->v) + at + first * CHUNK_BYTES;
+        const struct many_haul p = many_haul(r, r->issued);
+        const u8 *page =
+            (p.keys ? r->k : r->v) + (size_t)(r->page * r->kv_heads + r->kv_head) * r->head_bytes;
+        const u8 *from = page + p.first * CHUNK_BYTES;
+        if (r->int8)
+            many_copy_bytes(r, &p, page);
+        else
 #pragma unroll 4
-        for (; (i32)c < (i32)end; c += step) /* a second piece of values may be empty */
-            gpu_copy16(slot + c * CHUNK_BYTES, from + c * CHUNK_BYTES);
+            for (u32 c = p.from; (i32)c < p.end; c += p.step)
+                gpu_copy16(p.slot + c * CHUNK_BYTES, from + c * CHUNK_BYTES);
         r->issued++;
         many_load_page(r);
     }
@@ -108,6 +159,8 @@ GPU const u8 *many_next_piece(struct many_ring *r, bool values)
         gpu_copy_wait<2>();
     else
         gpu_copy_wait<0>();
+    if (r->int8)
+        many_widen(r, r->piece);
     gpu_sync();
     many_copy(r);
     if (values && (pos < r->from || pos + ATTENTION_SPLIT > r->to))
@@ -230,14 +283,15 @@ GPU void many_enter(const struct op_attention *op, const struct gpu_run *run,
     u32 tokens = GPU_WARPS / plan->warps * plan->tokens, blocks = CEIL_DIV(row->n, tokens);
     u32 first = (blocks - 1 - index / plan->units) * tokens, unit = index % plan->units;
     u32 n = MIN(row->n - first, tokens), mine = gpu_warp() / plan->warps * plan->tokens;
-    u32 lane_at = gpu_lane() * 16;
-    r->base = gpu_shared() + PLAN_BYTES + MANY_Q_BYTES + lane_at;
+    u32 lane_at = gpu_lane() * (op->int8 ? 8 : 16);
+    r->base = gpu_shared() + PLAN_BYTES + MANY_Q_BYTES + gpu_lane() * 16;
+    r->int8 = op->int8;
     r->k = gpu_global((const u8 *)op->k) + lane_at;
     r->v = gpu_global((const u8 *)op->v) + lane_at;
     r->pages = gpu_global(run->state.pages) + (size_t)row->slot * run->state.pages_stride;
     r->kv_head = unit / plan->parts;
     r->kv_heads = op->kv_heads;
-    r->head_bytes = plan->chunks * CHUNK_BYTES;
+    r->head_bytes = PAGE_HEAD_BYTES(op->head_dim, op->int8);
     r->chunks = plan->chunks;
     r->each = plan->piece_bytes / (SPLIT_PAGES * CHUNK_BYTES);
     r->slots = plan->ring;

@@ -4,6 +4,7 @@
 #ifndef ZIGCUDA_ATTENTION_RING_CUH
 #define ZIGCUDA_ATTENTION_RING_CUH
 
+#include "kernels/cuda/attention_bytes.cuh"
 #include "kernels/cuda/attention_plan.cuh"
 
 enum {
@@ -26,7 +27,7 @@ static_assert((int)PIECE_FRAGMENTS == (int)SPLIT_PAGES, "a pass over the values 
  * stretch of the list each and wait for nobody but themselves, so that one works while the other
  * waits. */
 template <bool WIDE, bool LOW, u32 TEAMS> struct splits_way {
-    static constexpr bool wide = WIDE, low = LOW;
+    static constexpr bool wide = WIDE, low = LOW, int8 = false;
     static constexpr u32 teams = TEAMS, warps = GPU_WARPS / teams;
     static constexpr u32 threads = warps * 32, rows = low ? LOW_GROUP : ATTENTION_ROWS;
     static constexpr u32 pages = SPLIT_PAGES / warps; /* of a split, a warp's: w, w + warps */
@@ -34,12 +35,29 @@ template <bool WIDE, bool LOW, u32 TEAMS> struct splits_way {
     static constexpr u32 passes = chunks / warps; /* over the unit's output: a chunk a warp each */
     static constexpr u32 together = wide || teams > 1 ? 1 : 2; /* splits at a time, at most */
     static constexpr u32 batch = SPLITS_BATCH / teams;
+    static constexpr u32 lane = 16, chunk = CHUNK_BYTES; /* a lane's bytes of a chunk, and all */
     static_assert(batch * SPLIT_PAGES <= threads, "a thread a page");
 };
 typedef splits_way<true, false, 1> splits_wide;
 typedef splits_way<false, false, 1> splits_narrow;
 typedef splits_way<false, true, 1> splits_low;
 typedef splits_way<false, true, SPLITS_TEAMS> splits_teams;
+
+/* The same with pages of bytes. Splits go one at a time: in pairs they are a third more code. */
+template <class way> struct splits_bytes : way {
+    static constexpr bool int8 = true;
+    static constexpr u32 together = 1;
+    static constexpr u32 lane = 8, chunk = BYTES_CHUNK;
+};
+
+/* A way with pages of halves, or of bytes. */
+template <class way, bool int8> struct splits_pages {
+    typedef way type;
+};
+template <class way> struct splits_pages<way, true> {
+    typedef splits_bytes<way> type;
+};
+template <class way, bool int8> using splits_of = typename splits_pages<way, int8>::type;
 
 /* A fragment of queries, or of weights, as it lies in shared memory. */
 template <bool low> struct splits_fragment {
@@ -167,17 +185,18 @@ template <class way> struct splits_places {
     fragment *weights; /* [split][page][32 lanes]; or work space to turn heads */
     fragment *queries; /* [chunk][32 lanes] */
     /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
-     * 2t and 2t + 1, dimension g and g + 8. */
+     * 2t and 2t + 1, dimension g and g + 8. Of pages of bytes: four bytes, then the key's scale, or
+     * those of both keys. */
     u8 *k, *v; /* [chunk]; v: the unit's chunks */
     u8 *ring;  /* of all warps */
 };
 
 /* A warp's ring, and what is copied into it. */
 template <class way> struct splits_ring {
-    u8 *base;               /* at this lane's 16 bytes */
+    u8 *base;               /* at this lane's bytes */
     u32 bytes;              /* of all slots */
     u32 next;               /* slot to be used, and then to be filled again; in bytes */
-    const u8 *k, *v;        /* at this lane's 16 bytes */
+    const u8 *k, *v;        /* at this lane's bytes */
     u32 chunks, page_bytes; /* of a head; of one head's page */
     u32 k_pieces, pieces;   /* of an item: of keys, in all */
     u32 index, to;          /* first of the items to be copied next, in the stretch; its end */
@@ -377,22 +396,47 @@ template <class way> GPU u32 splits_chunk(const struct splits_item *item, u32 pa
     return item->first_chunk + pass * way::warps + splits_warp<way>();
 }
 
+/* A piece of bytes, at this lane's, has scales behind its fragments: of keys, each lane's own; of
+ * values those of all pages, which who copies and who reads share. */
+GPU u8 *splits_key_scales(u8 *piece)
+{
+    return piece + PIECE_FRAGMENTS * BYTES_CHUNK - gpu_lane() * 4;
+}
+GPU u8 *splits_value_scales(u8 *piece, u32 page)
+{
+    const u32 lane = gpu_lane();
+    return piece + PIECE_FRAGMENTS * BYTES_CHUNK - lane * 8 + page * 32 + lane % 4 * 8;
+}
+
+/* This lane's part of a chunk; not `live`: zeros. */
+template <class way> GPU void splits_copy_chunk(u8 *to, const u8 *from, bool live)
+{
+    if (way::int8)
+        gpu_copy8(to, from, live ? 8 : 0);
+    else
+        gpu_copy16(to, from, live);
+}
+
 /* Chunks from `first` on of a page. */
 template <class way>
 GPU void splits_copy_keys(const struct splits_ring<way> *r, const struct splits_item *item,
                           u32 page, u32 first, u8 *to)
 {
     bool live = item->live >> page & 1;
-    const u8 *from = r->k + (u64)item->page[page] * r->page_bytes + first * CHUNK_BYTES;
+    const u8 *from = r->k + (u64)item->page[page] * r->page_bytes;
+    if (way::int8)
+        gpu_copy4(splits_key_scales(to), kv_scales(from - gpu_lane() * way::lane, r->chunks, true),
+                  live);
+    from += first * way::chunk;
     if (first + PIECE_FRAGMENTS <= r->chunks) {
 #pragma unroll
         for (u32 i = 0; i < PIECE_FRAGMENTS; i++)
-            gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES, live);
+            splits_copy_chunk<way>(to + i * way::chunk, from + i * way::chunk, live);
         return;
     }
 #pragma unroll 1
     for (u32 i = 0; first + i < r->chunks; i++)
-        gpu_copy16(to + i * CHUNK_BYTES, from + i * CHUNK_BYTES, live);
+        splits_copy_chunk<way>(to + i * way::chunk, from + i * way::chunk, live);
 }
 
 /* This warp's chunk of all pages, zeros where nothing is seen. */
@@ -401,14 +445,21 @@ GPU void splits_copy_values(const struct splits_ring<way> *r, const struct split
                             u32 pass, u8 *to)
 {
     u32 c = splits_chunk<way>(item, pass), live = item->live;
-    const u8 *from = r->v + c * CHUNK_BYTES;
+    const u8 *from = r->v + c * way::chunk;
     uint4 a = gpu_load<uint4>(item->page), b = gpu_load<uint4>(item->page + 4);
     const u32 page[SPLIT_PAGES] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
     if (c >= r->chunks)
         return;
 #pragma unroll
     for (u32 i = 0; i < SPLIT_PAGES; i++)
-        gpu_copy16(to + i * CHUNK_BYTES, from + (u64)page[i] * r->page_bytes, live >> i & 1);
+        splits_copy_chunk<way>(to + i * way::chunk, from + (u64)page[i] * r->page_bytes,
+                               live >> i & 1);
+    if (way::int8) { /* four lanes a page */
+        const u32 i = gpu_lane() / 4;
+        const u8 *at = r->v - gpu_lane() * way::lane + (u64)item->page[i] * r->page_bytes;
+        gpu_copy8(to + PIECE_FRAGMENTS * BYTES_CHUNK, kv_scales(at, r->chunks, false),
+                  live >> i & 1 ? 8 : 0);
+    }
 }
 
 /* How many splits go together from place `at` of the stretch's n on. */
@@ -484,14 +535,14 @@ GPU struct splits_ring<way> splits_ring_of(const struct op_attention *op,
     struct splits_ring<way> r;
     r.kept = kept;
     r.chunks = kept->plan.chunks;
-    r.page_bytes = r.chunks * CHUNK_BYTES;
+    r.page_bytes = PAGE_HEAD_BYTES(op->head_dim, way::int8);
     r.bytes = kept->slots * PIECE_BYTES;
-    r.base =
-        gpu_near(splits_places_of<way>(r.chunks).ring) + gpu_warp() * r.bytes + gpu_lane() * 16;
+    r.base = gpu_near(splits_places_of<way>(r.chunks).ring) + gpu_warp() * r.bytes +
+             gpu_lane() * way::lane;
     r.next = 0;
     r.to = mine->to - mine->from;
-    r.k = gpu_global((const u8 *)op->k) + gpu_lane() * 16;
-    r.v = gpu_global((const u8 *)op->v) + gpu_lane() * 16;
+    r.k = gpu_global((const u8 *)op->k) + gpu_lane() * way::lane;
+    r.v = gpu_global((const u8 *)op->v) + gpu_lane() * way::lane;
     r.k_pieces = splits_k_pieces<way>(r.chunks);
     r.pieces = splits_pieces<way>(r.chunks);
     r.index = really ? 0 : mine->full_index;
@@ -502,7 +553,7 @@ GPU struct splits_ring<way> splits_ring_of(const struct op_attention *op,
     return r;
 }
 
-/* The next n pieces, at this lane's 16 bytes. At most slots - n copies may be open behind them. A
+/* The next n pieces, at this lane's bytes. At most slots - n copies may be open behind them. A
  * ring of one slot has no pairs; in others pairs begin at an even one. */
 template <u32 n, class way>
 GPU void splits_wait(const struct splits_ring<way> *r, u8 *piece[n])

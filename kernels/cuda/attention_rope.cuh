@@ -14,6 +14,7 @@
 #ifndef ZIGCUDA_ATTENTION_ROPE_CUH
 #define ZIGCUDA_ATTENTION_ROPE_CUH
 
+#include "kernels/cuda/attention_bytes.cuh"
 #include "kernels/cuda/attention_plan.cuh"
 
 enum {
@@ -273,6 +274,23 @@ GPU void rope_put_kv(u8 *page, bool is_key, u32 key, u32 d, const float v[4])
     gpu_store<u16>(page + 192, (u16)(b >> 16));
 }
 
+/* The same to a page of bytes. scales: of the page. */
+GPU void rope_put_bytes(u8 *page, u8 *scales, bool is_key, u32 key, u32 d, const float v[4],
+                        struct kv_scale scale)
+{
+    const u32 bytes = kv_bytes(v, scale.inverse);
+    if (d == 0)
+        gpu_store<u16>(scales + kv_scale_at(is_key, key) * sizeof(u16), (u16)scale.half);
+    if (is_key) {
+        gpu_store<u32>(page + attention_k_at(key, d), bytes);
+        return;
+    }
+    page += attention_v_at(key, d); /* d, d + 1, .. every 32 bytes */
+#pragma unroll
+    for (u32 e = 0; e < 4; e++)
+        gpu_store<u8>(page + e * 32, (u8)(bytes >> e * 8));
+}
+
 /* --- the operation ------------------------------------------------------------------------- */
 
 /* The tokens of a row that share a page, and where things are. */
@@ -311,6 +329,16 @@ GPU void rope_fill_angles(const struct rope_group *g, float *angles)
     gpu_sync();
 }
 
+/* Chunk c of a page of bytes, and with the first one its scales, from shared memory. */
+GPU void rope_write_chunk(u8 *page, u32 chunks, u32 c, const u8 *from)
+{
+    const u32 lane = gpu_lane();
+    gpu_store<uint2>(page + c * BYTES_CHUNK + lane * 8, gpu_load<uint2>(from + lane * 8));
+    if (c == 0 && lane < PAGE_KEYS / 2)
+        gpu_store<u32>(page + chunks * BYTES_CHUNK + lane * 4,
+                       gpu_load<u32>(from + BYTES_CHUNK + lane * 4));
+}
+
 /* Writes the pages of the key and value heads of a piece, which are all in shared memory. */
 GPU void rope_write_pages(const struct op_attention *op, const struct rope_heads *h, u32 page,
                           const u8 *pages)
@@ -322,11 +350,44 @@ GPU void rope_write_pages(const struct op_attention *op, const struct rope_heads
         bool key = head < h->rotated;
         if (head < h->queries)
             continue;
-        u8 *to = gpu_global((u8 *)(key ? op->k : op->v));
-        to += (size_t)(page * op->kv_heads + head - (key ? h->queries : h->rotated)) * chunks *
-              CHUNK_BYTES;
-        gpu_store<uint4>(to + i % chunks * CHUNK_BYTES + lane_at,
-                         gpu_load<uint4>(pages + i * ROPE_CHUNK_BYTES + lane_at));
+        u8 *to = gpu_global(key ? op->k : op->v);
+        const u8 *from = pages + i * ROPE_CHUNK_BYTES;
+        to += (size_t)(page * op->kv_heads + head - (key ? h->queries : h->rotated)) *
+              PAGE_HEAD_BYTES(h->dim, op->int8);
+        if (op->int8)
+            rope_write_chunk(to, chunks, i % chunks, from);
+        else
+            gpu_store<uint4>(to + i % chunks * CHUNK_BYTES + lane_at,
+                             gpu_load<uint4>(from + lane_at));
+    }
+}
+
+/* rope_write_kv to pages of bytes; in shared memory their scales stand behind the first chunk. */
+template <bool near>
+GPU void rope_write_bytes(const struct op_attention *op, const struct rope_heads *h, u32 page,
+                          u32 key, u8 *pages, const float v[ROPE_SLOTS][4])
+{
+    u32 dim = ROUND_UP(h->dim, 16u), slots = h->n << h->shift;
+    float largest[ROPE_SLOTS];
+    rope_largest<ROPE_SLOTS>(h->shift, slots, v, largest);
+#pragma unroll
+    for (u32 j = 0; j < ROPE_SLOTS; j++) {
+        u32 i = j >> h->shift, head = h->first + i, d = rope_dim(h, j);
+        bool is_key = head < h->rotated;
+        if (j >= slots)
+            break;
+        if (head < h->queries || d >= dim)
+            continue;
+        const struct kv_scale scale = kv_scale_of(largest[j]);
+        if (near) {
+            u8 *to = gpu_near(pages) + i * (dim / 16) * ROPE_CHUNK_BYTES;
+            rope_put_bytes(to + d / 16 * (ROPE_CHUNK_BYTES - BYTES_CHUNK), to + BYTES_CHUNK, is_key,
+                           key, d, v[j], scale);
+            continue;
+        }
+        u32 at = page * op->kv_heads + head - (is_key ? h->queries : h->rotated);
+        u8 *to = gpu_global(is_key ? op->k : op->v) + (size_t)at * PAGE_HEAD_BYTES(h->dim, true);
+        rope_put_bytes(to, to + dim * PAGE_KEYS, is_key, key, d, v[j], scale);
     }
 }
 
@@ -351,8 +412,8 @@ GPU void rope_write_kv(const struct op_attention *op, const struct rope_heads *h
             continue;
         }
         u32 at = page * op->kv_heads + head - (is_key ? h->queries : h->rotated);
-        rope_put_kv(gpu_global((u8 *)(is_key ? op->k : op->v)) + (size_t)at * dim * PAGE_KEYS * 2,
-                    is_key, key, d, v[j]);
+        rope_put_kv(gpu_global(is_key ? op->k : op->v) + (size_t)at * dim * PAGE_KEYS * 2, is_key,
+                    key, d, v[j]);
     }
 }
 
@@ -391,7 +452,11 @@ GPU void rope_do(const struct op_attention *op, const struct rope_turn *t, struc
     rope_write_q<ROPE_SLOTS>(h, slots, v);
     if (h->first + h->n <= h->queries)
         return;
-    if (pages)
+    if (op->int8 && pages)
+        rope_write_bytes<true>(op, h, t->group.page, key, pages, v);
+    else if (op->int8)
+        rope_write_bytes<false>(op, h, t->group.page, key, NULL, v);
+    else if (pages)
         rope_write_kv<true>(op, h, t->group.page, key, pages, v);
     else
         rope_write_kv<false>(op, h, t->group.page, key, NULL, v);

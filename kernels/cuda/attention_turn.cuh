@@ -99,22 +99,52 @@ GPU void splits_put_query(const struct op_attention *op, const struct rope_heads
         attention_row_scale(op, rope_undo(exponent), row);
 }
 
-/* A turned key head to its page, or a value head. */
-template <u32 slots_max>
-GPU void splits_put_page(const struct rope_heads *h, const float v[slots_max][4], u32 key, u8 *page)
+/* The scale of a key or value head. */
+template <class way, u32 slots_max>
+GPU struct kv_scale splits_scale(const struct rope_heads *h, const float v[slots_max][4])
 {
+    float largest[slots_max];
+    if (!way::int8)
+        return {};
+    rope_largest<slots_max>(h->shift, 1u << h->shift, v, largest);
+    return kv_scale_of(largest[0]);
+}
+
+/* A turned key head to its page, or a value head. */
+template <class way, u32 slots_max>
+GPU void splits_put_page(const struct rope_heads *h, const float v[slots_max][4],
+                         struct kv_scale scale, u32 key, u8 *page)
+{
+    const u32 dim = ROUND_UP(h->dim, 16u);
 #pragma unroll
     for (u32 j = 0; j < slots_max; j++) {
         u32 d = rope_dim(h, j);
-        if (j < 1u << h->shift && d < ROUND_UP(h->dim, 16u))
-            rope_put_kv(page, h->first < h->rotated, key, d, v[j]);
+        bool is_key = h->first < h->rotated;
+        if (j >= 1u << h->shift || d >= dim)
+            continue;
+        if (way::int8)
+            rope_put_bytes(page, page + dim * PAGE_KEYS, is_key, key, d, v[j], scale);
+        else
+            rope_put_kv(page, is_key, key, d, v[j]);
+    }
+}
+
+/* Four dimensions of a value, from i on, to place `at` of an image of bytes: see splits_places. */
+GPU void splits_put_values(u8 *to, u32 at, u32 i, u32 bytes, u32 scale)
+{
+    to += (i % 8 * 4 + at / 2) * 8;
+#pragma unroll
+    for (u32 e = 0; e < 4; e++) {
+        gpu_store<u8>(to + e * 32 + i % 16 / 8 * 2 + at % 2, (u8)(bytes >> e * 8));
+        if (i % 16 < 8)
+            gpu_store<u16>(to + e * 32 + 4 + at % 2 * 2, (u16)scale);
     }
 }
 
 /* A turned key head, or a value head's dimensions from `first` on, to place `at` of the image. */
-template <u32 slots_max>
-GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4], u32 at,
-                          u8 *image, u32 first)
+template <class way, u32 slots_max>
+GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4],
+                          struct kv_scale scale, u32 at, u8 *image, u32 first)
 {
 #pragma unroll
     for (u32 j = 0; j < slots_max; j++) {
@@ -123,12 +153,20 @@ GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4
             continue;
         u32 a = rope_saturated(v[j][0], v[j][1]), b = rope_saturated(v[j][2], v[j][3]);
         u8 *to = image + i / 16 * IMAGE_BYTES;
+        if (way::int8) {
+            a = kv_bytes(v[j], scale.inverse);
+            b = scale.half;
+        }
         if (h->first < h->rotated) {
             gpu_store<uint2>(to + (at * 4 + i % 16 / 4) * 8, (uint2){a, b});
             continue;
         }
         if (i >= SPLITS_CHUNKS * 16)
             continue;
+        if (way::int8) {
+            splits_put_values(to, at, i, a, b);
+            continue;
+        }
         to += (i % 8 * 4 + at / 2) * 8 + i % 16 / 8 * 4 + at % 2 * 2;
         gpu_store<u16>(to, (u16)a);
         gpu_store<u16>(to + 32, (u16)(a >> 16));
@@ -162,7 +200,7 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
     const struct attention_tile *t = &item->tile;
     u32 group = splits_kept(run)->plan.group, first = t->part * ATTENTION_ROWS, page = 0;
     u32 heads = pos >= t->pos ? MIN(group - first, (u32)ATTENTION_ROWS) : 0;
-    u32 warps = rope_warps(h.shift), dim = ROUND_UP(h.dim, 16u), token = t->token + pos - t->pos;
+    u32 warps = rope_warps(h.shift), token = t->token + pos - t->pos;
     const float *x = gpu_global(op->qkv) + (size_t)token * op->stride;
     if (gpu_warp() >= warps)
         return;
@@ -185,12 +223,13 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
             splits_put_query<SLOTS>(op, &h, v, r, places->queries, &rows[r]);
             continue;
         }
-        splits_put_image<SLOTS>(&h, v, pos % 8, gpu_near(key ? places->k : places->v),
-                                key ? 0 : item->first_chunk * 16);
+        const struct kv_scale scale = splits_scale<way, SLOTS>(&h, v);
+        splits_put_image<way, SLOTS>(&h, v, scale, pos % 8, gpu_near(key ? places->k : places->v),
+                                     key ? 0 : item->first_chunk * 16);
         if (item->writes)
-            splits_put_page<SLOTS>(&h, v, pos % PAGE_KEYS,
-                                   gpu_global((u8 *)(key ? op->k : op->v)) +
-                                       (size_t)page * dim * PAGE_KEYS * sizeof(u16));
+            splits_put_page<way, SLOTS>(&h, v, scale, pos % PAGE_KEYS,
+                                        gpu_global(key ? op->k : op->v) +
+                                            (size_t)page * PAGE_HEAD_BYTES(h.dim, way::int8));
     }
 }
 
@@ -304,11 +343,12 @@ GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *ru
             splits_put_query<1>(op, &h, v, i % 8, places->queries, &rows[i % 8]);
             continue;
         }
-        splits_put_image<1>(&h, v, pos % 8, gpu_near(key ? places->k : places->v), 0);
+        const struct kv_scale scale = splits_scale<way, 1>(&h, v);
+        splits_put_image<way, 1>(&h, v, scale, pos % 8, gpu_near(key ? places->k : places->v), 0);
         if (item->writes)
-            splits_put_page<1>(&h, v, pos % PAGE_KEYS,
-                               gpu_global((u8 *)(key ? op->k : op->v)) +
-                                   (size_t)page * ROUND_UP(h.dim, 16u) * PAGE_KEYS * sizeof(u16));
+            splits_put_page<way, 1>(&h, v, scale, pos % PAGE_KEYS,
+                                    gpu_global(key ? op->k : op->v) +
+                                        (size_t)page * PAGE_HEAD_BYTES(h.dim, way::int8));
     }
     splits_sync<way>();
 }

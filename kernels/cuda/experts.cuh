@@ -612,7 +612,7 @@ GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s)
     }
 }
 
-/* few: in `decode_experts`, where the host knows that experts_few has room. */
+/* few: in `decode`, where the host knows that experts_few has room. */
 template <bool few> GPU void experts_op(const struct op *op, const struct gpu_run *run)
 {
     if (op->kind == OP_ROUTE)

@@ -281,16 +281,31 @@ template <class type> GPU type *gpu_opaque(type *p)
     return p;
 }
 
-#ifdef GPU_ASYNC_COPY
-/* Copies the first `bytes` of 8, both aligned to 8; the others become 0. */
+/* Copies the first `bytes` of 8, aligned to 8; others become 0. (Before sm_80 all or none.) */
 GPU void gpu_copy8(void *to, const void *from, u32 bytes = 8)
 {
+#ifdef GPU_ASYNC_COPY
     asm volatile(
         "cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"((u32)__cvta_generic_to_shared(to)),
         "l"(from), "r"(bytes)
         : "memory");
-}
+#else
+    *(uint2 *)to = bytes ? *(const uint2 *)from : make_uint2(0, 0);
 #endif
+}
+
+/* 4 bytes, or zeros. */
+GPU void gpu_copy4(void *to, const void *from, bool read = true)
+{
+#ifdef GPU_ASYNC_COPY
+    asm volatile(
+        "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((u32)__cvta_generic_to_shared(to)),
+        "l"(from), "r"(read ? 4 : 0)
+        : "memory");
+#else
+    *(u32 *)to = read ? *(const u32 *)from : 0;
+#endif
+}
 
 /* gpu_copy16 if `when`, without a branch. */
 GPU void gpu_copy16_if(bool when, void *to, const void *from)
@@ -406,6 +421,13 @@ GPU u32 gpu_half2_sub(u32 a, u32 b)
 {
     u32 r;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+GPU u32 gpu_half2_mul(u32 a, u32 b)
+{
+    u32 r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;
 }
 

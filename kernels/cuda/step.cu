@@ -8,9 +8,11 @@
  * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
  * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
  * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
- * `prefill_..`. `experts` does mixtures of experts between what others do of a layer;
- * `decode_experts` is `decode` and that in one, where experts of few pairs fit. `pack` writes a
- * weight matrix in the form that they read, `read_all` measures the memory. See step.h.
+ * `prefill_..`. `experts` does mixtures of experts between what others do of a layer; `decode` has
+ * those of few pairs itself, where they fit. `.._kv8` are the same with KV pages of bytes: where
+ * one kernel knew both, others' pages cost up to 4 % of a step (`step` does, which has much else);
+ * of those of Hopper there are only the ones that are asked for most. `pack` writes a weight matrix
+ * in the form that they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
@@ -22,7 +24,7 @@
 #include "kernels/cuda/sample.cuh"
 #include "kernels/cuda/vector.cuh"
 
-/* In `decode_experts`. The rings have nothing in them, and are shared memory like all other. */
+/* In `decode`. The rings have nothing in them, and are shared memory like all other. */
 GPU void run_experts(const struct op *op, const struct gpu_run *run)
 {
     struct gpu_run all = *run;
@@ -32,7 +34,7 @@ GPU void run_experts(const struct op *op, const struct gpu_run *run)
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
  * The answer is the same in every block. */
-template <bool few, bool experts, class task>
+template <bool few, bool kv8, class task>
 GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun *begun,
                 task meanwhile)
 {
@@ -64,15 +66,15 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         attention_rope(&op->attention, run);
         return true;
     case OP_ATTENTION:
-        attention_run<few>(&op->attention, run);
+        attention_run<few, kv8>(&op->attention, run);
         return true;
     case OP_GATE:
         vector_gate(&op->gate, s);
         return true;
     default:
-        if (experts)
+        if (few)
             run_experts(op, run);
-        else if (!few)
+        else
             sample_run(&op->sample, run);
         return true;
     }
@@ -118,10 +120,11 @@ template <bool few> GPU void open_barriers(u64 *barriers)
 /* Copies what the next operations read of the list while the current one runs: from global memory,
  * after the blocks met, each field would take its time. While the blocks meet, the first weights
  * that will be read are asked for. */
-template <bool few, bool experts> GPU void run_ops(const struct gpu_run *p)
+template <bool few, bool kv8 = false> GPU void run_ops(const struct gpu_run *p)
 {
     struct step_shared *near =
         (struct step_shared *)(gpu_shared() + p->shared_bytes + GPU_WARPS * p->ring_bytes);
+    typedef splits_of<splits_narrow, kv8> way;
     if (gpu_thread() == 0)
         open_barriers<few>(near->barriers);
     begin_ops(near, p);
@@ -142,8 +145,8 @@ template <bool few, bool experts> GPU void run_ops(const struct gpu_run *p)
             gpu_copy_commit();
         };
         if (few && i == p->first && op->kind == OP_ATTENTION)
-            splits_ahead<splits_narrow>(&op->attention, &near->run);
-        bool meet = run_op<few, experts>(op, &near->run, &begun, copy_next) && more;
+            splits_ahead<way>(&op->attention, &near->run);
+        bool meet = run_op<few, kv8>(op, &near->run, &begun, copy_next) && more;
         gpu_copy_wait<0>();
         u32 before = 0;
         if (meet)
@@ -152,7 +155,7 @@ template <bool few, bool experts> GPU void run_ops(const struct gpu_run *p)
             gpu_sync();
         begun = {};
         if (few && more && next->kind == OP_ATTENTION) /* which uses the rings' memory */
-            splits_ahead<splits_narrow>(&next->attention, &near->run);
+            splits_ahead<way>(&next->attention, &near->run);
         else if (few && more && next->kind == OP_LINEAR)
             few_begin_op(&begun, &next->linear, &near->run);
         else if (ahead && meet)
@@ -175,10 +178,10 @@ template <bool few, bool experts> GPU void run_ops(const struct gpu_run *p)
 #ifndef GPU_LATER /* what is compiled for cards to come has to be small: `step` does it all */
 GPU_KERNEL(decode, struct gpu_run, 1)
 {
-    run_ops<true, false>(&p);
+    run_ops<true>(&p);
 }
 
-GPU_KERNEL(decode_experts, struct gpu_run, 1)
+GPU_KERNEL(decode_kv8, struct gpu_run, 1)
 {
     run_ops<true, true>(&p);
 }
@@ -186,7 +189,7 @@ GPU_KERNEL(decode_experts, struct gpu_run, 1)
 
 GPU_KERNEL(step, struct gpu_run, 1)
 {
-    run_ops<false, false>(&p);
+    run_ops<false>(&p);
 }
 
 /* Mixtures of experts, between what other kernels do of a layer. */
@@ -337,22 +340,23 @@ GPU bool mid_awaits(const struct op *op)
 }
 
 /* Of an operation that is not awaited, and of attention, what is in front of it. */
-template <class shape>
+template <class shape, class way>
 GPU void mid_meet_before(const struct op *op, const struct gpu_run *run, struct mid_walk *walk)
 {
     const bool mine = !mid_awaits(op) && mid_thread<shape>() == 0;
     if (mine)
         walk->last = gpu_grid_arrive(run->state.barrier, walk->last);
     if (op->kind == OP_ATTENTION)
-        splits_ahead<splits_teams>(&op->attention, run);
+        splits_ahead<way>(&op->attention, run);
     if (mine)
         gpu_grid_await(run->state.barrier, walk->last);
     gpu_sync();
 }
 
 /* As prefill_ops. Where the list has OP_ATTENTION, all rows have one token. */
-template <class shape> GPU void mid_ops(const struct gpu_run *p)
+template <class shape, bool kv8> GPU void mid_ops(const struct gpu_run *p)
 {
+    typedef splits_of<splits_teams, kv8> way;
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct mid_head *head = mid_ring_of<shape>(p, 0).head;
     struct mid_walk own, *walk = shape::ahead ? &own : &head->walk;
@@ -361,7 +365,7 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
         *walk = {0, 0, 0, 0, ~gpu_load_volatile(p->state.barrier)};
     gpu_sync();
     if (near->op[p->first % 2].kind == OP_ATTENTION)
-        splits_ahead<splits_teams>(&near->op[p->first % 2].attention, &near->run);
+        splits_ahead<way>(&near->op[p->first % 2].attention, &near->run);
     gpu_sync();
     u32 i = p->first;
 #pragma unroll 1
@@ -381,7 +385,7 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
         if (linear)
             mid_linear<shape>(&op->linear, &near->run, walk);
         else if (kind == OP_ATTENTION)
-            splits_run<true, splits_teams>(&op->attention, &near->run);
+            splits_run<true, way>(&op->attention, &near->run);
         else if (kind != OP_LINEAR)
             run_vector_op(op, &near->run);
         gpu_copy_wait<0>();
@@ -391,11 +395,11 @@ template <class shape> GPU void mid_ops(const struct gpu_run *p)
             break;
         op = &near->op[i % 2];
         if (gpu_scalar(op->kind) != OP_LINEAR || !op->linear.in.awaited)
-            mid_meet_before<shape>(op, &near->run, walk);
+            mid_meet_before<shape, way>(op, &near->run, walk);
     }
 }
 
-template <class shape> GPU void mid_all(const struct gpu_run *p)
+template <class shape, bool kv8> GPU void mid_all(const struct gpu_run *p)
 {
     const u32 warp = gpu_scalar(gpu_warp());
     mid_open<shape>(p);
@@ -406,42 +410,28 @@ template <class shape> GPU void mid_all(const struct gpu_run *p)
             mid_serve<shape>(p, warp - GPU_WARPS);
     } else {
         gpu_registers_more<shape::roomy ? 224 : 232>();
-        mid_ops<shape>(p);
+        mid_ops<shape, kv8>(p);
     }
 }
 
-GPU_KERNEL_OF(PREFILL_THREADS, mid_16, struct gpu_run, 1)
-{
-    mid_all<struct mid_shape<MATRIX_INT4, 16>>(&p);
-}
+#define MID_KERNEL(name, kind, tokens, kv8)                 \
+    GPU_KERNEL_OF(PREFILL_THREADS, name, struct gpu_run, 1) \
+    {                                                       \
+        mid_all<struct mid_shape<kind, tokens>, kv8>(&p);   \
+    }
 
-GPU_KERNEL_OF(PREFILL_THREADS, mid_32, struct gpu_run, 1)
-{
-    mid_all<struct mid_shape<MATRIX_INT4, 32>>(&p);
-}
-
-GPU_KERNEL_OF(PREFILL_THREADS, mid_64, struct gpu_run, 1)
-{
-    mid_all<struct mid_shape<MATRIX_INT4, 64>>(&p);
-}
-
-GPU_KERNEL_OF(PREFILL_THREADS, mid_int8_32, struct gpu_run, 1)
-{
-    mid_all<struct mid_shape<MATRIX_INT8, 32>>(&p);
-}
-
-GPU_KERNEL_OF(PREFILL_THREADS, mid_int8_64, struct gpu_run, 1)
-{
-    mid_all<struct mid_shape<MATRIX_INT8, 64>>(&p);
-}
-
-GPU_KERNEL_OF(PREFILL_THREADS, mid_half, struct gpu_run, 1)
-{
-    mid_all<struct mid_shape<MATRIX_HALF, 64>>(&p);
-}
+MID_KERNEL(mid_16, MATRIX_INT4, 16, false)
+MID_KERNEL(mid_32, MATRIX_INT4, 32, false)
+MID_KERNEL(mid_64, MATRIX_INT4, 64, false)
+MID_KERNEL(mid_int8_32, MATRIX_INT8, 32, false)
+MID_KERNEL(mid_int8_64, MATRIX_INT8, 64, false)
+MID_KERNEL(mid_half, MATRIX_HALF, 64, false)
+MID_KERNEL(mid_16_kv8, MATRIX_INT4, 16, true)
+MID_KERNEL(mid_32_kv8, MATRIX_INT4, 32, true)
+MID_KERNEL(mid_64_kv8, MATRIX_INT4, 64, true)
 
 /* An operation that is no linear. False as run_op. */
-GPU bool one_op(const struct op *op, const struct gpu_run *run)
+template <bool kv8> GPU bool one_op(const struct op *op, const struct gpu_run *run)
 {
     switch (op->kind) {
     case OP_CLEAR:
@@ -455,9 +445,9 @@ GPU bool one_op(const struct op *op, const struct gpu_run *run)
         return true;
     case OP_ATTENTION:
         if (splits_is_alone(run))
-            splits_run<true, splits_low>(&op->attention, run);
+            splits_run<true, splits_of<splits_low, kv8>>(&op->attention, run);
         else
-            splits_run<true, splits_teams>(&op->attention, run);
+            splits_run<true, splits_of<splits_teams, kv8>>(&op->attention, run);
         return true;
     case OP_GATE:
         vector_gate(&op->gate, run->step);
@@ -468,13 +458,13 @@ GPU bool one_op(const struct op *op, const struct gpu_run *run)
 }
 
 /* What can be done for an operation before its input is there. */
-template <bool experts>
+template <bool experts, bool kv8>
 GPU void one_look(struct one_begun *b, struct one_router *router, const struct op *op,
                   const struct gpu_run *run)
 {
     *b = {};
     if (op->kind == OP_ATTENTION)
-        splits_ahead<splits_teams, true>(&op->attention, run);
+        splits_ahead<splits_of<splits_teams, kv8>, true>(&op->attention, run);
     else if (op->kind == OP_LINEAR)
         one_begin(b, &op->linear, run->step);
     else if (experts && op->kind == OP_ROUTE) {
@@ -495,7 +485,7 @@ template <bool experts> GPU bool one_awaits(const struct op *op)
 
 /* As run_ops, but that the blocks meet only where rows are not awaited. An operation is copied from
  * the list while the one before it runs, so that the blocks know it before they have met. */
-template <bool experts> GPU void one_ops(const struct gpu_run *p)
+template <bool experts, bool kv8> GPU void one_ops(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct one_ring ring = one_ring_of(p, gpu_scalar(gpu_warp()));
@@ -505,7 +495,7 @@ template <bool experts> GPU void one_ops(const struct gpu_run *p)
     if (p->first + 1 < p->last)
         copy_near(&near->op[(p->first + 1) % 2], &p->ops[p->first + 1], sizeof(struct op));
     begin_ops(near, p);
-    one_look<experts>(&begun, &router, &near->op[p->first % 2], &near->run);
+    one_look<experts, kv8>(&begun, &router, &near->op[p->first % 2], &near->run);
     near_look<true>(&begun.input);
 #pragma unroll 1
     for (u32 i = p->first;; i++) {
@@ -517,7 +507,7 @@ template <bool experts> GPU void one_ops(const struct gpu_run *p)
             quiet = true;
             one_experts(&op->experts, &begun.input, p, &ring, !op->experts.paired || i == p->first);
         } else if (op->kind != OP_LINEAR) {
-            meet = one_op(op, &near->run);
+            meet = one_op<kv8>(op, &near->run);
         } else {
             quiet = linear_rows(&op->linear.in, &near->step) > 0;
             if (quiet)
@@ -534,7 +524,7 @@ template <bool experts> GPU void one_ops(const struct gpu_run *p)
         if (i + 2 < p->last)
             copy_near((struct op *)op, &p->ops[i + 2], sizeof(struct op));
         gpu_copy_commit();
-        one_look<experts>(&begun, &router, &near->op[(i + 1) % 2], &near->run);
+        one_look<experts, kv8>(&begun, &router, &near->op[(i + 1) % 2], &near->run);
         if (meet)
             gpu_grid_wait(p->state.barrier, before);
         near_look<true>(&begun.input);
@@ -543,7 +533,7 @@ template <bool experts> GPU void one_ops(const struct gpu_run *p)
     }
 }
 
-template <bool experts> GPU void one_all(const struct gpu_run *p)
+template <bool experts, bool kv8> GPU void one_all(const struct gpu_run *p)
 {
     const u32 warp = gpu_scalar(gpu_warp());
     if (experts && gpu_thread() == 0)
@@ -562,18 +552,23 @@ template <bool experts> GPU void one_all(const struct gpu_run *p)
             });
     } else {
         gpu_registers_more<224>();
-        one_ops<experts>(p);
+        one_ops<experts, kv8>(p);
     }
 }
 
 GPU_KERNEL_OF(PREFILL_THREADS, one_token, struct gpu_run, 1)
 {
-    one_all<false>(&p);
+    one_all<false, false>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, one_token_kv8, struct gpu_run, 1)
+{
+    one_all<false, true>(&p);
 }
 
 GPU_KERNEL_OF(PREFILL_THREADS, one_experts, struct gpu_run, 1)
 {
-    one_all<true>(&p);
+    one_all<true, false>(&p);
 }
 
 #endif

@@ -33,7 +33,7 @@
  * which f32 and 24 bits of an integer hold exactly. What is within 2^-3 of the largest has full
  * half precision, and the rest is as near to its value as that: a slice in 14 bits. So a slice can
  * be made without the others; what depends on the whole row, the root mean square of a norm, is
- * `factor`. KV pages are half.
+ * `factor`. KV pages are half, or bytes that stand for halves.
  */
 #ifndef ZIGCUDA_CUDA_STEP_H
 #define ZIGCUDA_CUDA_STEP_H
@@ -154,7 +154,7 @@ enum op_kind {
     OP_ATTENTION,
     OP_GATE,    /* h = act(gate) * up, where they could not be one linear */
     OP_SAMPLE,  /* logits -> token of each wanted row, logprobs; marks the step as done */
-    OP_ROUTE,   /* these by `experts`, `decode_experts`: what each token thinks of each expert */
+    OP_ROUTE,   /* these by `experts` and `decode`: what each token thinks of each expert */
     OP_CHOOSE,  /* its experts, and the tokens of each expert */
     OP_EXPERTS, /* a linear of each pair of a token and an expert */
     OP_MIX,     /* x += what a token's experts say */
@@ -280,12 +280,17 @@ struct gpu_rope {
 
 /* KV pages of a layer: [page][kv_head] blocks of 16 positions x dim halves, dim = head_dim rounded
  * up to 16, in the order in which lanes want b-fragments (gpu_mma); attention_tile.cuh has the
- * formulas. k: for scores, k = dimension, n = key; v: for outputs, k = key, n = dimension. */
+ * formulas. k: for scores, k = dimension, n = key; v: for outputs, k = key, n = dimension. Or of
+ * bytes, with a scale, a half, for each position: attention_bytes.cuh. */
+#define PAGE_HEAD_BYTES(head_dim, int8) /* of such a block, of keys or of values */ \
+    (LIMIT_PAGE_TOKENS * (u32)sizeof(u16) *                                         \
+     ((int8) ? ROUND_UP(head_dim, 16u) / 2 + 1 : ROUND_UP(head_dim, 16u)))
+
 struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float *qkv; /* [token][stride]: q heads, k heads, v heads; OP_ROPE turns each q head into halves
                    and their scale, in its place. stride is even. In `decode`, and where all rows
                    have one token, OP_ATTENTION does all that OP_ROPE does, with the same bits */
-    u16 *k, *v;
+    u8 *k, *v;
     const float *norm_q, *norm_k; /* [head_dim] or NULL */
     struct gpu_rope rope, rope_long;
     float *out;     /* [token][out_stride]: heads x head_dim */
@@ -299,6 +304,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     u32 stride, out_stride, heads, kv_heads, head_dim, window;
     float eps, scale, softcap;
     u32 awaited; /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
+    u32 int8;    /* 1: pages are of bytes */
 };
 
 enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 4096 }; /* attention_few.cuh */

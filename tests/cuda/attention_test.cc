@@ -14,8 +14,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string>
 #include <vector>
 
+using std::string;
 using std::vector;
 
 static u32 passed, failed;
@@ -49,6 +51,7 @@ struct shape {
     u32 rope_dims;
     float gain; /* of q: how sharp the weights are */
     vector<u32> lengths;
+    bool int8; /* pages of bytes */
 };
 
 struct sequence {
@@ -110,8 +113,25 @@ static void round_query(vector<double> *q)
         v = to_half(v * power) / power;
 }
 
+/* What is seen of a key or value head in a page: halves, or bytes times a scale that is a half. */
+static vector<double> in_page(const struct shape *s, vector<double> v)
+{
+    double largest = 0, scale;
+    for (double &x : v) {
+        x = (float)fmin(fmax(x, -65504.0), 65504.0);
+        largest = fmax(largest, fabs(x));
+    }
+    scale = to_half(largest / 127);
+    if (scale * 127 < largest)
+        scale = to_half(scale + fmax(scale * 1.2 / 2048, 4e-8)); /* the next half */
+    for (double &x : v)
+        x = to_half(!s->int8 ? x : scale == 0 ? 0 : rint(x / scale) * scale);
+    return v;
+}
+
+/* keys, values: what is seen, [position][KV head]. */
 static void reference_row(const struct test_case *t, struct sequence *q, u32 pos, u32 head,
-                          const vector<vector<double>> &keys)
+                          const vector<vector<double>> &keys, const vector<vector<double>> &values)
 {
     const struct shape *s = &t->s;
     u32 kv_head = head / (s->heads / s->kv_heads), stride = row_floats(s);
@@ -131,11 +151,9 @@ static void reference_row(const struct test_case *t, struct sequence *q, u32 pos
     }
     for (u32 key = first; key <= pos; key++) {
         double p = exp(score[key] - top);
-        const float *v =
-            &q->qkv[(size_t)key * stride + (s->heads + s->kv_heads + kv_head) * s->dim];
         sum += p;
         for (u32 i = 0; i < s->dim; i++)
-            out[i] += p * to_half(fmin(fmax(v[i], -65504.0), 65504.0));
+            out[i] += p * values[(size_t)key * s->kv_heads + kv_head][i];
     }
     for (u32 i = 0; i < s->dim; i++)
         out[i] /= sum;
@@ -144,18 +162,18 @@ static void reference_row(const struct test_case *t, struct sequence *q, u32 pos
 static void reference(const struct test_case *t, struct sequence *q)
 {
     const struct shape *s = &t->s;
-    vector<vector<double>> keys;
+    vector<vector<double>> keys, values;
     for (u32 pos = 0; pos < q->n; pos++)
         for (u32 h = 0; h < s->kv_heads; h++) {
             const float *k = &q->qkv[(size_t)pos * row_floats(s) + (s->heads + h) * s->dim];
-            keys.push_back(turned(t, q, k, t->norm_k, pos));
-            for (double &v : keys.back())
-                v = to_half(fmin(fmax(v, -65504.0), 65504.0));
+            const float *v = k + s->kv_heads * s->dim;
+            keys.push_back(in_page(s, turned(t, q, k, t->norm_k, pos)));
+            values.push_back(in_page(s, vector<double>(v, v + s->dim)));
         }
     q->out.assign((size_t)q->n * s->heads * s->dim, 0);
     for (u32 pos = 0; pos < q->n; pos++)
         for (u32 h = 0; h < s->heads; h++)
-            reference_row(t, q, pos, h, keys);
+            reference_row(t, q, pos, h, keys, values);
 }
 
 /* Its numbers do not depend on what ran before. */
@@ -206,7 +224,7 @@ struct device {
 
 static void make_pages(struct device *d, const struct test_case *t)
 {
-    u32 dim = ROUND_UP(t->s.dim, 16u), next = 0, total = 0;
+    u32 next = 0, total = 0;
     for (const struct sequence &q : t->sequences)
         total += CEIL_DIV(q.n, (u32)LIMIT_PAGE_TOKENS);
     u32 pool = total * 2 + 3;
@@ -224,13 +242,13 @@ static void make_pages(struct device *d, const struct test_case *t)
         for (u32 p = 0; p < CEIL_DIV(t->sequences[i].n, (u32)LIMIT_PAGE_TOKENS); p++)
             table[i * d->run.state.pages_stride + p] = unused[next++];
     d->run.state.pages = gpu_copy_of(table.data(), table.size());
-    size_t halves = (size_t)pool * t->s.kv_heads * LIMIT_PAGE_TOKENS * dim;
+    size_t halves = (size_t)pool * t->s.kv_heads * PAGE_HEAD_BYTES(t->s.dim, t->s.int8) / 2;
     vector<u16> garbage(halves);
     for (u16 &v : garbage)
         v = random_unit() < 0 ? 0x7e01 : random_unit() < 0 ? 0xfc00 : 0x7bff; /* NaN, -inf, 65504 */
     struct op_attention *op = &d->ops[0].attention;
-    op->k = gpu_copy_of(garbage.data(), halves);
-    op->v = gpu_copy_of(garbage.data(), halves);
+    op->k = (u8 *)gpu_copy_of(garbage.data(), halves);
+    op->v = (u8 *)gpu_copy_of(garbage.data(), halves);
 }
 
 static void make_op(struct device *d, const struct test_case *t, u32 partial_rows)
@@ -257,6 +275,7 @@ static void make_op(struct device *d, const struct test_case *t, u32 partial_row
     op->eps = 1e-6f;
     op->scale = (float)(1 / sqrt(s->dim));
     op->softcap = s->softcap;
+    op->int8 = s->int8;
     d->ops[1] = d->ops[0];
     d->ops[0].kind = OP_ROPE;
     d->ops[1].kind = OP_ATTENTION;
@@ -327,10 +346,9 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     run.shared_bytes -= one ? ONE_RINGS_BYTES : 0;
     run.first = decode || mid || one; /* without OP_ROPE */
     run.many_apart = group;
-    gpu_launch(mid || one ? d->kernel
-               : decode   ? "decode"
-                          : "step",
-               d->blocks, launch_bytes, &run, sizeof run);
+    const string kv8 = t->s.int8 && (mid || one || decode) ? "_kv8" : "";
+    const string name = mid || one ? d->kernel : decode ? "decode" : "step";
+    gpu_launch((name + kv8).c_str(), d->blocks, launch_bytes, &run, sizeof run);
     run.first = 1;
     if (group)
         gpu_launch(d->kernel, d->blocks, launch_bytes, &run, sizeof run);
@@ -388,7 +406,8 @@ static void compare(const struct test_case *t, const vector<vector<float>> &out)
             total += t->sequences[i].out[j] * t->sequences[i].out[j];
         }
     double relative = sqrt(square / total);
-    bool ok = worst < 1e-3 * t->value_max && relative < 1e-3;
+    const double may = t->s.int8 ? 3e-3 : 1e-3; /* a byte may be another one, where it is a tie */
+    bool ok = worst < may * t->value_max && relative < may;
     printf(
         "%-28s heads %3u/%-3u dim %3u window %4u softcap %2.0f: max error %.1e of %.1e, relative "
         "%.1e\n",
@@ -471,25 +490,32 @@ static void test_shape(const struct shape &s, bool thorough)
 static void test_all(void)
 {
     /* name, heads, kv heads, dim, window, softcap, norm, rope dims, gain, lengths */
-    test_shape({"llama", 8, 2, 128, 0, 0, false, 128, 3, {300, 40, 129}}, true);
-    test_shape({"1b", 8, 2, 64, 0, 0, false, 64, 3, {200, 5, 17, 33}}, true);
-    test_shape({"qwen3", 4, 1, 128, 0, 0, true, 128, 2, {150, 128}}, false);
-    test_shape({"gemma2, window, softcap", 4, 2, 256, 40, 50, false, 256, 6, {200, 20}}, true);
-    test_shape({"window of a split", 2, 1, 32, 128, 0, false, 32, 3, {400, 140}}, true);
-    test_shape({"window of one", 2, 2, 16, 1, 0, false, 16, 3, {150, 3}}, false);
-    test_shape({"one head each", 3, 3, 80, 0, 0, false, 32, 3, {140, 60}}, false);
-    test_shape({"groups of three", 9, 3, 96, 0, 20, false, 96, 4, {170, 64}}, false);
-    test_shape({"group of 17", 17, 1, 64, 0, 0, true, 64, 3, {140, 30}}, true);
-    test_shape({"group of 32", 64, 2, 32, 0, 0, false, 0, 3, {130, 18}}, false);
-    test_shape({"tiny heads", 4, 2, 2, 0, 0, false, 2, 3, {140, 30}}, false);
-    test_shape({"odd pairs", 4, 2, 22, 0, 0, true, 10, 3, {140, 30}}, false);
-    test_shape({"192", 4, 1, 192, 0, 0, false, 64, 3, {140, 9}}, false);
-    test_shape({"512", 2, 1, 512, 0, 0, false, 512, 3, {140, 9}}, false);
+    test_shape({"llama", 8, 2, 128, 0, 0, false, 128, 3, {300, 40, 129}, false}, true);
+    test_shape({"1b", 8, 2, 64, 0, 0, false, 64, 3, {200, 5, 17, 33}, false}, true);
+    test_shape({"qwen3", 4, 1, 128, 0, 0, true, 128, 2, {150, 128}, false}, false);
+    test_shape({"gemma2, window, softcap", 4, 2, 256, 40, 50, false, 256, 6, {200, 20}, false},
+               true);
+    test_shape({"window of a split", 2, 1, 32, 128, 0, false, 32, 3, {400, 140}, false}, true);
+    test_shape({"window of one", 2, 2, 16, 1, 0, false, 16, 3, {150, 3}, false}, false);
+    test_shape({"one head each", 3, 3, 80, 0, 0, false, 32, 3, {140, 60}, false}, false);
+    test_shape({"groups of three", 9, 3, 96, 0, 20, false, 96, 4, {170, 64}, false}, false);
+    test_shape({"group of 17", 17, 1, 64, 0, 0, true, 64, 3, {140, 30}, false}, true);
+    test_shape({"group of 32", 64, 2, 32, 0, 0, false, 0, 3, {130, 18}, false}, false);
+    test_shape({"tiny heads", 4, 2, 2, 0, 0, false, 2, 3, {140, 30}, false}, false);
+    test_shape({"odd pairs", 4, 2, 22, 0, 0, true, 10, 3, {140, 30}, false}, false);
+    test_shape({"192", 4, 1, 192, 0, 0, false, 64, 3, {140, 9}, false}, false);
+    test_shape({"512", 2, 1, 512, 0, 0, false, 512, 3, {140, 9}, false}, false);
     vector<u32> lengths;
     for (u32 i = 0; i < 70; i++)
         lengths.push_back(i % 17 == 5 ? 150 : 1 + i % 7);
-    test_shape({"70 rows", 2, 1, 16, 0, 0, false, 16, 3, lengths}, false);
-    test_shape({"sharp", 4, 1, 128, 0, 0, false, 128, 300, {260, 9}}, false);
+    test_shape({"70 rows", 2, 1, 16, 0, 0, false, 16, 3, lengths, false}, false);
+    test_shape({"sharp", 4, 1, 128, 0, 0, false, 128, 300, {260, 9}, false}, false);
+    test_shape({"bytes, 128", 8, 2, 128, 0, 0, false, 128, 3, {300, 40, 129}, true}, true);
+    test_shape({"bytes, 64", 8, 2, 64, 0, 0, false, 64, 3, {200, 5, 17, 33}, true}, false);
+    test_shape({"bytes, 256, window", 4, 2, 256, 40, 50, false, 256, 6, {200, 20}, true}, false);
+    test_shape({"bytes, 17 heads", 17, 1, 80, 0, 0, true, 64, 3, {140, 30}, true}, false);
+    test_shape({"bytes, odd pairs", 4, 2, 22, 1, 0, true, 10, 3, {140, 30}, true}, false);
+    test_shape({"bytes, 512", 2, 1, 512, 0, 0, false, 512, 3, {140, 9}, true}, false);
 }
 
 /* --- timings ------------------------------------------------------------------------------- */
@@ -497,6 +523,7 @@ static void test_all(void)
 struct bench {
     const char *name;
     u32 heads, kv_heads, dim, batch, tokens, context; /* positions after the step */
+    bool int8;
 };
 
 enum { BENCH_KV_BYTES = 256 << 20, BENCH_LAYERS_MAX = 32, BENCH_REPEAT = 5 };
@@ -520,7 +547,7 @@ static u16 *random_halves(size_t n)
 static u32 bench_ops(const struct bench *b, struct gpu_run *run, u32 tokens, u32 slot_pages)
 {
     size_t layer_halves =
-        (size_t)b->batch * slot_pages * b->kv_heads * LIMIT_PAGE_TOKENS * ROUND_UP(b->dim, 16u);
+        (size_t)b->batch * slot_pages * b->kv_heads * PAGE_HEAD_BYTES(b->dim, b->int8) / 2;
     u32 layers = (u32)(BENCH_KV_BYTES / (layer_halves * 4)) + 1;
     layers = MIN(layers, (u32)BENCH_LAYERS_MAX);
     u32 width = (b->heads + 2 * b->kv_heads) * b->dim, partial_rows = 1 << 16;
@@ -543,12 +570,13 @@ static u32 bench_ops(const struct bench *b, struct gpu_run *run, u32 tokens, u32
     op.attention.kv_heads = b->kv_heads;
     op.attention.head_dim = b->dim;
     op.attention.scale = (float)(1 / sqrt(b->dim));
+    op.attention.int8 = b->int8;
     u16 *k = random_halves(layer_halves * layers), *v = random_halves(layer_halves * layers);
     vector<struct op> ops(layers + 1, op);
     for (u32 i = 0; i <= layers; i++) {
         ops[i].kind = i ? OP_ATTENTION : OP_ROPE;
-        ops[i].attention.k = k + layer_halves * (i ? i - 1 : 0);
-        ops[i].attention.v = v + layer_halves * (i ? i - 1 : 0);
+        ops[i].attention.k = (u8 *)(k + layer_halves * (i ? i - 1 : 0));
+        ops[i].attention.v = (u8 *)(v + layer_halves * (i ? i - 1 : 0));
     }
     run->ops = gpu_copy_of(ops.data(), ops.size());
     return layers;
@@ -583,14 +611,15 @@ static void bench_one(const struct bench *b)
     auto time_us = [&](u32 first, u32 last) {
         run.first = first;
         run.last = last;
-        return gpu_time_us(decode ? "decode" : "step", blocks, bytes_all, &run, sizeof run,
-                           BENCH_REPEAT);
+        return gpu_time_us(decode ? b->int8 ? "decode_kv8" : "decode" : "step", blocks, bytes_all,
+                           &run, sizeof run, BENCH_REPEAT);
     };
     bool fused = decode || tokens == b->batch;
     float launch_us = time_us(0, 0), rope_us = fused ? 0 : time_us(0, 1) - launch_us;
     float us = (time_us(1, layers + 1) - launch_us) / (float)layers;
     double seen = b->context - (b->tokens - 1) / 2.0; /* keys of a token, on average */
-    double bytes = (double)b->batch * b->context * b->kv_heads * b->dim * 4;
+    double bytes =
+        (double)b->batch * b->context * b->kv_heads * (b->int8 ? b->dim * 2 + 4 : b->dim * 4);
     double work = 4.0 * tokens * seen * b->heads * b->dim;
     double floor_us = fmax(bytes / BENCH_BYTES_US, work / BENCH_FLOP_US);
     printf(
@@ -613,8 +642,9 @@ static bool bench_named(const struct bench *b, const char *list)
 
 static void bench_all(void)
 {
-    static const struct bench shapes[] = {
-        {"8b/4b", 32, 8, 128, 0, 0, 0}, {"1b", 32, 8, 64, 0, 0, 0}, {"gemma", 8, 4, 256, 0, 0, 0}};
+    static const struct bench shapes[] = {{"8b/4b", 32, 8, 128, 0, 0, 0, false},
+                                          {"1b", 32, 8, 64, 0, 0, 0, false},
+                                          {"gemma", 8, 4, 256, 0, 0, 0, false}};
     static const u32 sizes[][3] = {
         {1, 1, 128},    {1, 1, 1024},  {1, 1, 8192},    {1, 1, 32768},   {8, 1, 1024},
         {8, 1, 8192},   {32, 1, 1024}, {32, 1, 8192},   {64, 1, 1024},   {128, 1, 1024},
@@ -627,6 +657,7 @@ static void bench_all(void)
             b.batch = size[0];
             b.tokens = size[1];
             b.context = size[2];
+            b.int8 = getenv("INT8") != NULL;
             if (!getenv("BENCH") || bench_named(&b, getenv("BENCH")))
                 bench_one(&b);
         }

@@ -22,6 +22,7 @@ KNOWN = {
     # Copies of pages bring positions that this step writes as they were or as they will be: they
     # are put in their place from registers (splits_mend_page), or seen by nobody.
     ("splits_", "rope_put_kv"),
+    ("splits_", "rope_put_bytes"),
     # A row in `one_token` is added to by whose block has asked for all of it, and met. The hardware
     # keeps that order, the memory model does not promise it; asking again takes 1.5 % of a step.
     ("one_begin", "vector_embed"),
@@ -55,6 +56,8 @@ RUNS = {
     # Three splits a unit, and more items a team than are looked up at a time, three times.
     "long_rows": ({}, bench("image/demo", "--steps", prompt="none", batch="26", depth="300",
                             generate="1")),
+    "kv_of_bytes": ({}, steps("llama-gptq4-col", **{"engine.kv_type": "int8"}, batch="1,3,6",
+                              prompt="20")),
     "small_groups": ({}, golden("qwen3-awq")),
     "bytes": ({}, golden("llama-ct-w8a8")),
     "norms_behind": ({}, golden("gemma2-f32", "olmo2-gptq4", "glm4-gptq4")),
@@ -70,7 +73,7 @@ RUNS = {
 TESTS = {
     "linear": ({}, [os.path.join(OBJECTS, "races/linear_test"), "--some"]),
     "attention": ({}, [os.path.join(OBJECTS, "races/attention_test"), "1b", "qwen3", "gemma2",
-                       "group of 17", "70 rows"]),
+                       "group of 17", "70 rows", "bytes, 64", "bytes, 256"]),
     "sample": ({}, [os.path.join(OBJECTS, "races/sample_test")]),
 }
 

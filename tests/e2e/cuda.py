@@ -201,9 +201,21 @@ def steps_are_short_where_a_display_limits_them():
 
 @check
 def other_pages_are_refused():
-    for kind in "f32", "int8":
-        _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", kind, want=3)
-        assert f"engine.kv_type is {kind}, which the CUDA backend has not" in err, err
+    _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", "f32", want=3)
+    assert "engine.kv_type is f32, which the CUDA backend has not" in err, err
+
+
+@check
+def int8_pages_take_half():
+    def page_bytes(kind):
+        pages = ("--engine.kv_type", kind)
+        out, _ = zigcuda("plan", "--model", MODEL_DIR, *CUDA, *pages)
+        assert re.search(r"KV cache.* pages of 16 tokens, " + kind, out), out
+        _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, *pages, "--engine.kv=1", want=3)
+        return int(re.search(r"one KV page of 16 tokens needs (\d+)", err)[1])
+
+    f16, int8 = page_bytes("f16"), page_bytes("int8")
+    assert f16 / 2 < int8 < f16 * 0.6, (f16, int8)
 
 
 def other_order(folder, tensor):

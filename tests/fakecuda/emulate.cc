@@ -353,6 +353,14 @@ void gpu_copy8(void *to, const void *from, u32 bytes)
     put_copy({to, from, 0, bytes, 8 - bytes, false}, __builtin_return_address(0));
 }
 
+void gpu_copy4(void *to, const void *from, bool read)
+{
+    emulate_shared((const void *)((uintptr_t)to & ~(uintptr_t)15));
+    emulate_check((uintptr_t)to % 4 == 0, "gpu_copy4 to no multiple of 4");
+    emulate_check((uintptr_t)from % 4 == 0, "gpu_copy4 from no multiple of 4");
+    put_copy({to, from, 0, read ? 4u : 0u, read ? 0u : 4u, false}, __builtin_return_address(0));
+}
+
 void gpu_copy_commit(void)
 {
     running_now()->groups++;

@@ -243,6 +243,11 @@ GPU u32 gpu_half2_sub(u32 a, u32 b)
     return gpu_half2(gpu_from_half((u16)a) - gpu_from_half((u16)b),
                      gpu_from_half((u16)(a >> 16)) - gpu_from_half((u16)(b >> 16)));
 }
+GPU u32 gpu_half2_mul(u32 a, u32 b)
+{
+    return gpu_half2(gpu_from_half((u16)a) * gpu_from_half((u16)b),
+                     gpu_from_half((u16)(a >> 16)) * gpu_from_half((u16)(b >> 16)));
+}
 GPU u32 gpu_half2_fma(u32 a, u32 b, u32 c) /* f32 holds the product of halves exactly */
 {
     return gpu_half2(
@@ -326,6 +331,7 @@ template <class type> GPU type *gpu_opaque(type *p)
     return p;
 }
 void gpu_copy8(void *to, const void *from, u32 bytes = 8);
+void gpu_copy4(void *to, const void *from, bool read = true);
 GPU void gpu_copy16_if(bool when, void *to, const void *from)
 {
     if (when)

@@ -1,4 +1,4 @@
-/* golden [--cuda=LIBRARY | --kv=int8] DIR [NAME...]: the models of DIR/models.tsv through the
+/* golden [--cuda=LIBRARY] [--kv=int8] DIR [NAME...]: the models of DIR/models.tsv through the
  * device seam, with every kernel set that this CPU can run, against logits and tokens that other
  * software computed (golden.json, golden.f32), and against themselves: the same bits however the
  * prompt is cut, whoever shares the step, whatever is guessed and however many threads compute.
@@ -166,7 +166,8 @@ static enum err open_way(const struct golden *g, const struct way *way, struct d
                                 .clock = clock_system(),
                                 .spin = true,
                                 .step_ms = LIMIT_GPU_WAIT_MS,
-                                .share_percent = 90};
+                                .share_percent = 90,
+                                .kv_int8 = int8_kv};
     return way->set ? cpu_open(&keep, g->model, &limits, &cpu, d, &error)
                     : cuda_open(&keep, g->model, &limits, &cuda, d, &error);
 }
@@ -503,17 +504,16 @@ static void start_card(const char *library)
 int main(int argc, char **argv)
 {
     const char *library = NULL;
-    if (argc > 1 && strncmp(argv[1], "--cuda=", 7) == 0) {
-        library = argv[1] + 7;
-        argv++;
-        argc--;
-    } else if (argc > 1 && strcmp(argv[1], "--kv=int8") == 0) {
-        int8_kv = true;
-        argv++;
-        argc--;
+    for (; argc > 1 && argv[1][0] == '-'; argv++, argc--) {
+        if (strncmp(argv[1], "--cuda=", 7) == 0)
+            library = argv[1] + 7;
+        else if (strcmp(argv[1], "--kv=int8") == 0)
+            int8_kv = true;
+        else
+            break;
     }
-    if (argc < 2) {
-        fprintf(stderr, "usage: golden [--cuda=LIBRARY | --kv=int8] DIR [NAME...]\n");
+    if (argc < 2 || argv[1][0] == '-') {
+        fprintf(stderr, "usage: golden [--cuda=LIBRARY] [--kv=int8] DIR [NAME...]\n");
         return EXIT_USAGE;
     }
     char path[LIMIT_PATH_BYTES];

@@ -9,12 +9,13 @@
  * up in batches on the way. For an item, warp w takes the keys of the split's page w (of four warps
  * w + 4, too): scores; then, when all warps have told their maxima and weights, chunk w of the
  * output's dimensions (and w + 8, or w + 4) over all pages. For a team of eight two items of a unit
- * go together where heads have up to 128 dimensions: half the barriers, and products that do not
- * wait for one another. Keys and values come through a ring of each warp's own in shared memory, in
- * pieces of eight fragments: an item's keys, eight chunks each, then its values, a chunk of all
- * pages each. A lane copies the very bytes that it reads later, so that no barrier is needed for
- * them. In `decode` the ring is filled while the blocks still meet: nobody has written these pages
- * since the last step.
+ * go together where heads have up to 128 dimensions, of halves: half the barriers, and products
+ * that do not wait for one another. Keys and values come through a ring of each warp's own in
+ * shared memory, in pieces of eight fragments: an item's keys, eight chunks each, then its values,
+ * a chunk of all pages each. A lane copies the very bytes that it reads later, so that no barrier
+ * is needed for them (but scales of values, where pages are of bytes, are the warp's). In `decode`
+ * the ring is filled while the blocks still meet: nobody has written these pages since the last
+ * step.
  *
  * Fused: where no row has more tokens than FEW_TOKENS or all have one, OP_ROPE is left out. A team
  * then turns the queries of its units itself (attention_turn.cuh), and of the new keys and values

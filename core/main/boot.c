@@ -261,8 +261,8 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     u32 count;
     if (o->engine_kv_type == ENGINE_KV_TYPE_F32)
         return err_set(e, ERR_CONFIG,
-                       "engine.kv_type is f32, which the CUDA backend has not: set it to auto, or "
-                       "device.kind to cpu");
+                       "engine.kv_type is f32, which the CUDA backend has not: set it to auto, f16 "
+                       "or int8, or device.kind to cpu");
     b->kv_type = o->engine_kv_type == ENGINE_KV_TYPE_INT8 ? DTYPE_I8 : DTYPE_F16;
     TRY(cuda_driver_load(&b->boot, o->cuda_library, e));
     if (!b->only_plan && !b->model->random)

@@ -8,13 +8,17 @@
 
 static bool sealed;
 
+/* Writes what is there, as another thread may have written it. */
 static void take_pages(u8 *base, size_t bytes)
 {
     enum { POPULATE_WRITE = 23 }; /* MADV_POPULATE_WRITE, since Linux 5.14 */
     if (madvise(base, bytes, POPULATE_WRITE) == 0)
         return;
-    for (size_t at = 0; at < bytes; at += 4096)
-        *(volatile u8 *)(base + at) = 0;
+    for (size_t at = 0; at < bytes; at += 4096) {
+        u8 was = __atomic_load_n(base + at, __ATOMIC_RELAXED);
+        (void)__atomic_compare_exchange_n(base + at, &was, was, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED);
+    }
 }
 
 enum err memory_unmapped(struct err_text *e, size_t bytes, const char *what)

@@ -26,9 +26,10 @@ struct arena {
 MUST enum err arena_open(struct arena *a, const char *name, size_t cap_bytes, bool take,
                          struct err_text *e);
 
-/* Takes all pages of an arena opened without `take`. Gigabytes take seconds, so between() is called
- * before each piece, of some ten milliseconds. */
-#define ARENA_PIECE_BYTES (32 * MIB)
+/* Takes all pages of an arena opened without `take`, and may do so beside who uses it. Gigabytes
+ * take seconds, so between() is called before each piece, of a millisecond or two; in between other
+ * threads may map memory. */
+#define ARENA_PIECE_BYTES (4 * MIB)
 void arena_populate(struct arena *a, void (*between)(void));
 
 /* The error of an mmap. Where RLIMIT_AS bounds address space it says so: far more of that is

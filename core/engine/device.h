@@ -100,7 +100,7 @@ struct device_ops {
     /* Adds the needs to the plan; nothing is taken yet. */
     enum err (*plan)(struct device *d, struct plan *p, struct err_text *e);
     /* Takes memory from the arena (host places) or the card, prepares the weights. `progress` may
-     * be NULL; it is called with done and total bytes. */
+     * be NULL; it is called with done and total bytes, first when all else has been taken. */
     enum err (*load)(struct device *d, struct arena *host,
                      void (*progress)(void *arg, size_t done, size_t total), void *arg,
                      struct err_text *e);

@@ -393,6 +393,7 @@ enum err boot_plan(struct box *b, struct err_text *e)
     TRY(check_context(b, e));
     plan_add(&b->plan, PLACE_HOST, taken_bytes(b), "random weights", "--shape", "before packing");
     TRY(b->device->ops->plan(b->device, &b->plan, e));
+    b->device_bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b);
     b->config = (struct engine_config){
         .queue = (u32)o->engine_queue,
         .max_tokens = (u32)o->engine_max_tokens,
@@ -438,10 +439,41 @@ void boot_print_plan(const struct box *b)
 /* --- taking it
  * ------------------------------------------------------------------------------------ */
 
+static void take_rest(void *rest, u32 worker)
+{
+    (void)worker;
+    arena_populate(rest, NULL);
+}
+
+/* Where weights go to a GPU, a thread takes the pages behind the device's beside that: they are
+ * tens of milliseconds of a start. Not before the driver has all its memory, which maps and pins
+ * pages and would wait for it. */
+static void begin_taking(struct box *b)
+{
+    struct err_text e;
+    void *stack = arena_alloc(&b->boot, POOL_STACK_BYTES, 4096);
+    if (stack && pool_open(&b->taking, &(struct pool_options){.threads = 1}, stack, &e) == ERR_OK)
+        pool_start(&b->taking, take_rest, &b->rest);
+}
+
+/* Returns when all are taken, by whomever. */
+static void end_taking(struct box *b)
+{
+    if (b->taking.n) {
+        while (!pool_done(&b->taking, -1))
+            ;
+        pool_close(&b->taking);
+    } else {
+        arena_populate(&b->rest, boot_end_if_asked);
+    }
+}
+
 static void show_progress(void *arg, size_t done, size_t total)
 {
     struct box *b = arg;
     boot_end_if_asked();
+    if (done == 0 && !b->kernels && !b->as_needed)
+        begin_taking(b);
     u64 ms = (clock_now_ns(&b->clock) - b->start_ns) / 1000000;
     if (ms < 500 || !isatty(STDERR_FILENO))
         return;
@@ -455,9 +487,16 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
     size_t bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b) + slack;
     TRY(arena_open(&b->host, "host", bytes, false, e));
+    /* Among the device's pages will be some that nobody may write: the ends of stacks. */
+    const size_t first = b->kernels ? bytes : MIN(ROUND_UP(b->device_bytes, (size_t)4096), bytes);
+    struct arena now = arena_over("host", b->host.base, first);
+    b->rest = arena_over("host", b->host.base + first, bytes - first);
     if (!b->as_needed)
-        arena_populate(&b->host, boot_end_if_asked);
-    TRY(b->device->ops->load(b->device, &b->host, show_progress, b, e));
+        arena_populate(&now, boot_end_if_asked);
+    enum err r = b->device->ops->load(b->device, &b->host, show_progress, b, e);
+    if (b->taking.n || (r == ERR_OK && !b->kernels && !b->as_needed))
+        end_taking(b);
+    TRY(r);
     page_in_stop(&b->page_in);
     TRY(engine_open(&b->host, b->device, b->tokenizer, &b->config, b->clock, on_event, arg,
                     &b->engine, e));

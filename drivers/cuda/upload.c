@@ -315,6 +315,12 @@ static void let_go(const struct upload *u, const struct weight *w)
     model_advise(m, w->data, weight_data_bytes(w), MADV_DONTNEED);
 }
 
+static void tell(const struct upload *u)
+{
+    if (u->progress)
+        u->progress(u->arg, u->done_bytes, u->total_bytes);
+}
+
 static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
 {
     const struct list_weight *w = &u->list->weights[i];
@@ -331,8 +337,7 @@ static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
     if (w->first + w->n == w->from->n) /* its last part */
         let_go(u, w->from);
     u->done_bytes += weight_data_bytes(w->from) / w->from->n * w->n;
-    if (u->progress)
-        u->progress(u->arg, u->done_bytes, u->total_bytes);
+    tell(u);
     return ERR_OK;
 }
 
@@ -388,6 +393,7 @@ enum err upload_run(struct upload *u, struct err_text *e)
     for (u32 i = 0; i < l->n_weights; i++)
         u->total_bytes +=
             weight_data_bytes(l->weights[i].from) / l->weights[i].from->n * l->weights[i].n;
+    tell(u);
     CUDA_TRY(cuda_fill_u32(l->zeros, 0, l->n_zeros, u->stream), e, "clear memory of the GPU");
     if (l->n_unset)
         CUDA_TRY(cuda_fill_u32(l->unset, NOT_YET, l->n_unset, u->stream), e,

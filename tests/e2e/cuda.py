@@ -154,6 +154,19 @@ def nothing_is_taken_once_ready():
         assert not [c for c in decode_calls("--server.wait", wait) if re.match(TAKES, c)]
 
 
+@check
+def host_memory_is_there_once_ready():
+    """All of it, though a thread takes its pages while weights are on their way."""
+    with server.Server(MODEL_DIR, *CUDA, "--log.level", "debug") as s:
+        want = int(re.search(r"event=ready start_ms=\S+ host_bytes=(\d+)", s.text())[1])
+        with open(f"/proc/{s.process.pid}/smaps", encoding="utf-8") as f:
+            maps = re.findall(r"^Size: +(\d+) kB\n(?:.*\n)*?Rss: +(\d+) kB\n(?:.*\n)*?VmFlags:(.*)",
+                              f.read(), re.M)
+    arenas = [(int(size), int(rss)) for size, rss, flags in maps if " hg" in flags]
+    assert sum(size for size, _ in arenas) * 1024 >= want, (want, arenas)
+    assert all(size == rss for size, rss in arenas), (want, arenas)
+
+
 def pages(*flags, kib=2 << 20):
     """KV pages of the plan on a card with so much memory; None: refused for lack of it."""
     env = {**os.environ, "ZIGCUDA_FAKE": f"memory={kib}K"}

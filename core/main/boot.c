@@ -456,7 +456,7 @@ static void begin_taking(struct box *b)
         pool_start(&b->taking, take_rest, &b->rest);
 }
 
-/* Returns when all are taken, by whomever. */
+/* Returns when all are taken, by whomever; nothing where there are none. */
 static void end_taking(struct box *b)
 {
     if (b->taking.n) {
@@ -472,7 +472,7 @@ static void show_progress(void *arg, size_t done, size_t total)
 {
     struct box *b = arg;
     boot_end_if_asked();
-    if (done == 0 && !b->kernels && !b->as_needed)
+    if (done == 0 && b->rest.cap_bytes && !b->taking.n)
         begin_taking(b);
     u64 ms = (clock_now_ns(&b->clock) - b->start_ns) / 1000000;
     if (ms < 500 || !isatty(STDERR_FILENO))
@@ -487,14 +487,14 @@ enum err boot_load(struct box *b, engine_on_event *on_event, void *arg, struct e
     size_t slack = 64 * (size_t)b->plan.n; /* alignment of each row */
     size_t bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b) + slack;
     TRY(arena_open(&b->host, "host", bytes, false, e));
-    /* Among the device's pages will be some that nobody may write: the ends of stacks. */
-    const size_t first = b->kernels ? bytes : MIN(ROUND_UP(b->device_bytes, (size_t)4096), bytes);
+    /* Among a GPU's will be pages that nobody may write, the ends of stacks. */
+    const size_t all = b->as_needed ? 0 : bytes;
+    const size_t first = b->kernels ? all : MIN(ROUND_UP(b->device_bytes, 64 * KIB), all);
     struct arena now = arena_over("host", b->host.base, first);
-    b->rest = arena_over("host", b->host.base + first, bytes - first);
-    if (!b->as_needed)
-        arena_populate(&now, boot_end_if_asked);
+    b->rest = arena_over("host", b->host.base + first, all - first);
+    arena_populate(&now, boot_end_if_asked);
     enum err r = b->device->ops->load(b->device, &b->host, show_progress, b, e);
-    if (b->taking.n || (r == ERR_OK && !b->kernels && !b->as_needed))
+    if (r == ERR_OK || b->taking.n)
         end_taking(b);
     TRY(r);
     page_in_stop(&b->page_in);

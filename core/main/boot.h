@@ -43,7 +43,7 @@ struct box {
     bool as_needed; /* host memory is planned, but its pages are taken when first touched */
     struct page_in page_in;
     size_t device_bytes;    /* of host memory, what the device takes first */
-    struct arena rest;      /* behind that */
+    struct arena rest;      /* behind that, what is taken beside the upload; may be empty */
     struct pool taking;     /* one thread that takes its pages; n = 0: none */
     size_t available_bytes; /* what the box could give when asked */
 };

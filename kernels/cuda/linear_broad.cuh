@@ -32,7 +32,7 @@
 enum {
     BROAD_TOKENS = 128,
     BROAD_STAGES = 8,       /* at most */
-    BROAD_WORK_BYTES = 128, /* in front of shared memory, for other operations */
+    BROAD_WORK_BYTES = 384, /* in front of shared memory, for other operations */
     BROAD_SCALES_BYTES = 256,
     BROAD_SIDE_BYTES = BROAD_SCALES_BYTES + 64,
     BROAD_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
@@ -388,7 +388,7 @@ GPU void broad_run(const struct op_linear *op, const struct gpu_run *run, struct
         any |= op->part[i].kind == kind;
     if (!gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
         return;
-    linear_prepare<BROAD_TOKENS, FORM_HALVES>(&op->in, gpu_near(run->step));
+    linear_prepare_many<BROAD_TOKENS>(&op->in, gpu_near(run->step));
     gpu_sync(); /* without it the compiler takes what follows for divergent */
     gpu_grid_sync(run->state.barrier);
     broad_run_as<struct broad_shape<kind>>(op, run, ring);

@@ -645,6 +645,10 @@ static void run_test(const struct test *tests, const struct test *t)
     {                                                                        \
         WEIGHT_GPTQ, 8, group, true, true, false, false, false, DTYPE_F16, 0 \
     }
+#define W8A8                                                              \
+    {                                                                     \
+        WEIGHT_INT8, 8, 0, false, false, false, true, true, DTYPE_BF16, 0 \
+    }
 #define PLAIN(type)                                                    \
     {                                                                  \
         WEIGHT_PLAIN, 0, 0, false, false, false, false, false, type, 0 \
@@ -673,6 +677,7 @@ static const struct test tests[] = {
     {"gptq4 g8", 72, 1, {16}, {GPTQ4(8)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
     {"gptq4 one group", 584, 1, {24}, {GPTQ4(0)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
     {"gptq4 long rows", 6000, 1, {64}, {GPTQ4(256)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
+    {"gptq4 very long rows", 10240, 1, {24}, {GPTQ4(128)}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
     {"gptq4 norm, long rows", 5120, 1, {48}, {GPTQ4(128)}, INPUT_NORM, OUTPUT_STORE, 0, 0},
     {"gptq8 long rows",
      4104,
@@ -747,15 +752,8 @@ static const struct test tests[] = {
      OUTPUT_STORE,
      0,
      0},
-    {"int8 w8a8 rows",
-     1000,
-     1,
-     {50},
-     {{WEIGHT_INT8, 8, 0, false, false, false, true, true, DTYPE_BF16, 0}},
-     INPUT_ROWS,
-     OUTPUT_STORE,
-     0,
-     0},
+    {"int8 w8a8 rows", 1000, 1, {50}, {W8A8}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
+    {"int8 w8a8 very long rows", 9216, 1, {20}, {W8A8}, INPUT_ROWS, OUTPUT_STORE, 0, 0},
     {"int8 w8a8 norm asym",
      520,
      1,

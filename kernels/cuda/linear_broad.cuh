@@ -351,6 +351,7 @@ template <u32 kind> GPU struct broad_ring broad_open(const struct gpu_run *p)
     static_assert(shape::stages_at + 2 * shape::stage_bytes + STEP_SHARED_BYTES <=
                       PREFILL_SHARED_BYTES,
                   "two stages at the least");
+    static_assert(4 * sizeof(struct linear_slices) <= BROAD_WORK_BYTES, "linear_prepare_pairs");
     struct broad_ring ring = {broad_stages<shape>(p), 0, 0};
     if (gpu_thread() == 0)
         for (u32 i = 0; i < ring.stages; i++) {
@@ -388,7 +389,7 @@ GPU void broad_run(const struct op_linear *op, const struct gpu_run *run, struct
         any |= op->part[i].kind == kind;
     if (!gpu_uniform(any && linear_rows(&op->in, run->step) > 0))
         return;
-    linear_prepare_many<BROAD_TOKENS>(&op->in, gpu_near(run->step));
+    linear_prepare<BROAD_TOKENS, FORM_HALVES>(&op->in, gpu_near(run->step));
     gpu_sync(); /* without it the compiler takes what follows for divergent */
     gpu_grid_sync(run->state.barrier);
     broad_run_as<struct broad_shape<kind>>(op, run, ring);

@@ -473,40 +473,34 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
  * even quads those of the first row, its neighbour those of the second. to: of the lane's row. */
 template <u32 tile, u32 held>
 GPU void linear_put_pair(u8 *to, const struct linear_quad *x, const struct linear_quad *next,
-                         float up, float next_up, struct linear_slice slice, bool int8)
+                         float up, float next_up, struct linear_slice slice)
 {
     const bool odd = gpu_lane() % 2;
 #pragma unroll
     for (u32 j = 0; j < held; j++) {
+        const float *v = x[j].v, *w = next[j].v;
         const u32 q = slice.first + gpu_lane() + j * slice.step;
-        float v[8];
-#pragma unroll
-        for (u32 e = 0; e < 8; e++) {
-            v[e] = e < 4 ? x[j].v[e] * up : next[j].v[e - 4] * next_up;
-            v[e] = int8 ? rintf(v[e]) : v[e];
-        }
-        const uint2 a = {gpu_half2(v[0], v[1]), gpu_half2(v[2], v[3])};
-        const uint2 b = {gpu_half2(v[4], v[5]), gpu_half2(v[6], v[7])};
-        const uint2 other = {gpu_shuffle_xor(odd ? a.x : b.x, 1),
-                             gpu_shuffle_xor(odd ? a.y : b.y, 1)};
+        const uint2 a = {gpu_half2(v[0] * up, v[1] * up), gpu_half2(v[2] * up, v[3] * up)};
+        const uint2 b = {gpu_half2(w[0] * next_up, w[1] * next_up),
+                         gpu_half2(w[2] * next_up, w[3] * next_up)};
+        const u32 c = gpu_shuffle_xor(odd ? a.x : b.x, 1), d = gpu_shuffle_xor(odd ? a.y : b.y, 1);
         if (q < slice.end) /* of a warp together */
             *(uint4 *)(to + (size_t)(q / 2) * (tile * 16)) =
-                odd ? (uint4){other.x, other.y, b.x, b.y} : (uint4){a.x, a.y, other.x, other.y};
+                odd ? (uint4){c, d, b.x, b.y} : (uint4){a.x, a.y, c, d};
     }
 }
 
-/* Two neighbouring rows by blocks, slices by warps, of tiles that have nothing but halves: memory
- * wants to be written 32 bytes at a time. Behind an odd last row its own values are put once more.
- * split: a block has half of the slices, and two warps a slice, of rows that nobody measures. */
+/* Two neighbouring rows by blocks, slices by warps, where nothing but halves is left: memory wants
+ * to be written 32 bytes at a time. Behind an odd last row its own values are put once more. split,
+ * of rows without a norm: a block has half of the slices, and two warps a slice. Not for W8A8. */
 template <u32 tile, u32 held, bool normed>
 GPU void linear_prepare_pairs(const struct input *in, const struct gpu_step *s, u32 split)
 {
     static_assert(tile % 2 == 0, "a pair is in a tile");
     struct linear_slices *slices =
         (struct linear_slices *)gpu_shared(); /* of two turns, in turns */
-    const u32 rows = linear_rows(in, s), warp = gpu_warp();
-    const struct linear_how how = linear_how_of(in); /* before anything is waited for */
-    const bool whole = how.norm || how.int8, odd = gpu_lane() % 2;
+    const u32 rows = linear_rows(in, s), warp = gpu_warp(), odd = gpu_lane() % 2;
+    const struct linear_how how = linear_how_of(in);
     u32 turn = 0;
 #pragma unroll 1
     for (u32 i = gpu_block(); i < CEIL_DIV(rows, 2u) << split; i += gpu_blocks(), turn ^= 2) {
@@ -515,7 +509,8 @@ GPU void linear_prepare_pairs(const struct input *in, const struct gpu_step *s, 
         slice.first += (warp & split) * 32;
         slice.step <<= split;
         struct linear_held<held, normed> h[2];
-        float most[2];
+        u32 most[2] = {0, 0};
+        float up[2];
 #pragma unroll
         for (u32 r = 0; r < 2; r++)
             linear_hold<held, true, normed>(&h[r], in, linear_row(in, s, MIN(row + r, rows - 1)),
@@ -523,34 +518,46 @@ GPU void linear_prepare_pairs(const struct input *in, const struct gpu_step *s, 
 #pragma unroll
         for (u32 r = 0; r < 2; r++) {
             float squares = 0;
-            u32 largest = 0;
-            linear_measure_held(&h[r], &squares, &largest);
+            linear_measure_held(&h[r], &squares, &most[r]);
             squares = normed ? gpu_sum_warp(squares) : 0;
-            most[r] = linear_most_warp(gpu_from_bits(largest));
+            most[r] = gpu_most_warp(most[r]);
             if (gpu_lane() == 0) {
                 slices[turn + r].squares[warp] = squares;
-                slices[turn + r].most[warp] = most[r];
+                slices[turn + r].most[warp] = gpu_from_bits(most[r]);
             }
         }
-        if (whole || split)
+        if (normed || split)
             gpu_sync();
-        struct linear_scale scale[2];
 #pragma unroll
         for (u32 r = 0; r < 2; r++) {
             const struct linear_slices *of = &slices[turn + r];
-            if (how.int8)
-                most[r] = linear_most_of(of);
-            else if (split) /* the larger; NaN, if one is */
-                most[r] = gpu_from_bits(MAX(gpu_bits(most[r]), gpu_bits(of->most[warp ^ 1])));
-            scale[r] = linear_scale_of(how, most[r]);
+            most[r] = split ? MAX(most[r], gpu_bits(of->most[warp ^ 1])) : most[r];
+            const struct linear_scale scale = linear_scale_of(how, gpu_from_bits(most[r]));
             if (gpu_lane() == 0)
-                in->prepared_scale[(row + r) * MATRIX_SLICES + number] = scale[r].scale;
-            if (gpu_thread() == r * 32)
-                in->prepared_factor[MIN(row + r, rows - 1)] = whole ? linear_factor_of(how, of) : 1;
+                in->prepared_scale[(row + r) * MATRIX_SLICES + number] = scale.scale;
+            if (gpu_thread() == r * 32 && row + r < rows)
+                in->prepared_factor[row + r] = normed ? linear_factor_of(how, of) : 1;
+            up[r] = scale.up;
         }
         u8 *to = linear_row_to<tile, FORM_HALVES>(in, row) + (row % tile + odd) * 16;
-        linear_put_pair<tile, held>(to, h[0].x, h[1].x, scale[0].up, scale[1].up, slice, how.int8);
+        linear_put_pair<tile, held>(to, h[0].x, h[1].x, up[0], up[1], slice);
     }
+}
+
+/* The same for as long rows as linear_prepare has in registers, and for several turns. A function
+ * of its own, and one that has few registers: what it has here ptxas takes from the loops of
+ * `prefill_..`; for few rows its instructions would take longer to come than the rows. */
+template <u32 tile>
+GPU_CALL void linear_prepare_many(const struct input *op_in, const struct gpu_step *s)
+{
+    const struct input *in = gpu_near(op_in);
+    const u32 quads = CEIL_DIV(linear_slice_of(in, 0).end, 32u); /* of a lane */
+    if (in->kind == INPUT_NORM)
+        linear_prepare_pairs<tile, 4, true>(in, s, 0);
+    else if (quads <= 4)
+        linear_prepare_pairs<tile, 4, false>(in, s, 0);
+    else
+        linear_prepare_pairs<tile, 8, false>(in, s, quads > 8);
 }
 
 /* Rows that are read twice: a function of its own, since in `mid_..` its instructions would stand
@@ -565,26 +572,6 @@ GPU_CALL void linear_prepare_twice(const struct input *op_in, const struct gpu_s
         linear_prepare_by_block<tile, form, 0, true, true>(in, s);
 }
 
-/* All rows, in tiles of more than PREFILL_TOKENS, by a function of its own, and one that has few
- * registers: what it has here ptxas takes from the loops of `prefill_..`. */
-template <u32 tile>
-GPU_CALL void linear_prepare_many(const struct input *op_in, const struct gpu_step *s)
-{
-    const struct input *in = gpu_near(op_in);
-    const bool norm = in->kind == INPUT_NORM;
-    const u32 quads = CEIL_DIV(linear_slice_of(in, 0).end, 32u); /* of a lane */
-    if (in->order || !linear_aligned(in) || quads > (norm ? 4 : in->int8 ? 14 : 16))
-        linear_prepare_twice<tile, FORM_HALVES>(op_in, s);
-    else if (norm)
-        linear_prepare_pairs<tile, 4, true>(in, s, 0);
-    else if (quads <= 4)
-        linear_prepare_pairs<tile, 4, false>(in, s, 0);
-    else if (quads <= 8 || !in->int8)
-        linear_prepare_pairs<tile, 8, false>(in, s, quads > 8);
-    else
-        linear_prepare_by_block<tile, FORM_HALVES, 14, true, false>(in, s);
-}
-
 /* All rows, in tiles of so many tokens (struct input); the bits do not depend on who has a row. Who
  * reads them by bulk copies fences first. */
 template <u32 tile, u32 form>
@@ -592,12 +579,17 @@ GPU void linear_prepare(const struct input *op_in, const struct gpu_step *s)
 {
     const struct input &in = *gpu_near(op_in); /* no copy: part of it would be in local memory */
     /* Where several warps may have a slice; where one may. `step` makes do with little code. */
-    constexpr bool few = linear_is_mid_tile(tile), many = tile == PREFILL_TOKENS;
+    constexpr bool few = linear_is_mid_tile(tile), many = tile >= PREFILL_TOKENS;
     const bool norm = in.kind == INPUT_NORM;
     const u32 bits = norm || in.int8 ? 0 : linear_share_bits(linear_rows(&in, s));
     const u32 quads = CEIL_DIV(linear_slice_of(&in, 0).end, 32u << bits); /* of a lane */
     if constexpr (few || many)
         if (!in.order && linear_aligned(&in) && quads <= (many && !norm ? 14 : 4)) {
+            if constexpr (tile > PREFILL_TOKENS)
+                if (linear_rows(&in, s) > 4 * gpu_blocks() && !in.int8) {
+                    linear_prepare_many<tile>(op_in, s);
+                    return;
+                }
             if (norm)
                 linear_prepare_by_block<tile, form, 4, true, true>(&in, s);
             else if (few && quads <= 4 && (bits == 2 || !many))

@@ -39,6 +39,7 @@ struct str {
 #define MUST __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 #define NORETURN __attribute__((noreturn))
+#define INLINE static inline __attribute__((always_inline))
 
 /* A broken assertion is a bug of ours: say where and stop. Never used on input. */
 #define ASSERT(cond) ((cond) ? (void)0 : assert_failed(#cond, __FILE__, __LINE__))

@@ -11,8 +11,6 @@
 
 #include "core/base/base.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 /* The statements once for every d < n, n a constant of at most 16, with d a constant too. Loops
  * over arrays of vectors are written so because the compiler keeps such an array in registers only
  * if no index is ever a variable. */

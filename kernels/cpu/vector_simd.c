@@ -66,7 +66,6 @@ static inline float v_sum(vf a)
 }
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 
 INLINE vf v_select(lanes mask, vf yes, vf no)

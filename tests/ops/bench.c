@@ -56,7 +56,7 @@ static double now(void)
 
 typedef u64 lanes __attribute__((vector_size(64), aligned(8)));
 
-static inline __attribute__((always_inline)) u64 read_loop(const u8 *p, size_t n, u32 prefetch)
+INLINE u64 read_loop(const u8 *p, size_t n, u32 prefetch)
 {
     lanes sum[4] = {0};
     for (size_t i = 0; i + 256 <= n; i += 256) {

@@ -23,7 +23,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, experts, one, group, mid[MID_KERNELS],
+    struct steps_kernel step, decode, experts, prefill_experts, one, group, mid[MID_KERNELS],
         prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
@@ -93,6 +93,8 @@ static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u
     const u32 n = PREFILL_THREADS;
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
         TRY(find_if_there(c, module, prefill[i], false, n, all, &c->prefill[i], e));
+    if (experts && all >= EXPERTS_BROAD_BYTES)
+        TRY(find_if_there(c, module, "prefill_experts", false, n, all, &c->prefill_experts, e));
     if (all >= GROUP_SHARED_BYTES)
         TRY(find_if_there(c, module, "prefill_attention", false, n, all, &c->group, e));
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
@@ -116,7 +118,8 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
         return err_set(e, ERR_DEVICE,
                        "heads of %u dimensions need %u bytes of shared memory a block; %s has %u",
                        model->head_dim, least, c->info.name, all);
-    if (model->experts && model->hidden * sizeof(float) + 64 + STEP_SHARED_BYTES > all)
+    if (model->experts &&
+        model->hidden * sizeof(float) + EXPERTS_ROUTE_BYTES + STEP_SHARED_BYTES > all)
         return err_set(e, ERR_DEVICE,
                        "experts of hidden_size %u need more than the %u bytes of shared memory a "
                        "block that %s has",
@@ -230,6 +233,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                             .blocks = MAX(c->step.blocks, c->decode.blocks),
                             .steps = STEPS_DEPTH,
                             .awaits = c->one.function != NULL,
+                            .broad_experts = c->prefill_experts.function != NULL,
                             .kv_int8 = o->kv_int8,
                             .staging_bytes = upload_staging_bytes(model)};
     TRY(list_open(&c->list, keep, e));
@@ -241,6 +245,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .step = c->step,
                               .decode = c->decode,
                               .experts = c->experts,
+                              .prefill_experts = c->prefill_experts,
                               .spin = o->spin,
                               .limit_ms = o->step_ms,
                               .clock = o->clock};

@@ -79,7 +79,7 @@ struct buffers {
     /* Of experts; and rows of pairs of a token and an expert, [step_tokens x used][stride]. */
     struct routes routes;
     float *pair_h, *pair_y;
-    u32 pair_stride;
+    u32 pair_stride, pair_room; /* pair_room: inputs of a prepared one */
     struct prepared prepared_pairs;
     float *mid_x[2], *mid_qkv, *mid_attention, *next_x;
     struct prepared mid_prepared;
@@ -166,10 +166,11 @@ static u32 places_n(const struct list *l, const struct buffers *b)
     return n;
 }
 
-static struct prepared carve_prepared(struct vram *s, const struct buffers *b, u32 tokens)
+/* Rows of `room` inputs. */
+static struct prepared carve_prepared(struct vram *s, u32 room, u32 n)
 {
-    const u32 rows = ROUND_UP(tokens, 128u);
-    const size_t groups = (size_t)rows * (b->room / MATRIX_K_UNIT);
+    const u32 rows = ROUND_UP(n, 128u);
+    const size_t groups = (size_t)rows * (room / MATRIX_K_UNIT);
     return (struct prepared){.inputs = vram_pointer(s, groups * PREPARED_GROUP_BYTES),
                              .scale = carve_rows(s, rows, MATRIX_SLICES),
                              .factor = carve_rows(s, rows, 1)};
@@ -194,7 +195,7 @@ static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
     b->mid_attention = b->mid_qkv + (size_t)tokens * qkv_h;
     for (u32 i = 0; i < 2; i++)
         b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
-    b->mid_prepared = carve_prepared(s, b, tokens);
+    b->mid_prepared = carve_prepared(s, b->room, tokens);
 }
 
 static void carve_experts(struct list *l, struct vram *s, struct buffers *b)
@@ -213,7 +214,9 @@ static void carve_experts(struct list *l, struct vram *s, struct buffers *b)
     b->pair_stride = row_stride(m->expert_intermediate);
     b->pair_h = carve_rows(s, (u32)pairs, b->pair_stride);
     b->pair_y = carve_rows(s, (u32)pairs, b->x_stride);
-    b->prepared_pairs = carve_prepared(s, b, (u32)pairs);
+    b->prepared_pairs = carve_prepared(
+        s, b->pair_room,
+        l->broad_experts ? experts_prepared_rows(m->experts, (u32)pairs) : (u32)pairs);
 }
 
 static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
@@ -232,7 +235,7 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     b->h = carve_rows(s, tokens, b->h_stride);
     b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
     b->room = inputs_max(l);
-    b->prepared = b->prepared_rows = carve_prepared(s, b, tokens);
+    b->prepared = b->prepared_rows = carve_prepared(s, b->room, tokens);
     b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
     u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
     b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
@@ -592,7 +595,7 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
         add(l, OP_CHOOSE, "choose")->route = route;
-    if (p->expert_up->order)
+    if (p->expert_up->order || l->broad_experts)
         in_pairs(b, &in);
     struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->expert_up);
     op->output = OUTPUT_GATE;
@@ -744,8 +747,12 @@ void list_build(struct list *l, struct vram *s)
     if (!s->taken)
         memset(l->bytes, 0, sizeof l->bytes);
     ends.embed = matrix_place(l, s, &m->embed);
-    for (u32 i = 0; i < m->layers_n; i++)
+    for (u32 i = 0; i < m->layers_n; i++) {
         place_layer(l, s, &m->layers[i], &parts[i]);
+        if (m->layers[i].mixture)
+            b.pair_room =
+                MAX(b.pair_room, MAX(parts[i].expert_up->to.k, parts[i].expert_down->to.k));
+    }
     ends.head = m->tied ? ends.embed : matrix_place(l, s, &m->head);
     l->packed = s->chunks[0].base;
     l->packed_bytes = s->at.chunk == 0 ? s->at.used_bytes : s->chunks[0].bytes;

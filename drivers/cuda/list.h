@@ -75,6 +75,7 @@ struct list {
     u32 steps;
     size_t staging_bytes; /* from upload_staging_bytes */
     bool awaits;          /* there are kernels `one_token` and `mid_..` */
+    bool broad_experts;   /* and `prefill_experts` */
     bool kv_int8;         /* keys and values in 8 bits instead of 16 */
 
     struct list_weight *weights;

@@ -153,6 +153,18 @@ static bool few_experts(const struct steps *s)
     return true;
 }
 
+/* Can `prefill_experts` do all experts? */
+static bool broad_experts(const struct steps *s)
+{
+    const struct list *l = s->list;
+    if (!s->prefill_experts.function)
+        return false;
+    for (u32 i = l->step.first; i < l->step.last; i++)
+        if (l->ops[i].kind == OP_EXPERTS && !experts_are_broad(&l->ops[i].experts))
+            return false;
+    return true;
+}
+
 /* Can `one_token` do all of it, or `one_experts`? Then it takes less time than `decode`. */
 static bool one_does(const struct steps *s)
 {
@@ -174,6 +186,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->mid_does = mid_does(s);
     s->one_does = one_does(s);
     s->few_experts = few_experts(s);
+    s->broad_experts = broad_experts(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
     if (!s->slots || !s->results)
@@ -586,7 +599,8 @@ static struct table mid_table(const struct steps *s, u32 tokens)
 
 static struct table prefill_table(const struct steps *s)
 {
-    struct table t = {false, {[MATRIX_HALF + 1] = s->step, s->experts}};
+    struct table t = {
+        false, {[MATRIX_HALF + 1] = s->step, s->broad_experts ? s->prefill_experts : s->experts}};
     memcpy(t.of, s->prefill, sizeof s->prefill);
     return t;
 }

@@ -66,6 +66,7 @@ struct steps {
     const struct list *list;
     struct cuda_stream *stream;
     struct steps_kernel step, decode, experts;    /* decode: for steps of few tokens */
+    struct steps_kernel prefill_experts;          /* experts of many tokens; as prefill */
     struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel group;                    /* attention of long rows; as prefill */
     struct steps_kernel mid[MID_KERNELS];         /* for more, up to MID_TOKENS; as prefill */
@@ -79,7 +80,8 @@ struct steps {
     enum mid_way mid_does; /* at most, */
     u32 mid_kind;          /* MID_LAYERS: of all matrices */
     bool one_does;
-    bool few_experts; /* `decode` does those of FEW_TOKENS tokens */
+    bool broad_experts; /* `prefill_experts` does all */
+    bool few_experts;   /* `decode` does those of FEW_TOKENS tokens */
     struct steps_entry entries[STEPS_DEPTH];
     struct steps_slot *slots;
     struct gpu_sampling *sampling; /* [slots], pinned, as the three below */

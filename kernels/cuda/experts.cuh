@@ -1,11 +1,10 @@
-/* Mixtures of experts: each token goes through a few of many small MLPs (struct routes).
+/* Mixtures of experts: each token goes through a few of many small MLPs (experts_route.cuh).
  *
- * Which those are is found in f32 from the row as it is. Then a linear of all pairs of a token and
- * an expert: a tile is 128 outputs of an expert by EXPERTS_TILE of its pairs, whose prepared rows
- * are gathered. A block computes whole tiles, one warp 16 outputs, all inputs in the order that
- * step.h names; so what a pair gets does not depend on which others there are. Weights, rows and
- * scales come through stages of shared memory, one barrier a stage; copies run ahead from tile to
- * tile.
+ * A linear of all pairs of a token and an expert: a tile is 128 outputs of an expert by
+ * EXPERTS_TILE of its pairs, whose prepared rows are gathered. A block computes whole tiles, one
+ * warp 16 outputs, all inputs in the order that step.h names; so what a pair gets does not depend
+ * on which others there are. Weights, rows and scales come through stages of shared memory, one
+ * barrier a stage; copies run ahead from tile to tile.
  *
  * A stage is
  *   weights [8 blocks of 16 outputs][chunks][512], as in memory
@@ -16,6 +15,7 @@
 #define ZIGCUDA_EXPERTS_CUH
 
 #include "kernels/cuda/experts_few.cuh"
+#include "kernels/cuda/experts_route.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -26,210 +26,8 @@ enum {
     EXPERTS_TILE = 32,
 #endif
     EXPERTS_STAGES = 4, /* 2 to 4 */
-    EXPERTS_ROUTED = 4, /* tokens whose logits are computed at once, at most */
     EXPERTS_SIDE_BYTES = 64 + 16,
 };
-
-/* --- who takes whom ------------------------------------------------------------------------ */
-
-/* Rows times the norm's weights, in shared memory, and 1 / rms of each. */
-struct routed {
-    float squares[MATRIX_SLICES], inverse[EXPERTS_ROUTED];
-    float row[]; /* [EXPERTS_ROUTED][hidden] */
-};
-
-/* 1 / rms of a row, from the sums of its slices. */
-GPU float experts_inverse(const struct input *in, const float squares[MATRIX_SLICES])
-{
-    float sum = 0;
-#pragma unroll
-    for (u32 i = 0; i < MATRIX_SLICES; i++)
-        sum += squares[i];
-    return 1 / sqrtf(sum / (float)in->features + in->eps);
-}
-
-/* sum + a lane's four features times an expert's weights of these. */
-GPU float experts_weigh(const float4 &x, const float4 &w, float sum)
-{
-    return fmaf(x.x, w.x, fmaf(x.y, w.y, fmaf(x.z, w.z, fmaf(x.w, w.w, sum))));
-}
-
-/* A warp makes a slice. */
-GPU void experts_bring_rows(const struct input *in, struct routed *near, u32 token, u32 n)
-{
-    const struct linear_slice slice = linear_slice_of(in, gpu_warp());
-    for (u32 i = 0; i < n; i++) {
-        const float *x = gpu_global(in->x) + (size_t)(token + i) * in->stride;
-        const float *norm = gpu_global(in->norm);
-        float sum = 0;
-        for (u32 q = slice.first + gpu_lane(); q < MIN(slice.end, in->features / 4); q += 32) {
-            const float4 v = gpu_load<float4>(x + q * 4), by = gpu_load<float4>(norm + q * 4);
-            sum = fmaf(v.x, v.x, sum);
-            sum = fmaf(v.y, v.y, sum);
-            sum = fmaf(v.z, v.z, sum);
-            sum = fmaf(v.w, v.w, sum);
-            *(float4 *)(near->row + i * in->features + q * 4) = {v.x * by.x, v.y * by.y, v.z * by.z,
-                                                                 v.w * by.w};
-        }
-        sum = gpu_sum_warp(sum);
-        if (gpu_lane() == 0)
-            near->squares[gpu_warp()] = sum;
-        gpu_sync();
-        if (gpu_thread() == 0)
-            near->inverse[i] = experts_inverse(in, near->squares);
-        gpu_sync();
-    }
-}
-
-/* One expert's logits of n tokens, by a warp: what each lane has of a slice, added slice by slice,
- * then over lanes. */
-GPU void experts_think(const struct op_route *op, const struct routed *near, u32 expert, u32 token,
-                       u32 n)
-{
-    const u32 hidden = op->in.features;
-    const float *w = gpu_global(op->router) + (size_t)expert * hidden;
-    float all[EXPERTS_ROUTED] = {};
-#pragma unroll 4
-    for (u32 s = 0; s < MATRIX_SLICES; s++) {
-        const struct linear_slice slice = linear_slice_of(&op->in, s);
-        float sum[EXPERTS_ROUTED] = {};
-#pragma unroll 2
-        for (u32 q = slice.first + gpu_lane(); q < MIN(slice.end, hidden / 4); q += 32) {
-            const float4 v = gpu_load<float4>(w + q * 4);
-#pragma unroll
-            for (u32 i = 0; i < EXPERTS_ROUTED; i++)
-                sum[i] = experts_weigh(gpu_load<float4>(near->row + MIN(i, n - 1) * hidden + q * 4),
-                                       v, sum[i]);
-        }
-#pragma unroll
-        for (u32 i = 0; i < EXPERTS_ROUTED; i++)
-            all[i] += sum[i];
-    }
-#pragma unroll
-    for (u32 i = 0; i < EXPERTS_ROUTED; i++) {
-        const float v = gpu_sum_warp(all[i]);
-        if (i < n && gpu_lane() == 0)
-            op->routes.logits[(size_t)(token + i) * op->routes.experts + expert] =
-                v * near->inverse[i];
-    }
-}
-
-/* Few tokens: a block takes a token and as many experts as it has warps; many: all experts. Begins
- * the count of an expert's tokens, too. */
-GPU void experts_route(const struct op_route *op, const struct gpu_run *run)
-{
-    struct routed *near = (struct routed *)gpu_shared();
-    const u32 experts = op->routes.experts, tokens = run->step->n_tokens;
-    const u32 fit = (run->shared_bytes - (u32)sizeof *near) / (op->in.features * 4);
-    const bool many = tokens > gpu_blocks();
-    const u32 rows = many ? MIN(fit, (u32)EXPERTS_ROUTED) : 1, of = many ? experts : +GPU_WARPS;
-    const u32 parts = CEIL_DIV(experts, of), items = CEIL_DIV(tokens, rows) * parts;
-    for (u32 e = gpu_thread(); e < experts && gpu_block() == 0; e += GPU_THREADS)
-        op->routes.count[e] = 0;
-    for (u32 item = gpu_block(); item < items; item += gpu_blocks()) {
-        const u32 token = item / parts * rows, n = MIN(rows, tokens - token);
-        const u32 first = item % parts * of;
-        experts_bring_rows(&op->in, near, token, n);
-        for (u32 e = first + gpu_warp(); e < MIN(first + of, experts); e += GPU_WARPS)
-            experts_think(op, near, e, token, n);
-        gpu_sync(); /* before other rows come */
-    }
-}
-
-/* Softmax over a token's logits: lane i has those of i, i + 32, ..; -INFINITY behind the last. */
-template <u32 held> GPU void experts_softmax(float p[held])
-{
-    float most = -INFINITY, sum = 0;
-#pragma unroll
-    for (u32 i = 0; i < held; i++)
-        most = fmaxf(most, p[i]);
-    most = gpu_max_warp(most);
-#pragma unroll
-    for (u32 i = 0; i < held; i++) {
-        p[i] = p[i] == -INFINITY ? 0 : expf(p[i] - most);
-        sum += p[i];
-    }
-    sum = gpu_sum_warp(sum);
-#pragma unroll
-    for (u32 i = 0; i < held; i++)
-        p[i] /= sum;
-}
-
-/* The expert with the largest p (of equals the first), which is then taken out. */
-template <u32 held> GPU u32 experts_best(float p[held], float *share)
-{
-    u32 best = 0, at = ~0u;
-#pragma unroll
-    for (u32 i = 0; i < held; i++)
-        if (!(p[i] < 0) && gpu_bits(p[i]) + 1 > best) { /* others compare as their bits do */
-            best = gpu_bits(p[i]) + 1;
-            at = i * 32 + gpu_lane();
-        }
-    const u32 most = gpu_most_warp(best);
-    at = ~gpu_most_warp(best == most ? ~at : 0);
-    *share = gpu_from_bits(most - 1);
-#pragma unroll
-    for (u32 i = 0; i < held; i++)
-        if (i * 32 + gpu_lane() == at)
-            p[i] = -1;
-    return at;
-}
-
-/* Lane i has the token's i-th choice, of which so many come before it in the order of experts. */
-struct experts_choice {
-    u32 expert, before;
-    float share;
-};
-
-template <u32 held>
-GPU struct experts_choice experts_choice_of(float logits[held], const struct routes *r)
-{
-    struct experts_choice mine = {~0u, 0, 0};
-    float sum = 0;
-    experts_softmax<held>(logits);
-    for (u32 i = 0; i < r->used; i++) {
-        float share;
-        const u32 e = experts_best<held>(logits, &share);
-        sum += share;
-        if (gpu_lane() == i)
-            mine.expert = e, mine.share = share;
-    }
-    for (u32 i = 0; i < r->used; i++)
-        mine.before += gpu_shuffle(mine.expert, i) < mine.expert;
-    mine.share = r->renormalized ? mine.share / sum : mine.share;
-    return mine;
-}
-
-template <u32 held>
-GPU struct experts_choice experts_choose_token(const struct routes *r, u32 token)
-{
-    float logits[held];
-#pragma unroll
-    for (u32 i = 0; i < held; i++) {
-        const u32 e = i * 32 + gpu_lane();
-        logits[i] = e < r->experts ? r->logits[(size_t)token * r->experts + e] : -INFINITY;
-    }
-    return experts_choice_of<held>(logits, r);
-}
-
-enum { EXPERTS_HELD = 4 }; /* logits of a lane, mostly */
-
-/* A warp takes a token. */
-GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
-{
-    const struct routes r = op->routes;
-    for (u32 token = gpu_block() * GPU_WARPS + gpu_warp(); token < s->n_tokens;
-         token += gpu_blocks() * GPU_WARPS) {
-        const struct experts_choice mine =
-            r.experts <= EXPERTS_HELD * 32 ? experts_choose_token<EXPERTS_HELD>(&r, token)
-                                           : experts_choose_token<LIMIT_EXPERTS / 32>(&r, token);
-        if (gpu_lane() < r.used) {
-            const u32 nth = gpu_atomic_add(&r.count[mine.expert], 1);
-            r.token[(size_t)mine.expert * r.room + nth] = token;
-            r.route[(size_t)token * r.used + mine.before] = {mine.expert, nth, mine.share, 0};
-        }
-    }
-}
 
 /* --- the linear ---------------------------------------------------------------------------- */
 
@@ -248,38 +46,6 @@ struct experts_near {
     struct experts_places at;
     float scale[EXPERTS_STAGES][EXPERTS_TILE][MATRIX_SLICES] __attribute__((aligned(128)));
 };
-
-/* A tile of outputs and pairs. */
-struct experts_item {
-    u32 expert, first, n; /* pairs of the expert: from `first` on */
-    u32 unit;             /* first of the block's outputs, of the expert's */
-};
-
-GPU u32 experts_across(const struct op_experts *op)
-{
-    return CEIL_DIV(op->units, (u32)GPU_WARPS);
-}
-
-/* Tiles of outputs first, so that rows of pairs are read together. */
-GPU struct experts_item experts_item_of(const struct op_experts *op,
-                                        const struct experts_near *near, u32 item)
-{
-    const u32 across = experts_across(op), tile = item / across;
-    const u32 e = experts_that_has(near->at.tile, op->routes.experts, tile);
-    const u32 first = (tile - near->at.tile[e]) * EXPERTS_TILE;
-    return {e, first, MIN(near->at.pair[e + 1] - near->at.pair[e] - first, (u32)EXPERTS_TILE),
-            item % across * GPU_WARPS};
-}
-
-/* The prepared row that a pair of the tile enters with. Behind the tile's end, its first. */
-GPU u32 experts_row(const struct op_experts *op, const struct experts_near *near,
-                    const struct experts_item *it, u32 i)
-{
-    const u32 nth = it->first + (i < it->n ? i : 0);
-    return op->paired || op->in.order
-               ? near->at.pair[it->expert] + nth
-               : op->routes.token[(size_t)it->expert * op->routes.room + nth];
-}
 
 /* The unit that this warp has of a tile; where the expert's end, its last. */
 GPU u32 experts_unit(const struct op_experts *op, const struct experts_item *it)
@@ -317,10 +83,10 @@ template <class shape>
 GPU void experts_aim(struct experts_from *from, const struct op_experts *op,
                      struct experts_near *near)
 {
-    const struct experts_item it = experts_item_of(op, near, from->item);
+    const struct experts_item it = experts_item_of(op, &near->at, from->item, EXPERTS_TILE);
     const struct matrix *m = &op->matrix;
     const u32 unit = experts_unit(op, &it), groups = op->in.k / 128;
-    const u32 row = experts_row(op, near, &it, gpu_thread() % EXPERTS_TILE);
+    const u32 row = experts_row(op, &near->at, &it, gpu_thread() % EXPERTS_TILE);
     from->left = m->k / shape::inputs;
     from->pairs = ROUND_UP(it.n, 8u);
     from->weights = m->data + (size_t)unit * m->k * 2 * (4 << shape::kind) + gpu_lane() * 16;
@@ -473,7 +239,7 @@ GPU void experts_put(const struct op_experts *op, const struct experts_near *nea
             const u32 column = j * 8 + gpu_lane() % 4 * 2 + i;
             if (column >= it->n)
                 continue;
-            const float factor = op->in.prepared_factor[experts_row(op, near, it, column)];
+            const float factor = op->in.prepared_factor[experts_row(op, &near->at, it, column)];
             const float a = all->v[j][i] * low * factor, b = all->v[j][i + 2] * high * factor;
             float *y = op->y + (size_t)(pair + column) * op->y_stride;
             if (op->output == OUTPUT_GATE) {
@@ -500,7 +266,7 @@ GPU void experts_multiply(const struct op_experts *op, const struct gpu_run *run
         experts_copy<shape>(&from, op, near, stages, items, n_stages);
     u32 stage = 0, nth = 0;
     for (u32 item = gpu_block(); item < items; item += gpu_blocks(), nth++) {
-        const struct experts_item it = experts_item_of(op, near, item);
+        const struct experts_item it = experts_item_of(op, &near->at, item, EXPERTS_TILE);
         const u32 octets = CEIL_DIV(it.n, 8u);
         struct experts_sums p, all;
         experts_clear(&p);
@@ -584,31 +350,51 @@ GPU void experts_run(const struct op_experts *op, const struct gpu_run *run)
         experts_multiply<experts_shape<MATRIX_HALF>>(op, run);
 }
 
-/* x += what a token's experts say. A warp takes 256 features of a token. */
-GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s)
+/* x += what a token's experts say. A warp takes 256 features of a token; a lane twice four of them,
+ * of four experts at once. */
+GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s, struct experts_places *at)
 {
-    struct experts_places *at = (struct experts_places *)gpu_shared();
+    enum { AT_ONCE = 4 };
     const u32 hidden = op->hidden, pieces = CEIL_DIV(hidden, 256u), n = s->n_tokens * pieces;
     const u32 used = op->routes.used;
     experts_place(&op->routes, at, EXPERTS_TILE);
     gpu_sync();
     for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
          item += gpu_blocks() * GPU_WARPS) {
-        const u32 token = item / pieces, from = item % pieces * 256 + gpu_lane();
-        float sum[8] = {};
-        for (u32 i = 0; i < used; i++) {
-            const struct route r = op->routes.route[(size_t)token * used + i];
-            const float *y = op->y + (size_t)(at->pair[r.expert] + r.nth) * op->y_stride;
-#pragma unroll
-            for (u32 j = 0; j < 8; j++)
-                if (from + j * 32 < hidden)
-                    sum[j] = fmaf(r.share, y[from + j * 32], sum[j]);
-        }
+        const u32 token = item / pieces, from = item % pieces * 256 + gpu_lane() * 4;
+        const struct route *routes = op->routes.route + (size_t)token * used;
         float *x = op->x + (size_t)token * op->x_stride;
+        float sum[8] = {};
+#pragma unroll 1
+        for (u32 first = 0; first < used; first += AT_ONCE) {
+            float4 y[AT_ONCE][2];
+            float share[AT_ONCE];
 #pragma unroll
-        for (u32 j = 0; j < 8; j++)
-            if (from + j * 32 < hidden)
-                x[from + j * 32] += sum[j];
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                const struct route r = routes[MIN(first + i, used - 1)];
+                const float *of = op->y + (size_t)(at->pair[r.expert] + r.nth) * op->y_stride;
+                share[i] = r.share;
+                y[i][0] = gpu_load<float4>(of + MIN(from, hidden - 4));
+                y[i][1] = gpu_load<float4>(of + MIN(from + 128, hidden - 4));
+            }
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++)
+#pragma unroll
+                for (u32 j = 0; j < 2 && first + i < used; j++) {
+                    sum[j * 4] = fmaf(share[i], y[i][j].x, sum[j * 4]);
+                    sum[j * 4 + 1] = fmaf(share[i], y[i][j].y, sum[j * 4 + 1]);
+                    sum[j * 4 + 2] = fmaf(share[i], y[i][j].z, sum[j * 4 + 2]);
+                    sum[j * 4 + 3] = fmaf(share[i], y[i][j].w, sum[j * 4 + 3]);
+                }
+        }
+#pragma unroll
+        for (u32 j = 0; j < 2; j++)
+            if (from + j * 128 < hidden) {
+                float4 *to = (float4 *)(x + from + j * 128);
+                const float4 old = *to;
+                *to = {old.x + sum[j * 4], old.y + sum[j * 4 + 1], old.z + sum[j * 4 + 2],
+                       old.w + sum[j * 4 + 3]};
+            }
     }
 }
 
@@ -616,7 +402,7 @@ GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s)
 template <bool few> GPU void experts_op(const struct op *op, const struct gpu_run *run)
 {
     if (op->kind == OP_ROUTE)
-        experts_route(&op->route, run);
+        experts_route<few>(&op->route, run, gpu_shared());
     else if (op->kind == OP_CHOOSE)
         experts_choose(&op->route, run->step);
     else if (op->kind == OP_EXPERTS && few)
@@ -624,7 +410,7 @@ template <bool few> GPU void experts_op(const struct op *op, const struct gpu_ru
     else if (op->kind == OP_EXPERTS)
         experts_run(&op->experts, run);
     else
-        experts_mix(&op->mix, run->step);
+        experts_mix(&op->mix, run->step, (struct experts_places *)gpu_shared());
 }
 
 #endif

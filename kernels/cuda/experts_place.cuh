@@ -50,4 +50,35 @@ GPU u32 experts_that_has(const u32 *first, u32 experts, u32 number)
     return low;
 }
 
+/* A tile of outputs and pairs. */
+struct experts_item {
+    u32 expert, first, n; /* pairs of the expert: from `first` on */
+    u32 unit;             /* first of the block's outputs, of the expert's */
+};
+
+GPU u32 experts_across(const struct op_experts *op)
+{
+    return CEIL_DIV(op->units, (u32)GPU_WARPS);
+}
+
+/* Tiles have so many pairs. Tiles of outputs first, so that rows of pairs are read together. */
+GPU struct experts_item experts_item_of(const struct op_experts *op,
+                                        const struct experts_places *at, u32 item, u32 most)
+{
+    const u32 across = experts_across(op), tile = item / across;
+    const u32 e = experts_that_has(at->tile, op->routes.experts, tile);
+    const u32 first = (tile - at->tile[e]) * most;
+    return {e, first, MIN(at->pair[e + 1] - at->pair[e] - first, most), item % across * GPU_WARPS};
+}
+
+/* The prepared row that a pair of the tile enters with. Behind the tile's end, its first. */
+GPU u32 experts_row(const struct op_experts *op, const struct experts_places *at,
+                    const struct experts_item *it, u32 i)
+{
+    const u32 nth = it->first + (i < it->n ? i : 0);
+    return op->paired || op->in.order
+               ? at->pair[it->expert] + nth
+               : op->routes.token[(size_t)it->expert * op->routes.room + nth];
+}
+
 #endif

@@ -42,18 +42,19 @@ enum {
  * copies for unfinished when the barrier that they came by is made anew. */
 struct broad_head {
     u64 full[BROAD_STAGES], empty[BROAD_STAGES];
-    const struct op_linear *op; /* NULL: the copying warps may go */
+    const void *op; /* OP_LINEAR's or OP_EXPERTS'; NULL: the copying warps may go */
     struct share_work work;
 };
 
-template <u32 KIND> struct broad_shape {
-    static constexpr u32 kind = KIND, m = 1, n = BROAD_TOKENS / 8, across = 1, apart = 4;
-    static constexpr u32 tokens = BROAD_TOKENS, blocks = 8, floats = 16 * blocks * tokens;
+/* TOKENS: of a tile; a stage has room for BROAD_TOKENS. */
+template <u32 KIND, u32 TOKENS = BROAD_TOKENS> struct broad_shape {
+    static constexpr u32 kind = KIND, m = 1, n = TOKENS / 8, across = 1, apart = 4;
+    static constexpr u32 tokens = TOKENS, blocks = 8, floats = 16 * blocks * BROAD_TOKENS;
     static constexpr u32 k = KIND == MATRIX_HALF ? 64 : 128; /* inputs of a stage */
     static constexpr u32 block_bytes = k * 2 * (4 << KIND);  /* 16 outputs of a stage */
     static constexpr u32 input_bytes = k * 2 * tokens;
     static constexpr u32 inputs_at = blocks * block_bytes;
-    static constexpr u32 sides_at = inputs_at + input_bytes;
+    static constexpr u32 sides_at = inputs_at + k * 2 * BROAD_TOKENS;
     static constexpr u32 stage_bytes =
         sides_at + (KIND == MATRIX_HALF ? 0 : blocks * BROAD_SIDE_BYTES);
     /* Sums do not fit registers twice: those of all slices so far are parked. */
@@ -84,21 +85,17 @@ struct broad_source {
     u32 scales_bytes, all_bytes; /* of a stage and a block: scales; and zeros */
 };
 
+/* Weights and sides from input k on: of the tile that begins at `block` of 16 outputs, of which
+ * `last` is the last. */
 template <class shape>
-GPU void broad_aim(struct broad_source *from, const struct op_linear *op,
-                   const struct share_work *w, u32 place)
+GPU void broad_aim_weights(struct broad_source *from, const struct matrix *m, u32 block, u32 last,
+                           u32 k)
 {
-    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
-    const struct matrix *m = &op->part[it.part];
-    const u32 quarter = gpu_warp() - GPU_WARPS, last = CEIL_DIV(m->n, 16) - 1;
-    u32 k = tile_slice_at(m, it.slice), block = it.block + quarter * 2;
     size_t of_block = (size_t)m->k * 2 * (4 << shape::kind); /* bytes of 16 outputs */
-    from->left = (tile_slice_at(m, it.slice_end) - k) / shape::k;
+    block += (gpu_warp() - GPU_WARPS) * 2;
     for (u32 i = 0; i < 2; i++)
         from->weights[i] =
             m->data + MIN(block + i, last) * of_block + (size_t)k * 2 * (4 << shape::kind);
-    from->inputs = (const u8 *)op->in.prepared + ((size_t)it.token * m->k + k * BROAD_TOKENS) * 2 +
-                   quarter * (shape::input_bytes / 4);
     if (shape::kind == MATRIX_HALF)
         return;
     u32 groups = shape::k / m->group;
@@ -110,17 +107,32 @@ GPU void broad_aim(struct broad_source *from, const struct op_linear *op,
     from->all_bytes = from->scales_bytes + (m->zeros ? groups * 16 : 0);
 }
 
+template <class shape>
+GPU void broad_aim(struct broad_source *from, const struct op_linear *op,
+                   const struct share_work *w, u32 place)
+{
+    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    const struct matrix *m = &op->part[it.part];
+    const u32 quarter = gpu_warp() - GPU_WARPS, last = CEIL_DIV(m->n, 16) - 1;
+    u32 k = tile_slice_at(m, it.slice);
+    from->left = (tile_slice_at(m, it.slice_end) - k) / shape::k;
+    from->inputs = (const u8 *)op->in.prepared + ((size_t)it.token * m->k + k * BROAD_TOKENS) * 2 +
+                   quarter * (shape::input_bytes / 4);
+    broad_aim_weights<shape>(from, m, it.block, last, k);
+}
+
 template <class shape> GPU u32 broad_stages(const struct gpu_run *run)
 {
     return MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)BROAD_STAGES);
 }
 
-/* Asks for a quarter of a stage. */
-template <class shape> GPU void broad_copy(struct broad_source *from, u8 *to, u64 *full)
+/* Asks for a quarter of a stage. more: bytes that lane 0 copies besides, by the same barrier. */
+template <class shape>
+GPU void broad_copy(struct broad_source *from, u8 *to, u64 *full, u32 more = 0)
 {
     const u32 quarter = gpu_warp() - GPU_WARPS, inputs = shape::input_bytes / 4;
     if (gpu_lane() == 0) {
-        gpu_barrier_expect(full, inputs + 2 * shape::block_bytes);
+        gpu_barrier_expect(full, inputs + 2 * shape::block_bytes + more);
         gpu_copy_bulk_alone(to + shape::inputs_at + quarter * inputs, from->inputs, inputs, full);
         for (u32 i = 0; i < 2; i++)
             gpu_copy_bulk_alone(to + (quarter * 2 + i) * shape::block_bytes, from->weights[i],
@@ -158,7 +170,7 @@ GPU void broad_advance(struct broad_ring *ring)
 /* All stages of a block's work, by the copying warps. */
 template <class shape> GPU void broad_feed(const struct broad_head *head, struct broad_ring *ring)
 {
-    const struct op_linear *op = head->op;
+    const struct op_linear *op = (const struct op_linear *)head->op;
     const struct share_work w = head->work;
     struct broad_source from;
 #pragma unroll 1
@@ -255,9 +267,9 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
                      bool zeros, bool more, struct tile_sums<shape> *p)
 {
     const u32 stage = gpu_scalar(ring->at);
-    const u32 further = BROAD_TOKENS * 16; /* bytes of 8 inputs */
+    const u32 further = shape::tokens * 16; /* bytes of 8 inputs */
     const u32 inputs = gpu_group_tiles<further>(broad_stage_at<shape>(stage) + shape::inputs_at);
-    float sum[BROAD_TOKENS / 2];
+    float sum[shape::tokens / 2];
     broad_advance(ring);
 #pragma unroll
     for (u32 piece = 0; piece < loop::pieces; piece++) {
@@ -268,9 +280,9 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
             u32 at = gpu_group_tiles_at(inputs, (piece * loop::tiles + t) * 2 * further);
             const u32 *a = ahead->a[piece % 2][t];
             if (loop::plain || t || (!loop::fine && piece))
-                gpu_group_mma<BROAD_TOKENS, 128, true, further>(to, a, at);
+                gpu_group_mma<shape::tokens, 128, true, further>(to, a, at);
             else
-                gpu_group_mma<BROAD_TOKENS, 128, false, further>(to, a, at);
+                gpu_group_mma<shape::tokens, 128, false, further>(to, a, at);
         }
         gpu_group_commit();
         if (piece + 1 < loop::pieces) {
@@ -280,10 +292,10 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
             broad_await(ring);
             broad_make<shape, loop>(ahead, ring->at, 0, scale_type, zeros);
         }
-        gpu_group_wait<0, BROAD_TOKENS>(to);
+        gpu_group_wait<0, shape::tokens>(to);
         if (!loop::plain && (loop::fine || piece + 1 == loop::pieces))
 #pragma unroll
-            for (u32 i = 0; i < BROAD_TOKENS / 2; i++) {
+            for (u32 i = 0; i < shape::tokens / 2; i++) {
                 float *v = &p->v[0][i / 4][i % 4];
                 *v = fmaf(i % 4 < 2 ? ahead->scales[piece % 2].low : ahead->scales[piece % 2].high,
                           sum[i], *v);

@@ -470,10 +470,12 @@ GPU void linear_prepare_by_block(const struct input *in, const struct gpu_step *
 }
 
 /* Puts eight inputs of two neighbouring rows at a time, where those are side by side: a lane with
- * even quads those of the first row, its neighbour those of the second. to: of the lane's row. */
-template <u32 tile, u32 held>
-GPU void linear_put_pair(u8 *to, const struct linear_quad *x, const struct linear_quad *next,
-                         float up, float next_up, struct linear_slice slice)
+ * even quads those of the first row, its neighbour those of the second. to: of the lane's row;
+ * apart: bytes from eight inputs to the next. */
+template <u32 held>
+GPU void linear_put_pair(u8 *to, u32 apart, const struct linear_quad *x,
+                         const struct linear_quad *next, float up, float next_up,
+                         struct linear_slice slice)
 {
     const bool odd = gpu_lane() % 2;
 #pragma unroll
@@ -485,7 +487,7 @@ GPU void linear_put_pair(u8 *to, const struct linear_quad *x, const struct linea
                          gpu_half2(w[2] * next_up, w[3] * next_up)};
         const u32 c = gpu_shuffle_xor(odd ? a.x : b.x, 1), d = gpu_shuffle_xor(odd ? a.y : b.y, 1);
         if (q < slice.end) /* of a warp together */
-            *(uint4 *)(to + (size_t)(q / 2) * (tile * 16)) =
+            *(uint4 *)(to + (size_t)(q / 2) * apart) =
                 odd ? (uint4){c, d, b.x, b.y} : (uint4){a.x, a.y, c, d};
     }
 }
@@ -540,7 +542,7 @@ GPU void linear_prepare_pairs(const struct input *in, const struct gpu_step *s, 
             up[r] = scale.up;
         }
         u8 *to = linear_row_to<tile, FORM_HALVES>(in, row) + (row % tile + odd) * 16;
-        linear_put_pair<tile, held>(to, h[0].x, h[1].x, up[0], up[1], slice);
+        linear_put_pair<held>(to, tile * 16, h[0].x, h[1].x, up[0], up[1], slice);
     }
 }
 

@@ -8,8 +8,9 @@
  * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
  * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
  * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
- * `prefill_..`. `experts` does mixtures of experts between what others do of a layer; `decode` has
- * those of few pairs itself, where they fit. `.._kv8` are the same with KV pages of bytes: where
+ * `prefill_..`. `experts` does mixtures of experts between what others do of a layer, and
+ * `prefill_experts` those of INT4 between `prefill_..` and `prefill_..`; `decode` has those of few
+ * pairs itself, where they fit. `.._kv8` are the same with KV pages of bytes: where
  * one kernel knew both, others' pages cost up to 4 % of a step (`step` does, which has much else);
  * of those of Hopper there are only the ones that are asked for most. `pack` writes a weight matrix
  * in the form that they read, `read_all` measures the memory. See step.h.
@@ -17,6 +18,7 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
 #include "kernels/cuda/experts.cuh"
+#include "kernels/cuda/experts_broad.cuh"
 #include "kernels/cuda/experts_one.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/linear.cuh"
@@ -293,6 +295,38 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_int8, struct gpu_run, 1)
 GPU_KERNEL_OF(PREFILL_THREADS, prefill_half, struct gpu_run, 1)
 {
     prefill_run<MATRIX_HALF>(&p);
+}
+
+/* As prefill_ops and prefill_run, of experts. */
+template <u32 kind> GPU void prefill_experts_ops(const struct gpu_run *p)
+{
+    struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
+    struct broad_ring ring = broad_open<kind>(p);
+    ring.stages = experts_broad_stages<kind>(p);
+    begin_ops(near, p);
+    for (u32 i = p->first; i < p->last; i++) {
+        bool more = i + 1 < p->last;
+        if (more)
+            copy_near(&near->op[(i + 1) % 2], &p->ops[i + 1], sizeof(struct op));
+        gpu_copy_commit();
+        experts_broad_op<kind>(&near->op[i % 2], &near->run, &ring);
+        gpu_copy_wait<0>();
+        gpu_sync(); /* without it the compiler takes the operation for divergent */
+        if (more)
+            gpu_grid_sync(p->state.barrier);
+    }
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_experts, struct gpu_run, 1)
+{
+    if (gpu_uniform(gpu_warp()) >= GPU_WARPS) {
+        gpu_registers_less<56>();
+        experts_broad_serve<MATRIX_INT4>(&p);
+    } else {
+        gpu_registers_more<224>();
+        prefill_experts_ops<MATRIX_INT4>(&p);
+        broad_dismiss();
+    }
 }
 
 /* What comes before a linear's products: its rows, which all blocks prepare, and the meeting behind

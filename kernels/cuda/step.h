@@ -121,7 +121,7 @@ struct input {
      * of them are [8][tokens / 8][high, low][8 tokens][16 inputs], in the order 0, 8, 1, 9, 2, 10,
      * .. of INT4's nibbles; then i32 [16 tokens]: the sum of these n. With 32 there are f32 behind
      * 128 of them, [T / 2][2][2 tokens]: of INT4, -8 times their sum, times 2^-24 and times 2^-20.
-     * Aligned to 16. */
+     * `prefill_experts`: experts_prepared_rows. Aligned to 16. */
     u16 *prepared;
     float *prepared_scale;  /* [step_tokens rounded up to 128][MATRIX_SLICES] */
     float *prepared_factor; /* [step_tokens] */
@@ -411,6 +411,20 @@ static inline bool experts_is_one(const struct op_experts *op)
            places % 16 == 0 && in->k <= NEAR_NORM_FEATURES && (!op->paired || m->slice == 128);
 }
 
+/* And `prefill_experts`? A lane holds its part of a slice of a row. A tile of up to 128 pairs of an
+ * expert has 128 of the rows of struct input.prepared for itself: experts_prepared_rows in all. */
+enum { EXPERTS_BROAD_SLICE = 14 * 128, EXPERTS_BROAD_NORMED = 8 * 128 };
+static inline bool experts_are_broad(const struct op_experts *op)
+{
+    const u32 most = op->in.kind == INPUT_NORM ? EXPERTS_BROAD_NORMED : EXPERTS_BROAD_SLICE;
+    return op->matrix.kind == MATRIX_INT4 && op->matrix.slice <= most && !op->in.order &&
+           !op->in.int8;
+}
+static inline u32 experts_prepared_rows(u32 experts, u32 pairs)
+{
+    return (pairs / 128 + MIN(experts, pairs)) * 128;
+}
+
 struct op_mix {
     struct routes routes;
     float *x;       /* [token][x_stride] */
@@ -552,6 +566,10 @@ enum {
 /* What an OP_EXPERTS of few pairs needs of shared memory, with rings of so many bytes a warp; the
  * least that they may have is FEW_RING_BYTES / FEW_RINGS_PARTS. */
 enum { EXPERTS_PLACES_BYTES = 2 * (LIMIT_EXPERTS + 1) * sizeof(u32) };
+
+/* What OP_ROUTE needs of shared memory beside a row; and `prefill_experts`. */
+enum { EXPERTS_ROUTE_BYTES = 512, EXPERTS_BROAD_BYTES = 200 << 10 };
+
 #define EXPERTS_FEW_BYTES(k, ring) \
     (FEW_TOKENS * FEW_ROW_BYTES(k) + DECODE_WORK_BYTES + EXPERTS_PLACES_BYTES + GPU_WARPS * (ring))
 
@@ -575,8 +593,8 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode`, `one_token`, `mid_..`, `prefill_..` and
- * `prefill_attention`: operations [first, last) of ops. */
+/* The parameter of the kernels `step`, `decode`, `one_..`, `mid_..`, `prefill_..` and `experts`:
+ * operations [first, last) of ops. */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;

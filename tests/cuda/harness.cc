@@ -171,7 +171,7 @@ float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *
 }
 
 /* Kernels that only GPUs have whose warps multiply in groups. */
-static bool has_kernel(const char *name)
+bool gpu_has_kernel(const char *name)
 {
     void *f;
     int (*find)(void **, void *, const char *);
@@ -185,7 +185,7 @@ const char *gpu_prefill_of(u32 kind, u32 tokens, u32 shared_bytes)
 {
     static const char *const names[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     bool fits = tokens > PREFILL_TOKENS && shared_bytes >= PREFILL_SHARED_BYTES;
-    return fits && has_kernel(names[kind]) ? names[kind] : NULL;
+    return fits && gpu_has_kernel(names[kind]) ? names[kind] : NULL;
 }
 
 const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
@@ -195,13 +195,13 @@ const char *gpu_mid_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
                 shared_bytes >= MID_SHARED_BYTES;
     static const char *const names[MID_KERNELS] = MID_NAMES;
     const char *name = names[mid_kernel(kind, tokens)];
-    return fits && has_kernel(name) ? name : NULL;
+    return fits && gpu_has_kernel(name) ? name : NULL;
 }
 
 const char *gpu_one_of(const struct op_linear *op, u32 tokens, u32 shared_bytes)
 {
     bool fits = tokens == 1 && linear_is_one(op) && shared_bytes >= ONE_SHARED_BYTES;
-    return fits && has_kernel("one_token") ? "one_token" : NULL;
+    return fits && gpu_has_kernel("one_token") ? "one_token" : NULL;
 }
 
 static u32 attribute(int which)

@@ -26,6 +26,7 @@ void gpu_launch(const char *kernel, u32 blocks, u32 shared_bytes, const void *pa
                 size_t params_bytes); /* GPU_THREADS threads a block, all blocks at once; waits */
 float gpu_time_us(const char *kernel, u32 blocks, u32 shared_bytes, const void *params,
                   size_t params_bytes, u32 repeat); /* best of `repeat`; 0 on the emulator */
+bool gpu_has_kernel(const char *kernel);            /* one that not all GPUs have */
 /* The kernel of layers for so many tokens and so much dynamic shared memory; NULL: `step`. */
 const char *gpu_prefill_of(u32 matrix_kind, u32 tokens, u32 shared_bytes);
 /* The same for a linear of few tokens, more than FEW_TOKENS. */

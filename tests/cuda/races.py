@@ -62,7 +62,7 @@ RUNS = {
     "bytes": ({}, golden("llama-ct-w8a8")),
     "norms_behind": ({}, golden("gemma2-f32", "olmo2-gptq4", "glm4-gptq4")),
     "experts": ({}, golden("mixtral-awq", "qwen3-moe-step-bf16")),
-    "long_experts": ({}, steps("qwen3-moe-wide-gptq4-col", batch="1,3", prompt="none")),
+    "long_experts": ({}, steps("qwen3-moe-wide-gptq4-col", batch="1,3", prompt="150")),
     "other_cards": ({"ZIGCUDA_FAKE": "sm=86"},
                     steps("llama-gptq4-col", batch="1,3,20", prompt="150")),
     "other_cards_small_groups": ({"ZIGCUDA_FAKE": "sm=86"}, golden("phi3-gptq4-act")),
@@ -75,6 +75,7 @@ TESTS = {
     "attention": ({}, [os.path.join(OBJECTS, "races/attention_test"), "1b", "qwen3", "gemma2",
                        "group of 17", "70 rows", "bytes, 64", "bytes, 256"]),
     "sample": ({}, [os.path.join(OBJECTS, "races/sample_test")]),
+    "experts": ({}, [os.path.join(OBJECTS, "races/experts_test"), "--some"]),
 }
 
 

@@ -1,0 +1,358 @@
+/* OP_ROUTE, OP_CHOOSE, OP_EXPERTS and OP_MIX: against plain double-precision references where
+ * weights are halves; and of all kinds the same bits for a token whatever the number of tokens and
+ * blocks, and whichever way computes them: few pairs, many pairs, `prefill_experts`.
+ *
+ * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
+ *     -static-libgcc -o experts_test tests/cuda/experts_test.cc tests/cuda/harness.cc \
+ *     tests/fakecuda/{atomics,emulate,tensor}.cc -x c++ kernels/cuda/step.cu -ldl
+ * experts_test [--some | --gpu step.cubin [--bench]]     some: the small ones
+ */
+#include "tests/cuda/harness.h"
+
+#include <algorithm>
+#include <math.h>
+#include <stdio.h>
+#include <vector>
+
+using std::vector;
+
+static u32 passed, failed;
+
+static void report(bool ok, const char *what)
+{
+    passed += ok;
+    failed += !ok;
+    printf("%s %s\n", ok ? "ok    " : "FAILED", what);
+}
+
+static u64 random_state = 11;
+
+static u32 random_u32(void) /* splitmix64 */
+{
+    u64 z = random_state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (u32)(z >> 32);
+}
+
+static float random_unit(void) /* [-1, 1) */
+{
+    return (float)(i32)random_u32() / 2147483648.0f;
+}
+
+static vector<float> random_floats(size_t n, float size)
+{
+    vector<float> v(n);
+    for (float &x : v)
+        x = random_unit() * size;
+    return v;
+}
+
+template <typename T> static vector<T> get(const T *from, size_t n)
+{
+    vector<T> v(n);
+    gpu_get(v.data(), from, n * sizeof(T));
+    return v;
+}
+
+/* A mixture: what a model has of one layer, in device memory, and some of it here. */
+struct mixture {
+    u32 experts, used, hidden, inter, tokens; /* tokens: at most */
+    struct op route, choose, up, down, mix;
+    vector<float> x, norm, router;
+    vector<float> w_up, w_down; /* of halves: [expert][output][input], gates before ups */
+};
+
+static u32 padded(u32 k)
+{
+    return ROUND_UP(k, (u32)MATRIX_K_UNIT);
+}
+
+/* n outputs of k inputs, random: as halves, whose values go to `plain` in the order of outputs in
+ * memory, or as whatever bytes of INT4 and INT8. */
+static struct matrix make_matrix(u32 kind, u32 group, u32 n, u32 inputs, vector<float> *plain)
+{
+    struct matrix m = {};
+    const u32 k = padded(inputs);
+    m.kind = kind;
+    m.n = n;
+    m.k = k;
+    m.slice = ROUND_UP(CEIL_DIV(k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
+    m.scale_type = kind == MATRIX_HALF ? (u32)DTYPE_F32 : (u32)DTYPE_F16;
+    if (kind != MATRIX_HALF) {
+        vector<u8> data((size_t)n * k / (kind == MATRIX_INT4 ? 2 : 1)), zeros;
+        m.group = group;
+        m.groups = k / group;
+        for (u8 &b : data)
+            b = (u8)random_u32();
+        vector<half_float> scales((size_t)n * m.groups);
+        for (half_float &s : scales)
+            s = (half_float)(random_unit() * 0.01f);
+        for (size_t i = 0; i < scales.size(); i++)
+            zeros.push_back((u8)(random_u32() % (kind == MATRIX_INT4 ? 16 : 256)));
+        m.data = gpu_copy_of(data.data(), data.size());
+        m.scales = gpu_copy_of(scales.data(), scales.size());
+        m.zeros = gpu_copy_of(zeros.data(), zeros.size());
+        return m;
+    }
+    vector<u16> packed((size_t)n * k);
+    plain->assign((size_t)n * inputs, 0);
+    for (u32 j = 0; j < n; j++)
+        for (u32 i = 0; i < inputs; i++) {
+            const half_float v = (half_float)(random_unit() / sqrtf((float)inputs));
+            const u32 word = j % 16 / 8 + i % 16 / 8 * 2, lane = j % 8 * 4 + i % 8 / 2;
+            const size_t at =
+                ((size_t)(j / 16) * (k / 16) + i / 16) * 256 + lane * 8 + word * 2 + i % 2;
+            memcpy(&packed[at], &v, 2);
+            (*plain)[(size_t)j * inputs + i] = (float)v;
+        }
+    m.data = (const u8 *)gpu_copy_of(packed.data(), packed.size());
+    m.scales = gpu_copy_of(vector<float>(n, 1).data(), n);
+    return m;
+}
+
+static struct input make_input(const struct matrix &m, const float *x, u32 features, u32 room)
+{
+    struct input in = {};
+    in.x = x;
+    in.features = in.stride = features;
+    in.k = in.room = m.k;
+    in.group = m.kind == MATRIX_INT4 ? m.group : 0;
+    in.prepared = (u16 *)gpu_take((size_t)room * (m.k / MATRIX_K_UNIT) * PREPARED_GROUP_BYTES);
+    in.prepared_scale = (float *)gpu_take((size_t)room * MATRIX_SLICES * 4);
+    in.prepared_factor = (float *)gpu_take((size_t)room * 4);
+    return in;
+}
+
+static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u32 hidden,
+                                   u32 inter, u32 tokens)
+{
+    struct mixture m = {};
+    m.experts = experts, m.used = used, m.hidden = hidden, m.inter = inter, m.tokens = tokens;
+    m.x = random_floats((size_t)tokens * hidden, 2);
+    m.norm = random_floats(hidden, 1);
+    m.router = random_floats((size_t)experts * hidden, 1 / sqrtf((float)hidden));
+    for (u32 i = 0; i < hidden && experts < 100; i++) /* the first are asked for most */
+        m.router[i] = m.router[hidden + i] = m.norm[i] * 0.1f;
+    const size_t pairs = (size_t)tokens * used;
+    struct routes routes = {};
+    routes.logits = (float *)gpu_take((size_t)tokens * experts * 4);
+    routes.count = (u32 *)gpu_take(experts * 4);
+    routes.token = (u32 *)gpu_take((size_t)tokens * experts * 4);
+    routes.route = (struct route *)gpu_take(pairs * sizeof(struct route));
+    routes.experts = experts, routes.used = used, routes.room = tokens, routes.renormalized = 1;
+    const struct matrix up = make_matrix(kind, group, experts * 2 * inter, hidden, &m.w_up);
+    const struct matrix down = make_matrix(kind, group, experts * hidden, inter, &m.w_down);
+    float *h = (float *)gpu_take(pairs * inter * 4), *y = (float *)gpu_take(pairs * hidden * 4);
+    float *x = gpu_copy_of(m.x.data(), m.x.size());
+    const u32 room = experts_prepared_rows(experts, (u32)pairs);
+    struct input in = make_input(up, x, hidden, room);
+    in.kind = INPUT_NORM;
+    in.norm = gpu_copy_of(m.norm.data(), hidden);
+    in.eps = 1e-6f;
+    m.route.kind = OP_ROUTE;
+    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size())};
+    m.choose = m.route;
+    m.choose.kind = OP_CHOOSE;
+    m.up.kind = m.down.kind = OP_EXPERTS;
+    m.up.experts = {in, up, routes, 2 * inter / 16, 0, OUTPUT_GATE, ACT_SILU, inter, h, NULL};
+    m.down.experts = {make_input(down, h, inter, room),
+                      down,
+                      routes,
+                      hidden / 16,
+                      1,
+                      OUTPUT_STORE,
+                      ACT_SILU,
+                      hidden,
+                      y,
+                      NULL};
+    m.mix.kind = OP_MIX;
+    m.mix.mix = {routes, x, y, hidden, hidden, hidden};
+    return m;
+}
+
+/* What the operations left, token by token, whatever order an expert's pairs have. */
+struct left {
+    vector<float> logits, h, y, x; /* h, y: [token][expert in order] */
+};
+
+static void prepare_run(struct gpu_run *p, const struct mixture &m, u32 tokens)
+{
+    const struct op ops[] = {m.route, m.choose, m.up, m.down, m.mix};
+    struct gpu_step step = {};
+    step.n_tokens = tokens;
+    *p = {};
+    p->ops = gpu_copy_of(ops, 5);
+    p->step = gpu_copy_of(&step, 1);
+    p->last = 5;
+    p->shared_bytes = (u32)(gpu_shared_bytes_max() / 128 * 128 - STEP_SHARED_BYTES);
+    p->state.barrier = (u32 *)gpu_take(8);
+    gpu_put(m.mix.mix.x, m.x.data(), m.x.size() * 4);
+}
+
+static struct left run(const struct mixture &m, u32 tokens, const char *kernel, u32 blocks)
+{
+    const struct routes &r = m.route.route.routes;
+    struct gpu_run p;
+    prepare_run(&p, m, tokens);
+    gpu_launch(kernel, blocks, p.shared_bytes + STEP_SHARED_BYTES, &p, sizeof p);
+    struct left l = {get(r.logits, (size_t)tokens * m.experts),
+                     {},
+                     {},
+                     get(m.mix.mix.x, (size_t)tokens * m.hidden)};
+    const size_t pairs = (size_t)tokens * m.used;
+    const vector<struct route> routes = get(r.route, pairs);
+    const vector<u32> count = get(r.count, m.experts);
+    const vector<float> h = get(m.up.experts.y, pairs * m.inter),
+                        y = get(m.down.experts.y, pairs * m.hidden);
+    vector<u32> first(m.experts + 1);
+    for (u32 e = 0; e < m.experts; e++)
+        first[e + 1] = first[e] + count[e];
+    for (const struct route &of : routes) {
+        const size_t at = first[of.expert] + of.nth;
+        l.h.insert(l.h.end(), &h[at * m.inter], &h[(at + 1) * m.inter]);
+        l.y.insert(l.y.end(), &y[at * m.hidden], &y[(at + 1) * m.hidden]);
+    }
+    return l;
+}
+
+static bool begins(const vector<float> &all, const vector<float> &some)
+{
+    return memcmp(all.data(), some.data(), some.size() * 4) == 0;
+}
+
+/* Against doubles: a token's logits, its experts by these, and all that follows. */
+static double worst_of(const struct mixture &m, const struct left &l, u32 tokens)
+{
+    double worst = 0;
+    for (u32 t = 0; t < tokens; t++) {
+        const float *x = &m.x[(size_t)t * m.hidden];
+        double squares = 0, total = 0;
+        vector<double> row(m.hidden), logits(m.experts), out(m.hidden);
+        for (u32 i = 0; i < m.hidden; i++)
+            squares += (double)x[i] * x[i];
+        for (u32 i = 0; i < m.hidden; i++)
+            row[i] = x[i] * (double)m.norm[i] / sqrt(squares / m.hidden + 1e-6);
+        for (u32 e = 0; e < m.experts; e++) {
+            for (u32 i = 0; i < m.hidden; i++)
+                logits[e] += row[i] * m.router[(size_t)e * m.hidden + i];
+            worst = fmax(worst, fabs(logits[e] - l.logits[(size_t)t * m.experts + e]));
+        }
+        vector<u32> order(m.experts);
+        for (u32 e = 0; e < m.experts; e++)
+            order[e] = e;
+        std::stable_sort(order.begin(), order.end(),
+                         [&](u32 a, u32 b) { return logits[a] > logits[b]; });
+        for (u32 i = 0; i < m.used; i++)
+            total += exp(logits[order[i]]);
+        for (u32 i = 0; i < m.used; i++) {
+            const u32 e = order[i];
+            const float *w = &m.w_up[(size_t)e * 2 * m.inter * m.hidden];
+            vector<double> h(m.inter);
+            for (u32 j = 0; j < m.inter; j++) { /* blocks of 16: 8 gates, their 8 ups */
+                double gate = 0, up = 0;
+                for (u32 k = 0; k < m.hidden; k++) {
+                    gate += row[k] * w[(size_t)(j / 8 * 16 + j % 8) * m.hidden + k];
+                    up += row[k] * w[(size_t)(j / 8 * 16 + 8 + j % 8) * m.hidden + k];
+                }
+                h[j] = gate / (1 + exp(-gate)) * up;
+            }
+            for (u32 j = 0; j < m.hidden; j++) {
+                double sum = 0;
+                for (u32 k = 0; k < m.inter; k++)
+                    sum += h[k] * m.w_down[((size_t)e * m.hidden + j) * m.inter + k];
+                out[j] += sum * exp(logits[e]) / total;
+            }
+        }
+        for (u32 j = 0; j < m.hidden; j++)
+            worst = fmax(worst, fabs(x[j] + out[j] - l.x[(size_t)t * m.hidden + j]));
+    }
+    return worst;
+}
+
+static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 inter, u32 tokens)
+{
+    static const char *const names[] = {"INT4", "INT8", "halves"};
+    const struct mixture m = make_mixture(kind, group, experts, used, hidden, inter, tokens);
+    const u32 blocks = gpu_multiprocessors();
+    const struct left all = run(m, tokens, "experts", blocks);
+    bool same = true, prefill = true;
+    double worst = 0;
+    char what[160];
+    if (kind == MATRIX_HALF)
+        worst = worst_of(m, all, MIN(tokens, 7u));
+    for (u32 n : {1u, 5u, 33u, 70u})
+        if (n < tokens) {
+            const struct left some = run(m, n, "experts", blocks - 1);
+            same &= begins(all.logits, some.logits) && begins(all.h, some.h) &&
+                    begins(all.y, some.y) && begins(all.x, some.x);
+        }
+    const bool broad = experts_are_broad(&m.up.experts) && experts_are_broad(&m.down.experts) &&
+                       gpu_has_kernel("prefill_experts");
+    for (u32 n : {tokens, 3u, 65u})
+        if (n <= tokens && broad) {
+            const struct left some = run(m, n, "prefill_experts", blocks);
+            prefill &= begins(all.logits, some.logits) && begins(all.h, some.h) &&
+                       begins(all.y, some.y) && begins(all.x, some.x);
+        }
+    snprintf(what, sizeof what, "%s %u: %u of %u experts, %u x %u, %u tokens: max error %.1e%s%s%s",
+             names[kind], group, used, experts, hidden, inter, tokens, worst,
+             same ? "" : ", other bits of fewer tokens",
+             prefill ? "" : ", other bits of prefill_experts", broad ? ", prefill_experts" : "");
+    double size = 0; /* not all of it 0, and nothing else than numbers */
+    for (u32 i = 0; i < tokens * hidden; i++)
+        size += fabs(all.x[i] - m.x[i]);
+    report(size > 0 && isfinite(size) && same && prefill && worst < 4e-3, what);
+}
+
+/* Each operation alone, with its launch: experts as those of qwen3-30b-a3b. */
+static void bench(u32 tokens)
+{
+    static const char *const names[] = {"route", "choose", "up", "down", "mix"};
+    const struct mixture m = make_mixture(MATRIX_INT4, 128, 128, 8, 2048, 768, tokens);
+    const u32 blocks = gpu_multiprocessors();
+    for (const char *kernel : {"experts", "prefill_experts"}) {
+        struct gpu_run p;
+        if (!gpu_has_kernel(kernel))
+            continue;
+        prepare_run(&p, m, tokens);
+        gpu_launch(kernel, blocks, p.shared_bytes + STEP_SHARED_BYTES, &p, sizeof p);
+        printf("%-16s %5u tokens, us:", kernel, tokens);
+        for (u32 i = 2; i < 7; i++) { /* choose counts on, behind route only */
+            p.first = i % 5 == 1 ? 0 : i % 5;
+            p.last = i % 5 + 1;
+            printf(" %s %.1f", names[i % 5],
+                   (double)gpu_time_us(kernel, blocks, p.shared_bytes + STEP_SHARED_BYTES, &p,
+                                       sizeof p, 10));
+        }
+        printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    gpu_open(argc, argv);
+    if (argc > 3 && strcmp(argv[3], "--bench") == 0) {
+        for (u32 tokens : {64u, 512u, 2048u})
+            bench(tokens);
+        return 0;
+    }
+    test(MATRIX_HALF, 0, 8, 2, 64, 48, 9);
+    test(MATRIX_HALF, 0, 5, 3, 320, 136, 80);
+    test(MATRIX_HALF, 0, 40, 4, 1040, 200, 20);
+    test(MATRIX_INT8, 128, 8, 2, 256, 136, 80);
+    test(MATRIX_INT8, 32, 8, 2, 64, 48, 70);
+    test(MATRIX_INT4, 128, 8, 2, 256, 136, 80);
+    test(MATRIX_INT4, 32, 8, 2, 64, 48, 70);
+    test(MATRIX_INT4, 128, 6, 2, 1040, 200, 300);
+    test(MATRIX_INT4, 32, 4, 1, 144, 264, 530);
+    if (argc < 2 || strcmp(argv[1], "--some") != 0)
+        test(MATRIX_INT4, 128, 130, 8, 400, 768, 100);
+    if (gpu_is_real()) {
+        test(MATRIX_INT4, 128, 128, 8, 2048, 768, 2048);
+        test(MATRIX_INT4, 128, 8, 2, 4096, 14336, 600);
+        test(MATRIX_INT4, 32, 64, 6, 2048, 1408, 1500);
+    }
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed > 0;
+}

@@ -344,10 +344,12 @@ int main(int argc, char **argv)
     test(MATRIX_INT8, 32, 8, 2, 64, 48, 70);
     test(MATRIX_INT4, 128, 8, 2, 256, 136, 80);
     test(MATRIX_INT4, 32, 8, 2, 64, 48, 70);
-    test(MATRIX_INT4, 128, 6, 2, 1040, 200, 300);
+    test(MATRIX_INT4, 128, 6, 2, 528, 136, 300);
+    test(MATRIX_INT4, 128, 2, 1, 1104, 64, 66); /* longer slices */
+    test(MATRIX_INT4, 128, 2, 1, 64, 1104, 66);
     test(MATRIX_INT4, 32, 4, 1, 144, 264, 530);
     if (argc < 2 || strcmp(argv[1], "--some") != 0)
-        test(MATRIX_INT4, 128, 130, 8, 400, 768, 100);
+        test(MATRIX_INT4, 128, 130, 8, 272, 136, 100);
     if (gpu_is_real()) {
         test(MATRIX_INT4, 128, 128, 8, 2048, 768, 2048);
         test(MATRIX_INT4, 128, 8, 2, 4096, 14336, 600);

@@ -23,7 +23,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, experts, prefill_experts, one, group, mid[MID_KERNELS],
+    struct steps_kernel step, decode, prefill_experts, one, group, mid[MID_KERNELS],
         prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
@@ -125,8 +125,6 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
                        "block that %s has",
                        model->hidden, all, c->info.name);
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
-    if (model->experts)
-        TRY(find_step(c, module, "experts", GPU_THREADS, all, &c->experts, e));
     TRY(find_if_there(c, module, "decode", kv_int8, GPU_THREADS, all, &c->decode,
                       e)); /* not in PTX (GPU_LATER) */
     TRY(find_faster(c, module, all, model->experts > 0, kv_int8, e));
@@ -233,7 +231,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                             .blocks = MAX(c->step.blocks, c->decode.blocks),
                             .steps = STEPS_DEPTH,
                             .awaits = c->one.function != NULL,
-                            .broad_experts = c->prefill_experts.function != NULL,
+                            .shared_bytes = c->step.launch_bytes - STEP_SHARED_BYTES,
                             .kv_int8 = o->kv_int8,
                             .staging_bytes = upload_staging_bytes(model)};
     TRY(list_open(&c->list, keep, e));
@@ -244,7 +242,6 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .stream = c->stream,
                               .step = c->step,
                               .decode = c->decode,
-                              .experts = c->experts,
                               .prefill_experts = c->prefill_experts,
                               .spin = o->spin,
                               .limit_ms = o->step_ms,

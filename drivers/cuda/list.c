@@ -214,9 +214,8 @@ static void carve_experts(struct list *l, struct vram *s, struct buffers *b)
     b->pair_stride = row_stride(m->expert_intermediate);
     b->pair_h = carve_rows(s, (u32)pairs, b->pair_stride);
     b->pair_y = carve_rows(s, (u32)pairs, b->x_stride);
-    b->prepared_pairs = carve_prepared(
-        s, b->pair_room,
-        l->broad_experts ? experts_prepared_rows(m->experts, (u32)pairs) : (u32)pairs);
+    b->prepared_pairs =
+        carve_prepared(s, b->pair_room, experts_prepared_rows(m->experts, (u32)pairs));
 }
 
 static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
@@ -559,16 +558,15 @@ static struct op_experts *add_expert_linear(struct list *l, const struct buffers
                               .matrix = w->to,
                               .routes = b->routes,
                               .units = w->to.n / l->model->experts / 16,
-                              .activation = l->model->activation};
+                              .activation = l->model->activation,
+                              .partial = b->linear_partial};
+    op->in.room = op->in.k;
+    op->few_rows = experts_few_rows(&op->in, l->shared_bytes);
+    l->few_rows = MIN(l->few_rows, op->few_rows);
+    op->in.prepared = b->prepared_pairs.inputs;
+    op->in.prepared_scale = b->prepared_pairs.scale;
+    op->in.prepared_factor = b->prepared_pairs.factor;
     return op;
-}
-
-/* Rows prepared for each pair. */
-static void in_pairs(const struct buffers *b, struct input *in)
-{
-    in->prepared = b->prepared_pairs.inputs;
-    in->prepared_scale = b->prepared_pairs.scale;
-    in->prepared_factor = b->prepared_pairs.factor;
 }
 
 /* y = what the expert says that all tokens take. */
@@ -595,14 +593,11 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
         add(l, OP_CHOOSE, "choose")->route = route;
-    if (p->expert_up->order || l->broad_experts)
-        in_pairs(b, &in);
     struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->expert_up);
     op->output = OUTPUT_GATE;
     op->y = b->pair_h;
     op->y_stride = b->pair_stride;
     in = rows(b, b->pair_h, b->pair_stride, b->place != NULL);
-    in_pairs(b, &in);
     op = add_expert_linear(l, b, "experts_down", in, p->expert_down);
     op->paired = 1;
     op->y_stride = b->x_stride;
@@ -744,6 +739,7 @@ void list_build(struct list *l, struct vram *s)
     struct buffers b = {0};
     struct ends ends = {.parts = parts};
     l->n_weights = l->n_vectors = l->n_ops = 0;
+    l->few_rows = FEW_TOKENS;
     if (!s->taken)
         memset(l->bytes, 0, sizeof l->bytes);
     ends.embed = matrix_place(l, s, &m->embed);

@@ -75,7 +75,7 @@ struct list {
     u32 steps;
     size_t staging_bytes; /* from upload_staging_bytes */
     bool awaits;          /* there are kernels `one_token` and `mid_..` */
-    bool broad_experts;   /* and `prefill_experts` */
+    u32 shared_bytes;     /* of a block, for operations of `step` and `decode` */
     bool kv_int8;         /* keys and values in 8 bits instead of 16 */
 
     struct list_weight *weights;
@@ -85,6 +85,7 @@ struct list {
     u32 n_weights, n_vectors, n_ops;
     struct list_stretch step, mid, decode, one; /* of ops: what each kernel runs */
     u32 k_max;                                  /* the most packed inputs of a linear */
+    u32 few_rows;                               /* the fewest of experts' few_rows */
     u32 head_rows, logits_stride, x_stride;
     size_t bytes[LIST_PIECES];
 

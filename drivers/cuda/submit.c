@@ -138,21 +138,6 @@ static bool is_one(const struct op *op, u32 have)
     }
 }
 
-/* Are there experts, and can `decode` do them? Then steps of up to FEW_TOKENS tokens are one
- * launch. */
-static bool few_experts(const struct steps *s)
-{
-    const struct list *l = s->list;
-    if (!s->decode.function || !l->model->experts)
-        return false;
-    for (u32 i = l->decode.first; i < l->decode.last; i++)
-        if (l->ops[i].kind == OP_EXPERTS &&
-            EXPERTS_FEW_BYTES(l->ops[i].experts.in.k, FEW_RING_BYTES / FEW_RINGS_PARTS) >
-                s->decode.launch_bytes - STEP_SHARED_BYTES)
-            return false;
-    return true;
-}
-
 /* Can `prefill_experts` do all experts? */
 static bool broad_experts(const struct steps *s)
 {
@@ -185,7 +170,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->event = -1;
     s->mid_does = mid_does(s);
     s->one_does = one_does(s);
-    s->few_experts = few_experts(s);
+    s->few_experts = s->decode.function && l->model->experts && l->few_rows;
     s->broad_experts = broad_experts(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
     s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
@@ -548,24 +533,23 @@ static bool is_experts(const struct op *op)
     return op->kind >= OP_ROUTE && op->kind <= OP_MIX;
 }
 
-/* Operations by k, but for those of `experts` where k does not have them. */
+/* Operations by k; experts by `step` where k is `decode` and does not have them. */
 static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
-    const bool all = k == &s->decode && s->few_experts;
+    const bool all = k != &s->decode || s->few_experts;
     for (u32 i = first, end; i < last; i = end) {
         const bool experts = is_experts(&ops[i]) && !all;
         for (end = i + 1; end < last && (all || is_experts(&ops[end]) == experts);)
             end++;
-        TRY(launch_some(s, experts ? &s->experts : k, card_step, experts ? 0 : ring_bytes, i, end,
-                        e));
+        TRY(launch_some(s, experts ? &s->step : k, card_step, experts ? 0 : ring_bytes, i, end, e));
     }
     return ERR_OK;
 }
 
 /* The kernels that layers are computed by: one a kind of matrix, `mid_..` or `prefill_..`, `step`
- * for what the former cannot do, and `experts`. */
+ * for what the former cannot do, and one for experts. */
 enum { TABLE_KERNELS = MATRIX_HALF + 3 };
 struct table {
     bool mid;
@@ -591,7 +575,10 @@ static u32 kernels_of(const struct op *op, const struct table *table)
 
 static struct table mid_table(const struct steps *s, u32 tokens)
 {
-    struct table t = {true, {[MATRIX_HALF + 1] = s->step, s->experts}};
+    const struct model *m = s->list->model;
+    /* Where a launch is due anyhow, experts of few pairs take a tenth less by `decode`. */
+    const bool few = s->few_experts && tokens * m->experts_used <= m->experts;
+    struct table t = {true, {[MATRIX_HALF + 1] = s->step, few ? s->decode : s->step}};
     for (u32 kind = 0; kind <= MATRIX_HALF; kind++)
         t.of[kind] = s->mid[mid_kernel(kind, tokens)];
     return t;
@@ -600,7 +587,7 @@ static struct table mid_table(const struct steps *s, u32 tokens)
 static struct table prefill_table(const struct steps *s)
 {
     struct table t = {
-        false, {[MATRIX_HALF + 1] = s->step, s->broad_experts ? s->prefill_experts : s->experts}};
+        false, {[MATRIX_HALF + 1] = s->step, s->broad_experts ? s->prefill_experts : s->step}};
     memcpy(t.of, s->prefill, sizeof s->prefill);
     return t;
 }

@@ -65,7 +65,7 @@ struct steps {
     /* set by the caller */
     const struct list *list;
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, experts;    /* decode: for steps of few tokens */
+    struct steps_kernel step, decode;             /* decode: for steps of few tokens */
     struct steps_kernel prefill_experts;          /* experts of many tokens; as prefill */
     struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel group;                    /* attention of long rows; as prefill */

@@ -3,12 +3,12 @@
  * to 128 of its pairs, for which there are loops of 32, 64 and 128. Blocks have whole tiles, in
  * turns. Rows are prepared for each pair, as a tile's copies want them: [k / 8][T pairs][8 inputs],
  * tile behind tile, each in BROAD_TOKENS rows. (Rows gathered by copies of 16 bytes were slower.)
- * The sums are those of experts.cuh, in the same order.
  */
 #ifndef ZIGCUDA_EXPERTS_BROAD_CUH
 #define ZIGCUDA_EXPERTS_BROAD_CUH
 
 #include "kernels/cuda/experts.cuh"
+#include "kernels/cuda/experts_rows.cuh"
 #include "kernels/cuda/linear_broad.cuh"
 
 #ifdef GPU_GROUPS
@@ -62,111 +62,28 @@ GPU u32 experts_broad_room(const struct op_experts *op, u32 n)
 
 /* --- rows ---------------------------------------------------------------------------------- */
 
-/* Where a pair's row goes. */
-struct experts_broad_place {
-    u32 at;     /* its inputs 0 to 7, in units of 16 bytes */
-    u32 apart;  /* bytes to the next 8 */
-    u32 number; /* of its scales and its factor */
-};
-
-GPU struct experts_broad_place experts_broad_place_of(const struct op_experts *op,
-                                                      const struct experts_places *at, u32 expert,
-                                                      u32 nth)
-{
-    const u32 in_tile = nth % BROAD_TOKENS, tile = at->tile[expert] + nth / BROAD_TOKENS;
-    const u32 left = at->pair[expert + 1] - at->pair[expert] - nth / BROAD_TOKENS * BROAD_TOKENS;
-    return {tile * (BROAD_TOKENS / 8) * op->in.k + in_tile, experts_broad_room(op, left) * 16,
-            tile * BROAD_TOKENS + in_tile};
-}
-
-/* Sums of squares of as many rows as are made at once, in turns. */
-struct experts_broad_squares {
-    float of[2][GPU_WARPS][MATRIX_SLICES];
-};
-
-/* All rows: a block takes `rows` neighbouring pairs at once, whose inputs lie side by side, a warp
- * a slice, of which a lane has `held` quads at most. */
-template <u32 held, u32 rows, bool normed>
-GPU void experts_broad_rows_of(const struct op_experts *op, const struct experts_places *at,
-                               struct experts_broad_squares *squares)
-{
-    static_assert(rows % 2 == 0 && rows <= GPU_WARPS, "two at a time; a warp a factor");
-    const struct input *in = &op->in;
-    const struct routes *r = &op->routes;
-    const struct linear_how how = linear_how_of(in);
-    const struct linear_slice slice = linear_slice_of(in, gpu_warp());
-    const u32 first = slice.first + gpu_lane(), pairs = at->pair[r->experts], warp = gpu_warp();
-    u32 turn = 0;
-#pragma unroll 1
-    for (u32 pair = gpu_block() * rows; pair < pairs; pair += gpu_blocks() * rows, turn ^= 1) {
-        /* a lane finds a row */
-        const u32 mine = MIN(pair + gpu_lane() % rows, pairs - 1);
-        const u32 e = experts_that_has(at->pair, r->experts, mine), nth = mine - at->pair[e];
-        const u32 row = op->paired ? mine : r->token[(size_t)e * r->room + nth];
-        const struct experts_broad_place place = experts_broad_place_of(op, at, e, nth);
-        struct linear_held<held, normed> h[rows];
-        float scale = 0;
-#pragma unroll
-        for (u32 i = 0; i < rows; i++)
-            linear_hold<held, true, normed>(
-                &h[i], in, gpu_global(in->x) + (size_t)gpu_shuffle(row, i) * in->stride, first,
-                slice);
-#pragma unroll
-        for (u32 i = 0; i < rows; i += 2) {
-            float up[2];
-#pragma unroll
-            for (u32 n = i; n < i + 2; n++) {
-                float sum = 0;
-                u32 most = 0;
-                linear_measure_held(&h[n], &sum, &most);
-                sum = normed ? gpu_sum_warp(sum) : 0;
-                if (normed && gpu_lane() == 0)
-                    squares->of[turn][n][warp] = sum;
-                const struct linear_scale by =
-                    linear_scale_of(how, linear_most_warp(gpu_from_bits(most)));
-                scale = gpu_lane() == n ? by.scale : scale;
-                up[n - i] = by.up;
-            }
-            const u32 n = i + gpu_lane() % 2;
-            struct linear_slice there = slice; /* of this lane's row, if that is one */
-            there.end = pair + n < pairs ? slice.end : 0;
-            linear_put_pair<held>((u8 *)in->prepared + (size_t)gpu_shuffle(place.at, n) * 16,
-                                  gpu_shuffle(place.apart, n), h[i].x, h[i + 1].x, up[0], up[1],
-                                  there);
-        }
-        if (gpu_lane() < rows && pair + gpu_lane() < pairs)
-            in->prepared_scale[(size_t)place.number * MATRIX_SLICES + warp] = scale;
-        if (normed)
-            gpu_sync();
-        float all = 0;
-#pragma unroll
-        for (u32 i = 0; i < MATRIX_SLICES && normed; i++)
-            all += squares->of[turn][warp % rows][i];
-        if (gpu_lane() == warp && warp < rows && pair + warp < pairs)
-            in->prepared_factor[place.number] = normed ? linear_factor_of(how, all, 0) : 1;
+/* As a tile's copies want them (experts_rows.cuh). */
+struct experts_broad_layout {
+    GPU struct experts_row row(const struct op_experts *op, const struct experts_places *at,
+                               u32 expert, u32 nth, u32 most)
+    {
+        const u32 in_tile = nth % most, tile = at->tile[expert] + nth / most;
+        const u32 left = at->pair[expert + 1] - at->pair[expert] - (nth - in_tile);
+        return {tile * most + in_tile, tile * (most / 8) * op->in.k + in_tile,
+                experts_broad_room(op, left) * 16};
     }
-}
 
-GPU void experts_broad_prepare(const struct op_experts *op, const struct experts_places *at,
-                               struct experts_broad_squares *squares)
-{
-    const u32 slice = op->matrix.slice;
-    if (op->in.kind == INPUT_NORM) {
-        if (slice <= 2 * 128)
-            experts_broad_rows_of<2, 4, true>(op, at, squares);
-        else if (slice <= 4 * 128)
-            experts_broad_rows_of<4, 2, true>(op, at, squares);
-        else
-            experts_broad_rows_of<EXPERTS_BROAD_NORMED / 128, 2, true>(op, at, squares);
-    } else {
-        if (slice == 128)
-            experts_broad_rows_of<1, 8, false>(op, at, squares);
-        else if (slice <= 4 * 128)
-            experts_broad_rows_of<4, 2, false>(op, at, squares);
-        else
-            experts_broad_rows_of<EXPERTS_BROAD_SLICE / 128, 2, false>(op, at, squares);
+    template <u32 held, bool normed>
+    GPU void put(const struct input *in, const struct experts_row &place, u32 first, u32 rows,
+                 const struct linear_held<held, normed> h[2], const float up[2],
+                 struct linear_slice slice)
+    {
+        const u32 n = first + gpu_lane() % 2;
+        slice.end = n < rows ? slice.end : 0; /* of this lane's row, if that is one */
+        linear_put_pair<held>((u8 *)in->prepared + (size_t)gpu_shuffle(place.at, n) * 16,
+                              gpu_shuffle(place.apart, n), h[0].x, h[1].x, up[0], up[1], slice);
     }
-}
+};
 
 /* --- copying ------------------------------------------------------------------------------- */
 
@@ -329,8 +246,9 @@ GPU void experts_broad_run(const struct op_experts *op, const struct gpu_run *ru
     struct experts_broad_near *near = experts_broad_near_of<kind>(ring->stages);
     experts_place(&op->routes, &near->at, BROAD_TOKENS);
     gpu_sync();
-    experts_broad_prepare(op, &near->at,
-                          (struct experts_broad_squares *)(gpu_shared() + broad_shape<kind>::head));
+    experts_rows<experts_broad_layout>(
+        op, &near->at, BROAD_TOKENS,
+        (struct experts_squares *)(gpu_shared() + broad_shape<kind>::head));
     gpu_sync(); /* without it the compiler takes what follows for divergent */
     gpu_grid_sync(run->state.barrier);
     if (gpu_thread() == 0)

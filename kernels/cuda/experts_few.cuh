@@ -1,22 +1,13 @@
 /* Experts that few pairs go to: linears of few tokens (linear_few.cuh), whose units are those of
- * all tiles of up to 8 pairs, expert after expert. A block has a stretch of them. It
+ * all tiles of few_rows pairs at most, expert after expert. A block has a stretch of them. It
  * prepares the rows of the pairs that it meets for itself, warp w multiplies slice w of a unit, and
- * weights come through the warps' rings, from tile to tile. The sums are those of experts.cuh, in
- * the same order.
+ * weights come through the warps' rings, from tile to tile.
  */
 #ifndef ZIGCUDA_EXPERTS_FEW_CUH
 #define ZIGCUDA_EXPERTS_FEW_CUH
 
 #include "kernels/cuda/experts_place.cuh"
 #include "kernels/cuda/linear_few.cuh"
-
-enum { EXPERTS_FEW_PAIRS = 1 }; /* of an expert, on an average, at most */
-
-/* Pairs of a tile. INT4 is multiplied as bytes: two columns a pair. */
-GPU u32 experts_few_tile(const struct input *in)
-{
-    return in->group ? FEW_TOKENS / 2 : FEW_TOKENS;
-}
 
 /* Pairs of an expert, and this block's units of these, [unit, unit + units). */
 struct experts_some {
@@ -30,7 +21,7 @@ GPU struct experts_some experts_some_at(const struct op_experts *op,
 {
     const u32 tile = at / op->units, unit = at - tile * op->units;
     const u32 e = experts_that_has(places->tile, op->routes.experts, tile);
-    const u32 most = experts_few_tile(&op->in), nth = (tile - places->tile[e]) * most;
+    const u32 most = op->few_rows, nth = (tile - places->tile[e]) * most;
     struct experts_some some;
     some.expert = e;
     some.pair = places->pair[e] + nth;
@@ -41,20 +32,14 @@ GPU struct experts_some experts_some_at(const struct op_experts *op,
     return some;
 }
 
-/* Bytes of a warp's ring, as decode_ring_bytes has them; 0: there is no room. */
+/* Bytes of a warp's ring, as decode_ring_bytes has them; to fill a whole one takes longer than it
+ * saves (4 tokens: 35 us of 31). */
 GPU u32 experts_ring_bytes(const struct op_experts *op, const struct gpu_run *run)
 {
-    for (u32 bytes = FEW_RING_BYTES; bytes >= FEW_RING_BYTES / FEW_RINGS_PARTS; bytes /= 2)
-        if (EXPERTS_FEW_BYTES(op->in.k, bytes) <= run->shared_bytes)
-            return bytes;
-    return 0;
-}
-
-/* The same answer in all blocks. */
-GPU bool experts_are_few(const struct op_experts *op, const struct gpu_run *run)
-{
-    return run->step->n_tokens * op->routes.used <= EXPERTS_FEW_PAIRS * op->routes.experts &&
-           experts_ring_bytes(op, run) != 0;
+    const u32 half = FEW_RING_BYTES / 2;
+    return EXPERTS_FEW_BYTES(op->few_rows, op->in.k, half) <= run->shared_bytes
+               ? half
+               : +FEW_RING_BYTES / FEW_RINGS_PARTS;
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -261,12 +246,12 @@ GPU void experts_few_of(const struct op_experts *op, const struct experts_places
 
 GPU void experts_few(const struct op_experts *op, const struct gpu_run *run)
 {
-    const struct few_work work = few_work_of(FEW_TOKENS, op->in.k);
+    const struct few_work work = few_work_of(op->few_rows, op->in.k);
     struct experts_places *places = (struct experts_places *)(work.slices + FEW_TOKENS);
     struct gpu_run mine = *run;
     mine.ring_bytes = experts_ring_bytes(op, run);
     mine.shared_bytes -= GPU_WARPS * mine.ring_bytes;
-    experts_place(&op->routes, places, experts_few_tile(&op->in));
+    experts_place(&op->routes, places, op->few_rows);
     gpu_sync();
 #define EXPERTS_FEW_OF(kind, fine) \
     experts_few_of<few_form<kind, fine, kind == MATRIX_INT4, 1>>(op, places, &work, &mine)

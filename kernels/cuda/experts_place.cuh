@@ -71,14 +71,4 @@ GPU struct experts_item experts_item_of(const struct op_experts *op,
     return {e, first, MIN(at->pair[e + 1] - at->pair[e] - first, most), item % across * GPU_WARPS};
 }
 
-/* The prepared row that a pair of the tile enters with. Behind the tile's end, its first. */
-GPU u32 experts_row(const struct op_experts *op, const struct experts_places *at,
-                    const struct experts_item *it, u32 i)
-{
-    const u32 nth = it->first + (i < it->n ? i : 0);
-    return op->paired || op->in.order
-               ? at->pair[it->expert] + nth
-               : op->routes.token[(size_t)it->expert * op->routes.room + nth];
-}
-
 #endif

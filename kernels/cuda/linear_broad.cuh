@@ -353,7 +353,7 @@ GPU void broad_run_item(const struct op_linear *op, struct broad_ring *ring, u32
     }
     struct tile_sums<shape> p;
     tile_unpark<shape>(&p);
-    tile_store_item<shape>(op, it, w->rows, &p);
+    tile_store_item<shape>(op, it, &p);
 }
 
 /* Before anything else; then all must meet. The ring, for those who take from it. */

@@ -26,8 +26,11 @@ GPU struct many_work *many_work(void)
 
 /* As share_work_of says; but where no stretch is longer for it, none lies across the end of a tile,
  * so that fewer blocks share one. */
-GPU struct many_work many_work_of(const struct op_linear *op, u32 rows, struct many_cut cut)
+GPU struct many_work many_work_of(const struct op_linear *op, u32 rows, struct many_cut cut,
+                                  const struct share_pairs *pairs)
 {
+    if (pairs)
+        return {share_work_of(pairs, cut.blocks, cut.tokens), 0};
     struct many_work w = {share_work_of(op, rows, cut.kind, cut.blocks, cut.tokens), 0};
     const u32 most = CEIL_DIV(w.share.slices, gpu_blocks());
     if (w.share.step || MATRIX_SLICES % most)
@@ -88,11 +91,12 @@ GPU_CALL void many_aim(const struct op_linear *op, struct many_cut cut, u32 plac
                        struct many_from *from)
 {
     const struct share_work w = many_work()->share;
-    const struct tile_item it = share_item_of(op, &w, cut.kind, cut.blocks, cut.tokens, place);
+    const struct tile_item it = share_any_of(op, &w, cut.kind, cut.blocks, cut.tokens, place);
     const struct matrix *m = &op->part[it.part];
     const u32 k = tile_slice_at(m, it.slice), end = tile_slice_at(m, it.slice_end);
     const u32 units = cut.blocks / GPU_WARPS, last = CEIL_DIV(m->n, 16u) - 1;
-    const u32 first = it.block + gpu_warp() * units, row = gpu_thread() % cut.tokens;
+    const u32 first = it.block + gpu_warp() * units;
+    const u32 row = it.token % MANY_STRIP + gpu_thread() % cut.tokens;
     const size_t of_block = (size_t)m->k * 2 * (4 << cut.kind);          /* bytes of 16 outputs */
     const size_t apart = (size_t)(op->in.room / 128) * MANY_STRIP_BYTES; /* of strips */
     const u8 *strips = (const u8 *)op->in.prepared + it.token / MANY_STRIP * apart +
@@ -104,7 +108,7 @@ GPU_CALL void many_aim(const struct op_linear *op, struct many_cut cut, u32 plac
     from->second = first < last ? (u32)of_block : 0;
     from->inputs = strips + row / MANY_STRIP * apart +
                    gpu_thread() / cut.tokens * MANY_EIGHT_BYTES + row % MANY_STRIP * 16;
-    many_aim_side(from, m, cut, first, k, strips + MANY_SUMS_AT, apart);
+    many_aim_side(from, m, cut, first, k, strips + MANY_SUMS_AT + it.token % MANY_STRIP * 8, apart);
 }
 
 /* The ring: stages, in bytes from gpu_shared() on; and the item that is copied next. */
@@ -131,10 +135,11 @@ template <class shape> GPU void many_next(struct many_pipe *pipe, const struct o
 }
 
 /* The meeting that rows are prepared for: what gpu_grid_arrive returned, and whether this block has
- * waited for it. */
+ * waited for it. pairs: what the rows are, or NULL. */
 struct many_meeting {
     u32 before;
     bool over;
+    const struct share_pairs *pairs;
 };
 
 /* This block's work and its first item, while the blocks meet. (To send for weights then takes
@@ -146,7 +151,7 @@ GPU void many_begin(struct many_pipe *pipe, const struct op_linear *op, const st
 {
     const struct many_offsets offsets = many_offsets_of<shape>(0);
     if (gpu_thread() == GPU_THREADS - 1) /* the first one has to ask for the others */
-        *many_work() = many_work_of(op, linear_rows(&op->in, run->step), shape::cut);
+        *many_work() = many_work_of(op, linear_rows(&op->in, run->step), shape::cut, meeting.pairs);
     gpu_sync();
     pipe->take = shape::stages_at;
     pipe->end = shape::stages_at + stages * shape::stage_bytes;
@@ -237,7 +242,7 @@ GPU float2 many_factors(const struct matrix *m, u32 kind, u32 block)
 
 /* Puts out a whole tile, four pieces of the same outputs at once. */
 GPU void many_finish_whole(const struct op_linear *op, struct many_cut cut,
-                           const struct tile_item *it, u32 rows, const float4 *own)
+                           const struct tile_item *it, const float4 *own)
 {
     enum { AT_ONCE = 4 };
     typedef many_shape<MATRIX_INT4, 1, AT_ONCE, 1> four;
@@ -253,7 +258,8 @@ GPU void many_finish_whole(const struct op_linear *op, struct many_cut cut,
             v[0] = p.x * factor.x, v[1] = p.y * factor.x;
             v[2] = p.z * factor.y, v[3] = p.w * factor.y;
         }
-        tile_store(op, it->part, piece.block, piece.token, rows, &sum);
+        tile_store<four>(op, it->part, piece.block, piece.token, it->rows, &sum, it->end, NULL,
+                         NULL, it->back);
     }
 }
 
@@ -265,11 +271,11 @@ GPU_CALL void many_finish(const struct op_linear *op, struct many_cut cut, u32 p
 {
     using small = tile_small<MATRIX_INT4>;
     const struct share_work w = many_work()->share;
-    const struct tile_item it = share_item_of(op, &w, cut.kind, cut.blocks, cut.tokens, place);
+    const struct tile_item it = share_any_of(op, &w, cut.kind, cut.blocks, cut.tokens, place);
     const struct many_part part = own ? (struct many_part){0, 1} : many_part_of(many_work(), place);
     const u32 floats = 16 * cut.blocks * cut.tokens;
     if (own && cut.n % 4 == 0)
-        return many_finish_whole(op, cut, &it, w.rows, own);
+        return many_finish_whole(op, cut, &it, own);
     if (!own)
         tile_await(&op->arrived[it.tile], part.sharers);
 #pragma unroll 1
@@ -278,7 +284,7 @@ GPU_CALL void many_finish(const struct op_linear *op, struct many_cut cut, u32 p
         struct tile_sums<small> sum;
         struct tile_old<small> old;
         float *v = sum.v[0][0];
-        tile_ask_old(&old, op, it.part, piece.block, piece.token, w.rows);
+        tile_ask_old(&old, op, it.part, piece.block, piece.token, it.rows);
         if (own) {
             const float4 four = own[i * GPU_THREADS];
             v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
@@ -290,16 +296,22 @@ GPU_CALL void many_finish(const struct op_linear *op, struct many_cut cut, u32 p
         }
         const float2 factor = many_factors(&op->part[it.part], cut.kind, piece.block);
         v[0] *= factor.x, v[1] *= factor.x, v[2] *= factor.y, v[3] *= factor.y;
-        tile_store(op, it.part, piece.block, piece.token, w.rows, &sum, ~0u, &old);
+        tile_store(op, it.part, piece.block, piece.token, it.rows, &sum, it.end, &old, NULL,
+                   it.back);
     }
+}
+
+/* A function of its own, since all shapes want it. */
+GPU_CALL struct tile_item many_item_of(const struct op_linear *op, struct many_cut cut, u32 place)
+{
+    return share_any_of(op, &many_work()->share, cut.kind, cut.blocks, cut.tokens, place);
 }
 
 /* One item, from its first stage to its sums. */
 template <class shape>
 GPU void many_run_item(const struct op_linear *op, struct many_pipe *pipe, u32 stages, u32 place)
 {
-    const struct tile_item it =
-        share_item_of(op, &many_work()->share, shape::kind, shape::blocks, shape::tokens, place);
+    const struct tile_item it = many_item_of(op, shape::cut, place);
     const struct matrix *m = &op->part[it.part];
     const struct many_how how = {m->scale_type, m->zeros != NULL,
                                  shape::kind != MATRIX_HALF && m->group == 32};
@@ -377,17 +389,16 @@ template <u32 kind> using many_32 = struct many_shape<kind, 1, 4, 1>;
 template <u32 kind> using many_64 = struct many_shape<kind, 2, 4, 2>;
 template <u32 kind> using many_128 = struct many_shape<kind, 2, 8, 2>;
 
-/* The stages of all parts, of these tiles, fit into shared memory. */
+/* The stages of so many parts, of these tiles, fit into shared memory. */
 template <template <u32> class shape>
-GPU bool many_fits(const struct op_linear *op, u32 shared_bytes)
+GPU bool many_fits(const struct matrix *part, u32 parts, u32 shared_bytes)
 {
     u32 stages = 4;
-    for (u32 i = 0; i < op->parts; i++)
-        stages = MIN(stages, op->part[i].kind == MATRIX_HALF
-                                 ? many_stages<shape<MATRIX_HALF>>(shared_bytes)
-                             : op->part[i].kind == MATRIX_INT8
-                                 ? many_stages<shape<MATRIX_INT8>>(shared_bytes)
-                                 : many_stages<shape<MATRIX_INT4>>(shared_bytes));
+    for (u32 i = 0; i < parts; i++)
+        stages = MIN(stages,
+                     part[i].kind == MATRIX_HALF   ? many_stages<shape<MATRIX_HALF>>(shared_bytes)
+                     : part[i].kind == MATRIX_INT8 ? many_stages<shape<MATRIX_INT8>>(shared_bytes)
+                                                   : many_stages<shape<MATRIX_INT4>>(shared_bytes));
     return stages >= 2;
 }
 
@@ -428,9 +439,9 @@ GPU struct many_choice many_choice_of(const struct op_linear *op, u32 rows, u32 
         const u32 tokens = rows <= 16 ? 16 : most ? 64 : 32;
         return {tokens, many_small_m(op, rows, tokens)};
     }
-    if (rows <= 32 || !many_fits<many_64>(op, shared_bytes))
+    if (rows <= 32 || !many_fits<many_64>(op->part, op->parts, shared_bytes))
         return {32, 0};
-    return {rows > 64 && many_fits<many_128>(op, shared_bytes) ? 128u : 64u, 0};
+    return {rows > 64 && many_fits<many_128>(op->part, op->parts, shared_bytes) ? 128u : 64u, 0};
 }
 
 template <u32 m>
@@ -470,13 +481,14 @@ GPU void many_run_kind(const struct op_linear *op, const struct gpu_run *run, st
     meeting->over = true;
 }
 
-/* Prepares rows, and multiplies. */
-GPU void many_run(const struct op_linear *op, const struct gpu_run *run)
+/* Multiplies rows that this block has prepared its part of. pairs: what they are, which are
+ * computed as `c` says; or NULL. */
+GPU void many_run(const struct op_linear *op, const struct gpu_run *run,
+                  const struct share_pairs *pairs, struct many_choice c)
 {
-    linear_prepare<MANY_STRIP, FORM_SUMS>(&op->in, gpu_near(run->step));
-    struct many_meeting meeting = {gpu_grid_arrive(run->state.barrier), false};
-    const struct many_choice c =
-        many_choice_of(op, linear_rows(&op->in, run->step), run->shared_bytes);
+    struct many_meeting meeting = {gpu_grid_arrive(run->state.barrier), false, pairs};
+    if (!pairs)
+        c = many_choice_of(op, linear_rows(&op->in, run->step), run->shared_bytes);
     many_run_kind<MATRIX_INT4>(op, run, c, &meeting);
     many_run_kind<MATRIX_INT8>(op, run, c, &meeting);
     many_run_kind<MATRIX_HALF>(op, run, c, &meeting);

@@ -4,7 +4,15 @@
 #ifndef ZIGCUDA_LINEAR_SHARE_CUH
 #define ZIGCUDA_LINEAR_SHARE_CUH
 
+#include "kernels/cuda/experts_place.cuh"
 #include "kernels/cuda/linear_tile.cuh"
+
+/* Rows that are pairs of a token and an expert, and whose part is the matrix of all experts: those
+ * of an expert begin with a tile. Tiles are whole. */
+struct share_pairs {
+    const struct experts_places *at;
+    u32 experts, units; /* units: blocks of 16 outputs of an expert */
+};
 
 /* The work of this block on parts of one kind: places in the row of all slices of all tiles. */
 struct share_work {
@@ -12,6 +20,7 @@ struct share_work {
     u32 first, end, step; /* step 0: the slices [first, end); else the tiles that begin at first, +
                              step, .. below end */
     u32 slices, rows;
+    const struct share_pairs *pairs; /* or NULL */
 };
 
 GPU u32 share_tiles(const struct matrix *m, u32 blocks)
@@ -19,12 +28,20 @@ GPU u32 share_tiles(const struct matrix *m, u32 blocks)
     return CEIL_DIV(m->n, 16 * blocks);
 }
 
+/* Of pairs. */
+GPU struct share_work share_work_of(const struct share_pairs *pairs, u32 blocks, u32 tokens)
+{
+    const u32 tiles = pairs->at->tile[pairs->experts], b = gpu_block() * MATRIX_SLICES;
+    const u32 slices = tiles * CEIL_DIV(pairs->units, blocks) * MATRIX_SLICES;
+    return {tiles, b, slices, gpu_blocks() * MATRIX_SLICES, slices, tiles * tokens, pairs};
+}
+
 /* Equal stretches of slices, where that ends sooner than whole tiles although sums of slices go
  * through memory, which takes the time of about a slice. */
 GPU struct share_work share_work_of(const struct op_linear *op, u32 rows, u32 kind, u32 blocks,
                                     u32 tokens)
 {
-    struct share_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows};
+    struct share_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows, NULL};
     u32 all = 0, mine = 0, n = gpu_blocks(), b = gpu_block();
     for (u32 i = 0; i < op->parts; i++) {
         u32 tiles = share_tiles(&op->part[i], blocks) * w.tiles_t;
@@ -57,6 +74,26 @@ GPU u32 share_block_of(const struct share_work *w, u32 place)
     return (u32)(((u64)(place + 1) * gpu_blocks() - 1) / w->slices);
 }
 
+/* Of pairs: tiles of outputs go fastest, so that rows are read together. */
+GPU struct tile_item share_pairs_of(const struct op_linear *op, const struct share_pairs *pairs,
+                                    u32 blocks, u32 tokens, u32 place)
+{
+    const struct experts_places *at = pairs->at;
+    const u32 units = pairs->units, across = CEIL_DIV(units, blocks), tile = place / MATRIX_SLICES;
+    const u32 rows = tile / across, e = experts_that_has(at->tile, pairs->experts, rows);
+    const u32 first = e * units, row = at->tile[e] * tokens;
+    const u32 of_block = op->output == OUTPUT_GATE ? 8 : 16;
+    return {0,
+            tile,
+            first + tile % across * blocks,
+            rows * tokens,
+            0,
+            MATRIX_SLICES,
+            row + at->pair[e + 1] - at->pair[e],
+            first + units,
+            (size_t)(row - at->pair[e]) * op->y_stride + first * of_block};
+}
+
 /* Tokens go fastest, so that blocks which run together share weights. */
 GPU struct tile_item share_item_of(const struct op_linear *op, const struct share_work *w, u32 kind,
                                    u32 blocks, u32 tokens, u32 place)
@@ -72,10 +109,19 @@ GPU struct tile_item share_item_of(const struct op_linear *op, const struct shar
         }
         before += tiles;
     }
-    struct tile_item it = {part,        (before + at) * w->tiles_t + token_tile,
-                           at * blocks, token_tile * tokens,
-                           slice,       MIN(slice + w->end - place, (u32)MATRIX_SLICES)};
+    struct tile_item it = {
+        part,  (before + at) * w->tiles_t + token_tile,         at * blocks, token_tile * tokens,
+        slice, MIN(slice + w->end - place, (u32)MATRIX_SLICES), w->rows,     ~0u,
+        0};
     return it;
+}
+
+/* Of either. */
+GPU struct tile_item share_any_of(const struct op_linear *op, const struct share_work *w, u32 kind,
+                                  u32 blocks, u32 tokens, u32 place)
+{
+    return w->pairs ? share_pairs_of(op, w->pairs, blocks, tokens, place)
+                    : share_item_of(op, w, kind, blocks, tokens, place);
 }
 
 /* This block's share of a tile that several have left in slices: adds them up, in order. */

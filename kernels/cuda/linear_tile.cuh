@@ -15,6 +15,8 @@ struct tile_item {
     u32 part, tile;   /* tile: of all parts */
     u32 block, token; /* first block of 16 outputs of the part, first token */
     u32 slice, slice_end;
+    u32 rows, end; /* tokens end there; and blocks, where not with the part */
+    size_t back;   /* of experts: what y has of it lies so far in front of its place */
 };
 
 /* The packed inputs where a slice begins. */
@@ -222,13 +224,14 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 }
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
- * token, on. had: see tile_put. row_factor: those of all tokens, where they are at hand. awaited: y
- * may be.
+ * token, on. had: see tile_put. row_factor: those of all tokens, where they are at hand. back: see
+ * tile_item. awaited: y may be.
  */
 template <class shape, bool awaited = false>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
                     struct tile_sums<shape> *s, u32 end = ~0u,
-                    const struct tile_old<shape> *had = NULL, const float *row_factor = NULL)
+                    const struct tile_old<shape> *had = NULL, const float *row_factor = NULL,
+                    size_t back = 0)
 {
     struct matrix m = op->part[part];
     bool gate = op->output == OUTPUT_GATE;
@@ -240,7 +243,7 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
         tile_silu<shape>(s);
     else if (gate || op->softcap > 0)
         tile_bend<shape>(s, gate, op->activation, op->softcap);
-    const size_t at = (size_t)token * op->y_stride + op->at[part] + row;
+    const size_t at = (size_t)token * op->y_stride + op->at[part] + row - back;
     float *y = op->y + at;
     if (gate)
         tile_put_gates<shape, awaited>(s, y + block * 8, op->y_stride, blocks, tokens);
@@ -265,11 +268,11 @@ GPU struct tile_scales<shape> tile_scales_of(const struct op_linear *op, u32 sli
 
 /* tile_store of an item. */
 template <class shape>
-GPU void tile_store_item(const struct op_linear *op, const struct tile_item it, u32 rows,
+GPU void tile_store_item(const struct op_linear *op, const struct tile_item it,
                          struct tile_sums<shape> *s)
 {
     tile_store<shape>(op, it.part, it.block + tile_warp_block<shape>(), tile_token<shape>(it.token),
-                      rows, s);
+                      it.rows, s, it.end, NULL, NULL, it.back);
 }
 
 /* --- sums of slices that several blocks made ----------------------------------------------- */

@@ -125,7 +125,7 @@ GPU void wide_aim(struct wide_pipe<shape> *pipe, const struct op_linear *op,
 {
     struct share_work w = *work;
     struct tile_item it =
-        share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, pipe->place);
+        share_any_of(op, &w, shape::kind, shape::blocks, shape::tokens, pipe->place);
     struct matrix m = op->part[it.part];
     u32 k = tile_slice_at(&m, it.slice), end = tile_slice_at(&m, it.slice_end);
     u32 block = it.block + tile_warp_block<shape>(), last = CEIL_DIV(m.n, 16) - 1;
@@ -336,7 +336,7 @@ template <class shape>
 GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe, u32 place)
 {
     const struct share_work *w = &wide_head_of()->work;
-    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    struct tile_item it = share_any_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     const struct matrix *m = &op->part[it.part];
     bool whole = it.slice_end - it.slice == MATRIX_SLICES;
     bool fine = shape::kind != MATRIX_HALF && gpu_uniform(m->group) == 32;
@@ -368,8 +368,8 @@ GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe
     }
     if (shape::parked)
         tile_unpark<shape>(&p);
-    it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
-    tile_store_item<shape>(op, it, w->rows, shape::parked ? &p : &total);
+    it = share_any_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
+    tile_store_item<shape>(op, it, shape::parked ? &p : &total);
 }
 
 /* By one thread, before anything else; then all must meet. */
@@ -382,20 +382,28 @@ GPU void wide_open(struct wide_barriers *b)
     b->phases = 0;
 }
 
-template <class shape> GPU void wide_run_as(const struct op_linear *op, const struct gpu_run *run)
+/* What rows are multiplied with: tiles of so many tokens, `room` bytes of shared memory; and what
+ * they are, or NULL. */
+struct wide_how {
+    u32 tokens, room;
+    const struct share_pairs *pairs;
+};
+
+template <class shape>
+GPU void wide_run_as(const struct op_linear *op, const struct gpu_run *run, struct wide_how how)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + run->shared_bytes);
     struct wide_head *head = wide_head_of();
     struct wide_pipe<shape> pipe = {
     };
     if (gpu_thread() == 0)
-        head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
-                                   shape::tokens);
+        head->work = how.pairs ? share_work_of(how.pairs, shape::blocks, shape::tokens)
+                               : share_work_of(op, linear_rows(&op->in, run->step), shape::kind,
+                                               shape::blocks, shape::tokens);
     gpu_fence_bulk();
     gpu_sync();
     pipe.barriers = (struct wide_barriers *)near->barriers;
-    pipe.stages =
-        MIN((run->shared_bytes - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
+    pipe.stages = MIN((how.room - shape::stages_at) / shape::stage_bytes, (u32)WIDE_STAGES);
     wide_begin<shape>(&pipe, op);
     for (u32 place = head->work.first; place < head->work.end;
          place = share_next(&head->work, place))
@@ -455,25 +463,25 @@ GPU void wide_fetch(const struct op_linear *op, const struct gpu_run *run)
     }
 }
 
-template <u32 kind> GPU void wide_run_kind(const struct op_linear *op, const struct gpu_run *run)
+template <u32 kind>
+GPU void wide_run_kind(const struct op_linear *op, const struct gpu_run *run, struct wide_how how)
 {
     bool any = false;
     for (u32 i = 0; i < op->parts; i++)
         any |= op->part[i].kind == kind;
     if (!any)
         return;
-    u32 tokens = wide_tokens(linear_rows(&op->in, run->step), run->shared_bytes);
-    if (tokens == 32)
-        wide_run_as<wide_shape_of<kind, 32>>(op, run);
+    if (how.tokens == 32)
+        wide_run_as<wide_shape_of<kind, 32>>(op, run, how);
     else
-        wide_run_as<wide_shape_of<kind, 64>>(op, run);
+        wide_run_as<wide_shape_of<kind, 64>>(op, run, how);
 }
 
-GPU void wide_run(const struct op_linear *op, const struct gpu_run *run)
+GPU void wide_run(const struct op_linear *op, const struct gpu_run *run, struct wide_how how)
 {
-    wide_run_kind<MATRIX_INT4>(op, run);
-    wide_run_kind<MATRIX_INT8>(op, run);
-    wide_run_kind<MATRIX_HALF>(op, run);
+    wide_run_kind<MATRIX_INT4>(op, run, how);
+    wide_run_kind<MATRIX_INT8>(op, run, how);
+    wide_run_kind<MATRIX_HALF>(op, run, how);
 }
 
 #endif

@@ -8,12 +8,12 @@
  * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
  * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
  * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
- * `prefill_..`. `experts` does mixtures of experts between what others do of a layer, and
- * `prefill_experts` those of INT4 between `prefill_..` and `prefill_..`; `decode` has those of few
- * pairs itself, where they fit. `.._kv8` are the same with KV pages of bytes: where
- * one kernel knew both, others' pages cost up to 4 % of a step (`step` does, which has much else);
- * of those of Hopper there are only the ones that are asked for most. `pack` writes a weight matrix
- * in the form that they read, `read_all` measures the memory. See step.h.
+ * `prefill_..`. `step` has mixtures of experts, too, and on Hopper `prefill_experts` those of INT4
+ * between `prefill_..` and `prefill_..`; `decode` has those of few tokens, where they fit. `.._kv8`
+ * are the same with KV pages of bytes: where one kernel knew both, others' pages cost up to 4 % of
+ * a step (`step` does, which has much else); of those of Hopper there are only the ones that are
+ * asked for most. `pack` writes a weight matrix in the form that they read, `read_all` measures the
+ * memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
@@ -27,11 +27,20 @@
 #include "kernels/cuda/vector.cuh"
 
 /* In `decode`. The rings have nothing in them, and are shared memory like all other. */
-GPU void run_experts(const struct op *op, const struct gpu_run *run)
+GPU void run_few_experts(const struct op *op, const struct gpu_run *run)
 {
     struct gpu_run all = *run;
     all.shared_bytes = splits_space(run);
-    experts_op<true>(op, &all);
+    if (op->kind == OP_EXPERTS)
+        experts_few(&op->experts, &all);
+    else
+        experts_beside<true>(op, &all);
+}
+
+/* In `step`. */
+GPU_CALL void run_beside_experts(const struct op *op, const struct gpu_run *run)
+{
+    experts_beside<false>(op, run);
 }
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
@@ -41,14 +50,15 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
                 task meanwhile)
 {
     const struct gpu_step *s = run->step;
-    if (op->kind != OP_LINEAR)
+    const bool linear = op->kind == OP_LINEAR || (!few && op->kind == OP_EXPERTS);
+    if (!linear)
         meanwhile();
-    switch (op->kind) {
+    switch (linear ? +OP_LINEAR : op->kind) {
     case OP_EMBED:
         vector_embed(&op->embed, run);
         return true;
     case OP_LINEAR:
-        linear_run<few>(&op->linear, run, begun, meanwhile);
+        linear_run<few>(op, run, begun, meanwhile);
         return true;
     case OP_ADD_NORM:
         vector_add_norm(&op->add_norm, s);
@@ -75,9 +85,11 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         return true;
     default:
         if (few)
-            run_experts(op, run);
-        else
+            run_few_experts(op, run);
+        else if (op->kind == OP_SAMPLE)
             sample_run(&op->sample, run);
+        else
+            run_beside_experts(op, run);
         return true;
     }
 }
@@ -192,23 +204,6 @@ GPU_KERNEL(decode_kv8, struct gpu_run, 1)
 GPU_KERNEL(step, struct gpu_run, 1)
 {
     run_ops<false>(&p);
-}
-
-/* Mixtures of experts, between what other kernels do of a layer. */
-GPU_KERNEL(experts, struct gpu_run, 1)
-{
-    struct step_shared *near = (struct step_shared *)(gpu_shared() + p.shared_bytes);
-    begin_ops(near, &p);
-    for (u32 i = p.first; i < p.last; i++) {
-        if (i + 1 < p.last)
-            copy_near(&near->op[(i + 1) % 2], &p.ops[i + 1], sizeof(struct op));
-        gpu_copy_commit();
-        experts_op<false>(&near->op[i % 2], &near->run);
-        gpu_copy_wait<0>();
-        gpu_sync();
-        if (i + 1 < p.last)
-            gpu_grid_sync(p.state.barrier);
-    }
 }
 
 #ifdef GPU_GROUPS

@@ -154,7 +154,7 @@ enum op_kind {
     OP_ATTENTION,
     OP_GATE,    /* h = act(gate) * up, where they could not be one linear */
     OP_SAMPLE,  /* logits -> token of each wanted row, logprobs; marks the step as done */
-    OP_ROUTE,   /* these by `experts` and `decode`: what each token thinks of each expert */
+    OP_ROUTE,   /* these by `step` and `decode`: what each token thinks of each expert */
     OP_CHOOSE,  /* its experts, and the tokens of each expert */
     OP_EXPERTS, /* a linear of each pair of a token and an expert */
     OP_MIX,     /* x += what a token's experts say */
@@ -381,15 +381,17 @@ struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE */
 };
 
 struct op_experts {
-    struct input in;      /* rows of tokens, or of pairs. order: [experts][k] or NULL; then rows
-                             are prepared for each pair */
+    struct input in;      /* rows of tokens, or of pairs; prepared for each pair. order:
+                             [experts][k] or NULL; room: k */
     struct matrix matrix; /* all experts below one another */
     struct routes routes;
-    u32 units;  /* of 16 outputs, of each expert */
-    u32 paired; /* 1: a row is a pair */
-    u32 output; /* OUTPUT_STORE or OUTPUT_GATE */
+    u32 units;    /* of 16 outputs, of each expert */
+    u32 paired;   /* 1: a row is a pair */
+    u32 few_rows; /* pairs of a tile where these are few: experts_few_rows */
+    u32 output;   /* OUTPUT_STORE or OUTPUT_GATE */
     u32 activation, y_stride;
     float *y;         /* [pair][y_stride] */
+    float *partial;   /* see struct op_linear */
     const float *old; /* `one_experts`: OUTPUT_ADD, y = old + what the experts say, by their shares;
                          there is no OP_CHOOSE and no OP_MIX */
 };
@@ -411,18 +413,24 @@ static inline bool experts_is_one(const struct op_experts *op)
            places % 16 == 0 && in->k <= NEAR_NORM_FEATURES && (!op->paired || m->slice == 128);
 }
 
-/* And `prefill_experts`? A lane holds its part of a slice of a row. A tile of up to 128 pairs of an
- * expert has 128 of the rows of struct input.prepared for itself: experts_prepared_rows in all. */
-enum { EXPERTS_BROAD_SLICE = 14 * 128, EXPERTS_BROAD_NORMED = 8 * 128 };
+/* Rows of a pair each: can a lane hold its part of a slice of one? op: struct op_experts. */
+enum { EXPERTS_SLICE = 14 * 128, EXPERTS_NORMED = 8 * 128 };
+#define EXPERTS_HOLD_ROWS(op)             \
+    (!(op)->in.order && !(op)->in.int8 && \
+     (op)->matrix.slice <= ((op)->in.kind == INPUT_NORM ? +EXPERTS_NORMED : +EXPERTS_SLICE))
+
+/* Can the kernel `prefill_experts` compute these? */
 static inline bool experts_are_broad(const struct op_experts *op)
 {
-    const u32 most = op->in.kind == INPUT_NORM ? EXPERTS_BROAD_NORMED : EXPERTS_BROAD_SLICE;
-    return op->matrix.kind == MATRIX_INT4 && op->matrix.slice <= most && !op->in.order &&
-           !op->in.int8;
+    return op->matrix.kind == MATRIX_INT4 && EXPERTS_HOLD_ROWS(op);
 }
+
+/* Rows of struct input.prepared: tiles have up to EXPERTS_TILE pairs of an expert, and so many rows
+ * for themselves. */
+enum { EXPERTS_TILE = 128 };
 static inline u32 experts_prepared_rows(u32 experts, u32 pairs)
 {
-    return (pairs / 128 + MIN(experts, pairs)) * 128;
+    return (pairs / EXPERTS_TILE + MIN(experts, pairs)) * EXPERTS_TILE;
 }
 
 struct op_mix {
@@ -563,15 +571,26 @@ enum {
 /* A row in shared memory: two bytes an input. Neighbouring rows begin in different banks. */
 #define FEW_ROW_BYTES(k) ((k)*2 + 64)
 
-/* What an OP_EXPERTS of few pairs needs of shared memory, with rings of so many bytes a warp; the
- * least that they may have is FEW_RING_BYTES / FEW_RINGS_PARTS. */
 enum { EXPERTS_PLACES_BYTES = 2 * (LIMIT_EXPERTS + 1) * sizeof(u32) };
 
 /* What OP_ROUTE needs of shared memory beside a row; and `prefill_experts`. */
 enum { EXPERTS_ROUTE_BYTES = 512, EXPERTS_BROAD_BYTES = 200 << 10 };
 
-#define EXPERTS_FEW_BYTES(k, ring) \
-    (FEW_TOKENS * FEW_ROW_BYTES(k) + DECODE_WORK_BYTES + EXPERTS_PLACES_BYTES + GPU_WARPS * (ring))
+/* What OP_EXPERTS of few pairs needs of shared memory, of tiles of so many and with rings of so
+ * many bytes a warp, FEW_RING_BYTES / FEW_RINGS_PARTS at the least. */
+#define EXPERTS_FEW_BYTES(rows, k, ring) \
+    ((rows)*FEW_ROW_BYTES(k) + DECODE_WORK_BYTES + EXPERTS_PLACES_BYTES + GPU_WARPS * (ring))
+
+/* Pairs of its tiles, in so many bytes; 0: it does not fit. INT4 is multiplied as bytes, two
+ * columns a pair. */
+static inline u32 experts_few_rows(const struct input *in, u32 shared_bytes)
+{
+    const u32 ring = FEW_RING_BYTES / FEW_RINGS_PARTS;
+    u32 rows = in->group ? FEW_TOKENS / 2 : FEW_TOKENS;
+    while (rows && EXPERTS_FEW_BYTES(rows, in->k, ring) > shared_bytes)
+        rows /= 2;
+    return rows;
+}
 
 /* What operations other than linears need of gpu_run.shared_bytes at the least. */
 static inline u32 step_least_bytes(u32 head_dim)
@@ -593,8 +612,8 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode`, `one_..`, `mid_..`, `prefill_..` and `experts`:
- * operations [first, last) of ops. */
+/* The parameter of the kernels `step`, `decode`, `one_..`, `mid_..` and `prefill_..`: operations
+ * [first, last) of ops. */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;

@@ -656,7 +656,6 @@ bool api_ready(const struct api *api)
 void api_drain(struct api *api)
 {
     api->draining = true;
-    socket_close_idle(api);
 }
 
 void api_cut(struct api *api)

@@ -78,7 +78,8 @@ bool api_busy(const struct api *api);
 /* True once a first token was computed and checked. */
 bool api_ready(const struct api *api);
 
-/* /ready turns false, idle WebSockets are closed; what was accepted is answered. */
+/* /ready turns false, idle WebSockets are closed in the turns to come; what was accepted is
+ * answered. */
 void api_drain(struct api *api);
 
 /* The end, with requests in work: who waits for one is told, and each has its line in the log. The

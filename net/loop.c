@@ -41,8 +41,7 @@ struct loop {
     struct door doors[LIMIT_LISTENERS];
     struct source sources[LIMIT_LOOP_SOURCES + LIMIT_LISTENERS];
     u32 n_sources;
-    void (*reload)(void *arg);
-    void *reload_arg;
+    struct loop_calls calls;
     int epoll, signals, timer;
     u64 armed_ns; /* the timer fires then; UINT64_MAX: it is not armed */
     enum loop_state state;
@@ -177,8 +176,6 @@ void loop_block_signals(void)
 static void drain(struct loop *l)
 {
     notify_send(&l->notify, "STOPPING=1");
-    log_event(LOG_INFO, "drain", "open=%llu limit_ms=%llu",
-              (unsigned long long)conns_counts(l->conns)->open, (unsigned long long)l->g.drain_ms);
     for (u32 i = 0; i < l->listeners.n; i++)
         accept_up_to(&l->doors[i], UINT32_MAX);
     listeners_ctl(l, EPOLL_CTL_DEL, 0);
@@ -187,17 +184,21 @@ static void drain(struct loop *l)
     l->paused_ns = 0;
     l->drain_ns = clock_now_ns(&l->clock) + l->g.drain_ms * 1000000u;
     conns_drain(l->conns);
+    if (l->calls.drain)
+        l->calls.drain(l->calls.arg);
+    log_event(LOG_INFO, "drain", "open=%llu limit_ms=%llu", /* who reads it finds no /ready */
+              (unsigned long long)conns_counts(l->conns)->open, (unsigned long long)l->g.drain_ms);
 }
 
 static void do_reload(struct loop *l)
 {
     char text[80];
-    if (!l->reload || l->state != LOOP_RUN)
+    if (!l->calls.reload || l->state != LOOP_RUN)
         return;
     u64 usec = clock_now_ns(&l->clock) / 1000;
     snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)usec);
     notify_send(&l->notify, text);
-    l->reload(l->reload_arg);
+    l->calls.reload(l->calls.arg);
     notify_send(&l->notify, "READY=1");
 }
 
@@ -292,10 +293,9 @@ enum err loop_open(struct arena *a, const struct loop_config *g, const struct cl
     return r;
 }
 
-void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg)
+void loop_call(struct loop *l, const struct loop_calls *calls)
 {
-    l->reload = reload;
-    l->reload_arg = arg;
+    l->calls = *calls;
 }
 
 enum err loop_claim(const struct loop *l, struct err_text *e)

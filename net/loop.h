@@ -50,7 +50,14 @@ struct sockets loop_sockets(struct loop *l);
  * the kernel refused. */
 MUST bool loop_watch(struct loop *l, int fd, void (*ready)(void *arg), void *arg);
 
-void loop_on_reload(struct loop *l, void (*reload)(void *arg), void *arg);
+/* What signals ask for, either may be NULL: `reload` at SIGHUP, `drain` once at SIGTERM, after all
+ * that had come by then was passed on. */
+struct loop_calls {
+    void (*reload)(void *arg);
+    void (*drain)(void *arg);
+    void *arg;
+};
+void loop_call(struct loop *l, const struct loop_calls *calls);
 
 /* Core, scheduling class and locked memory for this thread; its threads made before keep theirs.
  * What the box may refuse: before anybody is told that the server is ready. */

@@ -73,6 +73,12 @@ static void reload(void *arg)
         log_event(LOG_INFO, "reloaded", "what=nothing");
 }
 
+static void drain(void *arg)
+{
+    (void)arg;
+    api_drain(serve.api);
+}
+
 /* READY is said only after a token was computed and found sound. */
 static enum err first_token(struct err_text *e)
 {
@@ -95,8 +101,6 @@ static bool run(void)
         state = loop_turn(serve.loop, MIN(api_next_ns(serve.api), restart_ns));
         if (certificate_waits)
             reload_certificate(false);
-        if (state == LOOP_DRAIN)
-            api_drain(serve.api);
         if (!api_turn(serve.api, false) && restart_ns == UINT64_MAX)
             restart_ns = clock_now_ns(&box.clock) + LOST_MS * 1000000ull;
     }
@@ -121,7 +125,7 @@ static enum err start(struct err_text *e)
     TRY(loop_claim(serve.loop, e));
     TRY(first_token(e));
     (void)engine_report(box.engine, &(struct device_report){0}); /* the slow one */
-    loop_on_reload(serve.loop, reload, NULL);
+    loop_call(serve.loop, &(struct loop_calls){.reload = reload, .drain = drain});
     if (!serve.loop_config.spin && /* who spins looks all the time */
         !loop_watch(serve.loop, box.device->ops->fd(box.device), device_ready, NULL))
         return err_set(e, ERR_SYSTEM, "the device's descriptor cannot be watched");

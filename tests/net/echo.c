@@ -253,7 +253,7 @@ static enum err boot(struct echo *a, struct arena *arena, struct err_text *e)
     if (!a->conns || !a->big)
         return arena_full(arena, "echo", e);
     memset(a->big, 'b', BIG_BYTES);
-    loop_on_reload(a->loop, reload, a);
+    loop_call(a->loop, &(struct loop_calls){.reload = reload, .arg = a});
     memory_seal();
     TRY(loop_claim(a->loop, e));
     return loop_start(a->loop, a->conns, e);

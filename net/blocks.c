@@ -45,9 +45,8 @@ static bool is_text(struct reading *r, const char *at, const struct json *v)
     return field_members(r, at, v, known);
 }
 
-/* A string, or a list of texts. `before` stands before it. */
-static bool text_of(struct reading *r, const char *at, struct str before, const struct json *v,
-                    struct str *out)
+bool field_text_of(struct reading *r, const char *at, struct str before, const struct json *v,
+                   struct str *out)
 {
     char part[64];
     u32 i = 0;
@@ -72,7 +71,7 @@ static bool text_of(struct reading *r, const char *at, struct str before, const 
 
 bool field_system(struct reading *r, const struct field *field, const struct json *v)
 {
-    return text_of(r, field->name, STR(""), v, &r->instructions);
+    return field_text_of(r, field->name, STR(""), v, &r->instructions);
 }
 
 /* --- blocks ------------------------------------------------------------------------------------
@@ -140,8 +139,8 @@ static bool tool_result(struct message *m, const struct json *v)
         return bad_block(m, ".is_error", "must be true or false");
     snprintf(at, sizeof at, "messages[%u].content[%u].content", m->at, m->block);
     struct json none = {.type = JSON_STRING, .text = STR("")};
-    if (!text_of(m->r, at, error ? STR("Error: ") : STR(""),
-                 content && content->type != JSON_NULL ? content : &none, &text))
+    if (!field_text_of(m->r, at, error ? STR("Error: ") : STR(""),
+                       content && content->type != JSON_NULL ? content : &none, &text))
         return false;
     turns_result(m->turns, id->text, text);
     return members(m, v, known);
@@ -178,7 +177,7 @@ static bool message(struct message *m, const struct json *v)
         return false;
     snprintf(at, sizeof at, "messages[%u].content", m->at);
     if (system || content->type == JSON_STRING || content->n == 0) {
-        if (!text_of(m->r, at, STR(""), content, &text))
+        if (!field_text_of(m->r, at, STR(""), content, &text))
             return false;
         turns_say(m->turns, role->text, text);
         return true;

@@ -326,6 +326,17 @@ bool field_modalities(struct reading *r, const struct field *field, const struct
     return refuse(r->f, 400, "unsupported_value", field->name, "modalities: only [\"text\"]");
 }
 
+bool field_prediction(struct reading *r, const struct field *field, const struct json *v)
+{
+    static const char *const known[] = {"type", "content", NULL};
+    const struct json *content = json_get(v, "content");
+    if (v->type != JSON_OBJECT || !field_is_str(json_get(v, "type"), "content") || !content)
+        return refuse(r->f, 400, "invalid_value", field->name,
+                      "prediction must be {\"type\": \"content\", \"content\": \"...\"}");
+    return field_members(r, field->name, v, known) &&
+           field_text_of(r, "prediction.content", STR(""), content, &r->p->prediction);
+}
+
 bool field_store(struct reading *r, const struct field *field, const struct json *v)
 {
     if (v->type == JSON_FALSE)

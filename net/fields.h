@@ -38,6 +38,9 @@ bool field_is_empty(const struct json *v);
  * which ends with NULL. */
 bool field_members(struct reading *r, const char *name, const struct json *v,
                    const char *const *known);
+/* A string, or a list of texts: *out, `before` in front of it. `at` is its place, for refusals. */
+bool field_text_of(struct reading *r, const char *at, struct str before, const struct json *v,
+                   struct str *out);
 bool field_no_room(struct reading *r, const char *name);   /* always false */
 bool field_is_str(const struct json *v, const char *text); /* v may be NULL */
 
@@ -63,6 +66,7 @@ READER(bias);
 READER(logprobs);
 READER(stream_options);
 READER(modalities);
+READER(prediction);
 READER(store);
 READER(messages);
 READER(variables);

@@ -200,11 +200,23 @@ static bool text_prompts(struct api *api, const struct params *p, struct prompts
            refuse(f, 400, "invalid_value", p->prompt_field, "%s is an empty list", p->prompt_field);
 }
 
+/* What is longer than a prompt may be has no room behind one. */
+static bool read_prediction(struct api *api, struct str text, struct prompts *all,
+                            struct refusal *f)
+{
+    struct str said = {text.p, MIN(text.n, api->g.prompt_bytes)};
+    while (said.n < text.n &&
+           ((u8)said.p[said.n] & 0xc0) == 0x80) /* in the middle of a character */
+        said.n--;
+    return !said.n || encode(api, said, 0, &all->prediction, "prediction", f);
+}
+
 static bool read_prompts(struct api *api, const struct params *p, struct prompts *all,
                          struct refusal *f)
 {
     all->n = 0;
     all->tokens = 0;
+    all->prediction = (struct prompt){0};
     if (p->messages) {
         all->n = 1;
         all->at[0] = (struct prompt){0};
@@ -215,7 +227,7 @@ static bool read_prompts(struct api *api, const struct params *p, struct prompts
     }
     for (u32 i = 0; i < all->n; i++)
         all->tokens += all->at[i].n;
-    return true;
+    return read_prediction(api, p->prediction, all, f);
 }
 
 bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32 *n, struct refusal *f)
@@ -403,6 +415,8 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
                         .continues = continues(p),
                         .grammar = job->grammar,
                         .n_stop = p->n_stop,
+                        .likely = all->prediction.ids,
+                        .n_likely = all->prediction.n,
                         .priority = p->priority};
     u64 seed = p->seeded ? p->sampling.seed : splitmix(api->g.seed ^ job->caller.number);
     u32 k = 0;

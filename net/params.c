@@ -46,6 +46,7 @@ static const struct field fields[] = {
     {"echo", TEXT, field_bool, AT(echo), 0, 0},
     {"response_format", CHAT, field_format, 0, 0, 0},
     {"modalities", CHAT, field_modalities, 0, 0, 0},
+    {"prediction", BOTH, field_prediction, 0, 0, 0},
     {"tools", CHAT | TOKENS, field_tools, 0, 0, 0},
     {"tools", RESP, field_flat_tools, 0, 0, 0},
     {"functions", CHAT, field_functions, 0, 0, 0},
@@ -113,7 +114,6 @@ static const struct field fields[] = {
     {"store", CHAT | RESP, field_store, 0, 0, 0},
     /* of the reference, not honoured */
     {"audio", CHAT, field_unsupported, 0, 0, 0},
-    {"prediction", CHAT, field_unsupported, 0, 0, 0},
     {"verbosity", CHAT, field_unsupported, 0, 0, 0},
     {"web_search_options", CHAT, field_unsupported, 0, 0, 0},
     {"max_tool_calls", RESP, field_unsupported, 0, 0, 0},

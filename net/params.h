@@ -54,6 +54,7 @@ struct params {
     bool json;                    /* the answer is an object, or fits: */
     const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
     struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */
+    struct str prediction;        /* what the answer may well be; empty: nobody knows */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
     bool embeds, base64;          /* the prompts, and how the floats are written */
     u32 dimensions;               /* of embeddings; 0: all */

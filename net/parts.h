@@ -200,6 +200,7 @@ struct prompts {
     struct prompt at[LIMIT_INPUTS];
     u32 n;
     u64 tokens;
+    struct prompt prediction; /* of all their answers; n 0: there is none */
 };
 
 /* Begins the job of a request: all its choices, or false with the reason. ws: NULL for HTTP's. */

@@ -1,12 +1,11 @@
 #include "core/engine/draft.h"
 
 enum {
-    DRAFT_GRAM = 3, /* tokens that have to be the same: fewer are found where nothing follows */
     BITS_MIN = 8,
     BITS_MAX = 16,
     LENGTH_FIRST = 2,
     LENGTH_MAX = 64,
-    REST_DOUBLES = 6,
+    REST_DOUBLES = 3,
 };
 
 static u32 bits_of(u32 context)
@@ -29,12 +28,16 @@ bool draft_open(struct draft *d, struct arena *a, u32 context)
     return d->places != NULL;
 }
 
-void draft_begin(struct draft *d)
+void draft_begin(struct draft *d, u32 n_prompt, u32 n_likely, u32 end)
 {
+    *d = (struct draft){.places = d->places,
+                        .bits = d->bits,
+                        .likely = end - n_likely,
+                        .end = end,
+                        .source = end - n_likely, /* as it begins */
+                        .at = n_prompt,
+                        .length = LENGTH_FIRST};
     memset(d->places, 0, sizeof *d->places << d->bits);
-    d->known = DRAFT_GRAM;
-    d->length = LENGTH_FIRST;
-    d->rest = d->misses = 0;
 }
 
 /* Of the tokens that end before tokens[end]. */
@@ -46,25 +49,52 @@ static u32 *place(struct draft *d, const u32 *tokens, u32 end)
     return &d->places[h >> (32 - d->bits)];
 }
 
+static void learn(struct draft *d, const u32 *tokens, u32 from, u32 to)
+{
+    for (u32 end = from; end < to; end++)
+        *place(d, tokens, end) = end;
+}
+
+static void learn_all(struct draft *d, const u32 *tokens, u32 n)
+{
+    learn(d, tokens, d->known ? d->known : DRAFT_GRAM, n);
+    if (!d->known) /* behind the prompt, which often has the same text before it is changed */
+        learn(d, tokens, MAX(d->likely, n) + DRAFT_GRAM, d->end);
+    d->known = n;
+}
+
+/* Does tokens[n] stand behind the same tokens as tokens[from]? At the prediction's beginning there
+ * are fewer. */
+static bool follows(const struct draft *d, const u32 *tokens, u32 from, u32 n)
+{
+    bool predicted = from >= MAX(d->likely, n);
+    u32 gram = predicted ? MIN(from - d->likely, (u32)DRAFT_GRAM) : DRAFT_GRAM;
+    return (predicted ? from < d->end : from < n && from >= gram) &&
+           memcmp(tokens + from - gram, tokens + n - gram, gram * sizeof *tokens) == 0;
+}
+
 u32 draft_find(struct draft *d, const u32 *tokens, u32 n, u32 most, u32 *out)
 {
-    u32 count = MIN(d->length, most);
+    u32 count = MIN(d->length, most), from = d->source + (n - d->at);
     if (d->rest || n < DRAFT_GRAM || !count)
         return 0;
-    for (; d->known < n; d->known++)
-        *place(d, tokens, d->known) = d->known;
-    u32 from = *place(d, tokens, n);
-    if (!from || memcmp(tokens + from - DRAFT_GRAM, tokens + n - DRAFT_GRAM,
-                        DRAFT_GRAM * sizeof *tokens) != 0)
+    learn_all(d, tokens, n);
+    if (!follows(d, tokens, from, n))
+        from = *place(d, tokens, n);
+    if (!follows(d, tokens, from, n))
         return 0;
+    d->source = from;
+    d->at = n;
+    if (from >= n)
+        count = MIN(count, d->end - from);
     for (u32 i = 0; i < count; i++) /* what is at the end may go on as a period */
-        out[i] = from + i < n ? tokens[from + i] : out[from + i - n];
+        out[i] = from >= n || from + i < n ? tokens[from + i] : out[from + i - n];
     return count;
 }
 
 void draft_judge(struct draft *d, u32 n, u32 stayed)
 {
-    d->length = stayed == n ? MIN(2 * n, (u32)LENGTH_MAX) : stayed + 1;
+    d->length = stayed == n ? MIN(2 * n, (u32)LENGTH_MAX) : MAX(stayed + 1, n / 2);
     d->misses = stayed ? 0 : d->misses + 1;
     d->rest = stayed ? 0 : 1u << MIN(d->misses, (u32)REST_DOUBLES);
 }

@@ -20,8 +20,8 @@ struct seq {
     i32 priority;
     void *user;
     u32 slot;
-    u32 *tokens; /* [context + 1] */
-    u32 n_prompt, n_tokens, computed, planned, pending, cached, outputs, max_tokens;
+    u32 *tokens; /* [room], the last n_likely of them: maybe the output, until that comes */
+    u32 n_prompt, n_likely, n_tokens, computed, planned, pending, cached, outputs, max_tokens;
     u32 positions; /* all that it can ever need */
     u32 *pages;    /* [pages a sequence can have] */
     u32 n_pages, committed, pages_version;
@@ -62,8 +62,8 @@ struct engine {
     engine_on_event *on_event;
     void *arg;
     struct kv kv;
-    u32 seqs_n, context, pages_a_seq;
-    struct seq *seqs;   /* [seqs_n]; order[] lists those in use */
+    u32 seqs_n, context, room, pages_a_seq; /* room: behind the context for DRAFT_GRAM, too */
+    struct seq *seqs;                       /* [seqs_n]; order[] lists those in use */
     struct seq **order; /* [ordered] those that have not ended, by priority, then arrival */
     u32 ordered, in_use, running;
     bool *slot_used;      /* [slots] */
@@ -96,15 +96,10 @@ static u32 pages_of(u32 tokens)
     return CEIL_DIV(tokens, LIMIT_PAGE_TOKENS);
 }
 
-static size_t prompt_floats(const struct device *d, const struct engine_config *c)
-{
-    return (size_t)c->prompt_logits * d->model->vocab;
-}
-
 /* One place that knows every piece, used with a null arena to measure. */
 static bool lay_out(struct engine *g, struct arena *a)
 {
-    u32 slots = g->device->limits.slots;
+    u32 slots = g->device->limits.slots, vocab = g->device->model->vocab;
     g->seqs = ARENA_NEW(a, struct seq, g->seqs_n);
     g->order = ARENA_NEW(a, struct seq *, g->seqs_n);
     g->slot_used = ARENA_NEW(a, bool, slots);
@@ -127,12 +122,12 @@ static bool lay_out(struct engine *g, struct arena *a)
         if (!f->rows || !f->seqs || !f->tokens || !f->hidden)
             return false;
     }
-    g->prompt_logits = ARENA_NEW(a, float, prompt_floats(g->device, &g->config));
-    if (!g->prompt_logits || !choose_lay_out(&g->chooser, a, g->tokenizer, g->device->model->vocab,
-                                             g->config.grammar_rows))
+    g->prompt_logits = ARENA_NEW(a, float, g->config.prompt_logits *(size_t)vocab);
+    if (!g->prompt_logits ||
+        !choose_lay_out(&g->chooser, a, g->tokenizer, vocab, g->config.grammar_rows))
         return false;
     for (u32 i = 0; i < g->seqs_n; i++) {
-        g->seqs[i].tokens = ARENA_NEW(a, u32, g->context + 1);
+        g->seqs[i].tokens = ARENA_NEW(a, u32, g->room);
         g->seqs[i].pages = ARENA_NEW(a, u32, g->pages_a_seq);
         if (!g->seqs[i].tokens || !g->seqs[i].pages)
             return false;
@@ -143,14 +138,14 @@ static bool lay_out(struct engine *g, struct arena *a)
 static size_t engine_bytes(const struct device *d, const struct engine_config *c)
 {
     size_t slots = d->limits.slots, seqs = seqs_of(d, c), context = d->limits.context;
-    size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * (context + 1) +
+    size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * (context + DRAFT_GRAM) +
                    4 * (size_t)pages_of((u32)context) + 128;
     size_t a_slot = sizeof(bool) + sizeof(struct draft) + sizeof(struct seq *) +
                     sizeof(struct sched_seq) + sizeof(u32);
     size_t a_row = sizeof(struct step_row) + sizeof(struct seq *) + 4 * d->model->hidden;
     size_t a_flight = slots * a_row + 4 * (size_t)d->limits.step_tokens + 64;
     return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight +
-           4 * prompt_floats(d, c) + 1024;
+           4 * (size_t)c->prompt_logits * d->model->vocab + 1024;
 }
 
 void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p)
@@ -183,6 +178,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
     g->arg = arg;
     g->seqs_n = seqs_of(d, c);
     g->context = d->limits.context;
+    g->room = g->context + DRAFT_GRAM;
     g->pages_a_seq = pages_of(g->context);
     g->next_id = 1;
     g->deadline_ns = UINT64_MAX;
@@ -269,6 +265,15 @@ static void end_waiting(struct engine *g, struct seq *s, enum seq_state state)
     s->state = state;
 }
 
+static enum err check_tokens(const char *what, const u32 *ids, u32 n, u32 vocab, struct err_text *e)
+{
+    for (u32 i = 0; i < n; i++)
+        if (ids[i] >= vocab)
+            return err_set(e, ERR_REQUEST, "%s token %u is %u; the model's vocabulary has %u", what,
+                           i, ids[i], vocab);
+    return ERR_OK;
+}
+
 static enum err check_request(const struct engine *g, const struct request *r, struct err_text *e)
 {
     u32 vocab = g->device->model->vocab;
@@ -276,21 +281,12 @@ static enum err check_request(const struct engine *g, const struct request *r, s
     ASSERT(!r->embeds || (r->no_answer && !r->prompt_logprobs && !r->grammar));
     ASSERT(!r->grammar || (g->config.grammar_rows && g->tokenizer && !r->prompt_logprobs &&
                            !r->sampling.min_tokens));
-    for (u32 i = 0; i < r->n_prompt; i++)
-        if (r->prompt[i] >= vocab)
-            return err_set(e, ERR_REQUEST, "prompt token %u is %u; the model's vocabulary has %u",
-                           i, r->prompt[i], vocab);
+    TRY(check_tokens("prompt", r->prompt, r->n_prompt, vocab, e));
+    TRY(check_tokens("predicted", r->likely, r->n_likely, vocab, e));
     if (r->sampling.n_stop > LIMIT_STOP_IDS)
         return err_set(e, ERR_REQUEST, "stop_token_ids has %u ids; the limit is %u",
                        r->sampling.n_stop, LIMIT_STOP_IDS);
-    if (r->n_stop > LIMIT_STOP_STRINGS)
-        return err_set(e, ERR_REQUEST, "stop has %u strings; the limit is %u", r->n_stop,
-                       LIMIT_STOP_STRINGS);
-    for (u32 i = 0; i < r->n_stop; i++)
-        if (r->stop[i].n == 0 || r->stop[i].n > LIMIT_STOP_STRING_BYTES)
-            return err_set(e, ERR_REQUEST, "stop string %u has %zu bytes; allowed are 1 to %u", i,
-                           r->stop[i].n, LIMIT_STOP_STRING_BYTES);
-    return ERR_OK;
+    return stops_check(r->stop, r->n_stop, e);
 }
 
 enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struct err_text *e)
@@ -315,6 +311,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .tokens = tokens,
                       .pages = pages,
                       .n_prompt = r->n_prompt,
+                      .n_likely = MIN(r->n_likely, g->context - r->n_prompt),
                       .n_tokens = r->n_prompt,
                       .max_tokens = max_tokens,
                       .positions = positions,
@@ -326,6 +323,8 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .grammar = r->grammar,
                       .sampling = r->sampling};
     memcpy(s->tokens, r->prompt, r->n_prompt * sizeof *s->tokens);
+    if (s->n_likely)
+        memcpy(s->tokens + g->room - s->n_likely, r->likely, s->n_likely * sizeof *s->tokens);
     s->salt = m->rope_long_from && positions > m->rope_long_from;
     if (g->tokenizer)
         s->stream = r->continues
@@ -516,7 +515,7 @@ static bool admit(struct engine *g, struct seq *s)
     g->stats.cached_tokens += s->cached;
     g->device->ops->slot_begin(g->device, slot, s->tokens, s->n_prompt);
     if (g->config.drafts)
-        draft_begin(&g->drafts[slot]);
+        draft_begin(&g->drafts[slot], s->n_prompt, s->n_likely, g->room);
     return true;
 }
 

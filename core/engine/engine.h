@@ -40,6 +40,9 @@ struct request {
                                       are chosen here, from logits, of those that fit; it ends when
                                       nothing may follow; FINISH_LENGTH: it is not complete.
                                       No min_tokens, no prompt_logprobs */
+    const u32 *likely; /* [n_likely] what the output may well be, copied; only its speed depends on
+                          it. What is longer than the context has room for is left out */
+    u32 n_likely;
     u64 after; /* id of a request with the same prompt: wait until that one has read it, so that
                   its pages are found (as long as it is there); 0: none */
     void *user;

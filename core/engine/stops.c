@@ -1,5 +1,17 @@
 #include "core/engine/stops.h"
 
+enum err stops_check(const struct str *of, u32 n, struct err_text *e)
+{
+    if (n > LIMIT_STOP_STRINGS)
+        return err_set(e, ERR_REQUEST, "stop has %u strings; the limit is %u", n,
+                       LIMIT_STOP_STRINGS);
+    for (u32 i = 0; i < n; i++)
+        if (of[i].n == 0 || of[i].n > LIMIT_STOP_STRING_BYTES)
+            return err_set(e, ERR_REQUEST, "stop string %u has %zu bytes; allowed are 1 to %u", i,
+                           of[i].n, LIMIT_STOP_STRING_BYTES);
+    return ERR_OK;
+}
+
 void stops_set(struct stops *s, const struct str *of, u32 n)
 {
     s->n = n;

@@ -7,6 +7,7 @@
 
 #include "config/limits.h"
 #include "core/base/base.h"
+#include "core/base/err.h"
 
 struct stops {
     u32 n;
@@ -17,6 +18,10 @@ struct stops {
     struct str found; /* that has ended the answer; n 0: none has */
 };
 
+/* ERR_REQUEST: too many, or one that is empty or too long. */
+MUST enum err stops_check(const struct str *of, u32 n, struct err_text *e);
+
+/* Of strings that were checked. */
 void stops_set(struct stops *s, const struct str *of, u32 n);
 
 /* Puts what was held back to the beginning of text, LIMIT_STOP_STRING_BYTES at most: how many. */

@@ -23,6 +23,7 @@ MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
 FOLDER = tempfile.TemporaryDirectory()
 HELLO = [{"role": "user", "content": "Hello"}]
 USAGE = {"include_usage": True}
+PREDICTION = {"type": "content", "content": "Hello"}
 checks = []
 
 
@@ -503,6 +504,9 @@ def document_is_openapi_and_replies_fit():
                               ("messages", [{"role": "user", "content": [
                                   {"type": "text", "text": "a", "more": 1}]}], False),
                               ("prediction", None, True), ("prediction", {}, False),
+                              ("prediction", PREDICTION, True), ("prediction", "Hello", False),
+                              ("prediction", {**PREDICTION, "content": 1}, False),
+                              ("prediction", {**PREDICTION, "type": "more"}, False),
                               ("suffix", None, True), ("unknown", None, True),
                               ("unknown", "", False), ("store", True, False)):
         assert fits({**asked, field: value}, "ChatRequest") == may, (field, value)
@@ -514,6 +518,7 @@ def document_is_openapi_and_replies_fit():
                               ("logprobs", False, True), ("logprobs", True, False),
                               ("max_tokens", -1, True), ("max_tokens", -2, False),
                               ("extra_body", {}, True), ("messages", None, True),
+                              ("prediction", PREDICTION, True), ("prediction", {}, False),
                               ("messages", HELLO, False)):
         wish = {**asked, "prompt": "Hello", "ignore_eos": False, field: value}
         assert fits(wish, "CompletionRequest") == may, (field, value)
@@ -544,6 +549,35 @@ def prefix_is_reused():
     again = complete(prompt, seed=1)
     assert again.usage.prompt_tokens_details.cached_tokens >= 64
     assert first.choices[0].text == again.choices[0].text
+
+
+@check
+def a_predicted_answer_is_the_same_and_comes_in_fewer_steps():
+    with server.Server("image/demo") as s:
+        url = f"http://127.0.0.1:{s.port}"
+        demo = client_of(url)
+
+        def steps():
+            lines = demo._client.get(url + "/metrics").text.splitlines()
+            return next(float(l.split()[1]) for l in lines if l.startswith("zigcuda_steps_total "))
+
+        def ask(content=None, **more):
+            before = steps()
+            if content is not None:
+                more["prediction"] = {"type": "content", "content": content}
+            r = demo.chat.completions.create(model="demo", temperature=0, max_tokens=100, messages=[
+                {"role": "user", "content": "Tell me a story about a dog."}], **more)
+            return r.choices[0].message.content, steps() - before
+
+        text, alone = ask()
+        middle = len(text) // 2
+        parts = [{"type": "text", "text": t} for t in (text[:middle], text[middle:])]
+        for content, share in ((text, 0.5), (parts, 0.6), (text.replace(" the ", " a "), 0.8),
+                               (text + 999 * text, 0.5), ("", 1), (9999 * "\u00e9", 1)):
+            same, n = ask(content)
+            assert same == text and n <= share * alone, (content[:99], same, n, alone)
+        same, n = ask(text, frequency_penalty=0.01)  # what counts tokens is not guessed
+        assert n > 0.9 * alone, (n, alone)
 
 
 @check

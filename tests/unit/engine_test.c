@@ -117,6 +117,7 @@ static const struct device_ops fake_ops = {
 
 struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
+    u32 likely[CONTEXT], n_likely;
     u64 id, deadline_ns, after;
     i32 priority;
     bool no_answer, embeds;
@@ -183,6 +184,8 @@ static enum err submit(struct engine *g, struct wish *w)
     struct request r = {.prompt = w->prompt,
                         .n_prompt = w->n_prompt,
                         .max_tokens = w->max_tokens,
+                        .likely = w->likely,
+                        .n_likely = w->n_likely,
                         .sampling = {.repetition_penalty = 1},
                         .priority = w->priority,
                         .no_answer = w->no_answer || w->embeds,
@@ -228,12 +231,26 @@ static u32 draw(void)
     return random_state >> 3;
 }
 
+/* So many tokens of what it will get, but every how manieth is another one. */
+static void predict(struct wish *w, u32 n, u32 every)
+{
+    u32 all[2 * CONTEXT];
+    memcpy(all, w->prompt, w->n_prompt * sizeof *all);
+    for (u32 i = 0; i < n; i++) {
+        all[w->n_prompt + i] = reference(all, w->n_prompt + i);
+        w->likely[i] = (i + 1) % every ? all[w->n_prompt + i] : (i + every) % VOCAB;
+    }
+    w->n_likely = n;
+}
+
 static void fill(struct wish *w, u32 seed)
 {
     random_state = 2654435761u * (seed + 1);
     *w = (struct wish){.n_prompt = 1 + draw() % 90, .max_tokens = 1 + draw() % 60};
     for (u32 i = 0; i < w->n_prompt; i++) /* few different beginnings: prefixes are shared */
         w->prompt[i] = i < 64 ? (seed % 3) * 100 + i : draw() % VOCAB;
+    if (draw() % 2) /* which the longest output grows into */
+        predict(w, draw() % CONTEXT, 1 + draw() % 50);
     w->embeds = draw() % 4 == 0;
 }
 
@@ -279,28 +296,56 @@ void engine_solo_equals_batched(void)
         solo_equals_batched();
 }
 
-/* Answers of a few tokens, in which much can be guessed, rightly or not: nothing else changes. */
+/* Answers of a few tokens, or such as were predicted, in which much can be guessed, rightly or not:
+ * nothing else changes. */
 void engine_drafts_change_nothing(void)
 {
     drafts = 4;
     for (words = 2; words <= 4; words++)
         engine_solo_equals_batched();
-    drafts = 0;
     words = VOCAB;
+    engine_solo_equals_batched();
+    drafts = 0;
 }
 
-static void run_one(u32 max_tokens, struct engine_stats *stats)
+/* Of its answer `likely` tokens are predicted, but every how manieth is another one. */
+static void run_predicted(u32 max_tokens, u32 likely, u32 every, struct engine_stats *stats)
 {
     struct model m;
     struct engine *g = fresh_engine(&m);
     static struct wish w;
     struct err_text e = {0};
     w = (struct wish){.n_prompt = 5, .max_tokens = max_tokens, .prompt = {1, 2, 3, 4, 5}};
+    predict(&w, likely, every);
     CHECK(submit(g, &w) == ERR_OK);
     for (u32 i = 0; i < 1000 && engine_step(g); i++)
         CHECK(engine_poll(g, true, &e) == ERR_OK);
     CHECK(engine_idle(g) && w.n_got == max_tokens && same_as_alone(&w));
     *stats = engine_stats(g);
+}
+
+static void run_one(u32 max_tokens, struct engine_stats *stats)
+{
+    run_predicted(max_tokens, 0, 1, stats);
+}
+
+/* What was predicted comes by several tokens a step, from its first on, and again behind what was
+ * not; and also where the output has grown into the prediction. */
+void engine_predictions_save_steps(void)
+{
+    for (depth = 1; depth <= 2; depth++) {
+        struct engine_stats s;
+        drafts = SLOTS - 1;
+        run_predicted(150, 150, VOCAB, &s);
+        CHECK(s.steps < 32 && s.drafts_stayed > 118 && s.drafts == s.drafts_stayed);
+        run_predicted(150, CONTEXT, 30, &s); /* cut to what has room */
+        CHECK(s.steps < 75);
+        run_predicted(100, 100, 1, &s); /* nothing of it is right */
+        CHECK(s.steps == 100 && s.drafts < 4);
+        drafts = 0;
+        run_predicted(100, 100, VOCAB, &s);
+        CHECK(s.steps == 100);
+    }
 }
 
 /* What repeats itself comes by several tokens a step; what does not is hardly held up. */

@@ -20,5 +20,5 @@ void device_check_step(const struct device *d, const struct step *s)
         ASSERT(row->samples <= row->n && (row->samples <= 1 || !sampling_counts(row->sampling)));
         samples += row->samples;
     }
-    ASSERT(tokens == s->n_tokens && samples <= d->limits.slots);
+    ASSERT(tokens == s->n_tokens && samples <= d->limits.samples);
 }

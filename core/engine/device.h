@@ -76,6 +76,7 @@ struct step_result { /* one a sample, in the order of rows and tokens */
 
 struct device_limits {
     u32 slots;              /* sequences at once */
+    u32 samples;            /* results of one step: one a sequence, and one a guess */
     u32 pages;              /* KV pages of LIMIT_PAGE_TOKENS positions, all layers */
     u32 step_tokens;        /* tokens of one step */
     u32 context;            /* positions of one sequence */
@@ -110,7 +111,7 @@ struct device_ops {
     /* Starts one step; it is an error to submit while device.depth steps are in flight. */
     enum err (*submit)(struct device *d, const struct step *s, struct err_text *e);
     /* 1: the oldest step in flight has finished, results in *out (as many as rows have samples, at
-     * most limits.slots; valid until the next submit); 0: still running; when `wait` is true it
+     * most limits.samples; valid until the next submit); 0: still running; when `wait` is true it
      * blocks until finished. A lost device sets *err. */
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
@@ -139,7 +140,6 @@ struct device {
     u64 look_ns; /* poll wants to be called by then though the descriptor says nothing, to see a
                     step that fails or hangs; set by submit and poll; 0: it need not */
     u32 depth;   /* steps that may be in flight: 1, or 2 */
-    u32 guesses; /* more tokens of one sequence that a step takes for little, at most */
     size_t kv_page_bytes;    /* of all layers */
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */

@@ -687,7 +687,7 @@ static bool plan_step(struct engine *g, struct flight *f)
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
     u32 room = budget.step_tokens - sched_plan(g->plan, n, budget, g->take);
-    room = MIN(MIN(room, g->config.drafts), g->device->limits.slots - n); /* a sample each */
+    room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->logits = false;
     f->chosen = 0;

@@ -177,6 +177,7 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
         return err_set(e, ERR_CONFIG, "model.context is %u; the model has %u positions",
                        (u32)o->model_context, m->context);
     limits->slots = (u32)o->engine_slots;
+    limits->samples = MIN(limits->slots + (u32)o->engine_drafts, LIMIT_SLOTS);
     limits->step_tokens = o->engine_step_tokens ? (u32)o->engine_step_tokens : STEP_TOKENS;
     if (limits->step_tokens <= limits->slots)
         return err_set(e, ERR_CONFIG,
@@ -216,6 +217,7 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
         return err_set(e, ERR_CONFIG, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
                        room, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
+    limits->samples = MIN(limits->samples, limits->slots + CPU_GUESSES);
     struct cpu_options cpu = {.set = b->kernels,
                               .threads = (u32)o->cpu_threads,
                               .pin = o->cpu_pin != CPU_PIN_OFF,
@@ -371,12 +373,6 @@ static enum err check_context(const struct box *b, struct err_text *e)
                    o->engine_kv ? bytes_text(o->engine_kv, kv) : "0, as much as the box can give");
 }
 
-/* Guesses a step: there is a sample for each slot, and one is the newest token's. */
-static u32 drafts(const struct options *o, const struct device *d)
-{
-    return MIN(MIN((u32)o->engine_drafts, d->guesses), d->limits.slots - 1);
-}
-
 enum err boot_plan(struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -400,7 +396,7 @@ enum err boot_plan(struct box *b, struct err_text *e)
         .prefill_beside = (u32)o->engine_prefill_beside,
         .prefix_cache = o->engine_prefix_cache,
         .prompt_logits = (u32)o->engine_prompt_logits,
-        .drafts = drafts(o, b->device),
+        .drafts = b->device->limits.samples - b->device->limits.slots,
         .grammar_rows = MIN((u32)o->engine_grammar_rows, b->device->limits.slots)};
     engine_plan(b->device, &b->config, &b->plan);
     b->prompt_bytes =

@@ -42,7 +42,7 @@ size_t steps_work_bytes(const struct device_limits *limits)
 static enum err check(const struct device *d, const struct steps_shape *s, struct err_text *e)
 {
     const struct device_limits *l = &d->limits;
-    if (s->batch * (1 + s->guesses) > l->slots || positions(s) > l->context ||
+    if (s->batch * (1 + s->guesses) > l->samples || positions(s) > l->context ||
         (u64)s->batch * pages_each(s) > l->pages || (u64)s->batch * s->n > l->step_tokens)
         return err_set(e, ERR_USAGE,
                        "%u rows of %u tokens at %u do not fit %u slots, %u pages, a context of %u "

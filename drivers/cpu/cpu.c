@@ -489,7 +489,6 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                                 .model = model,
                                 .limits = *limits,
                                 .depth = 1,
-                                .guesses = 3, /* kernels have tiles of four tokens */
                                 .kv_page_bytes = cpu_kv_page_bytes(model, options->kv_type),
                                 .kernels = options->set->name};
     c->set = options->set;
@@ -507,7 +506,7 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
         .kv_type = options->kv_type,
         .threads = threads,
         .tile = MIN((u32)FORWARD_TILE, limits->step_tokens),
-        .head_rows = MIN((u32)FORWARD_HEAD_ROWS, MIN(limits->slots, limits->step_tokens)),
+        .head_rows = MIN((u32)FORWARD_HEAD_ROWS, MIN(limits->samples, limits->step_tokens)),
         .layers = layers,
     };
     list_matrices(c);

@@ -12,6 +12,8 @@
 #include "core/engine/device.h"
 #include "kernels/kernels.h"
 
+enum { CPU_GUESSES = 3 /* that a step takes for little: kernels have tiles of four tokens */ };
+
 struct cpu_options {
     const struct kernel_set *set; /* from kernels_choose */
     u32 threads;                  /* 0: as many as the CPUs this process may run on */

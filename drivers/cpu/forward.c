@@ -96,7 +96,7 @@ static void layout_step(struct forward *f, struct carve *c)
     f->blocks = carve(c, tokens * sizeof *f->blocks);
     f->wants = carve(c, tokens * sizeof *f->wants);
     f->tiles = carve(c, CEIL_DIV(tokens, f->tile) * sizeof *f->tiles);
-    f->results = carve(c, f->limits.slots * sizeof *f->results);
+    f->results = carve(c, f->limits.samples * sizeof *f->results);
 }
 
 void forward_layout(struct forward *f, struct carve *c)

@@ -134,7 +134,7 @@ struct forward {
     struct forward_tile *tiles;
     _Atomic u64 ticket; /* see struct deal in forward.c */
     u32 n_tiles, n_results;
-    struct step_result *results; /* [slots] */
+    struct step_result *results; /* [samples] */
 };
 
 /* Memory is laid out twice by the same code: with base NULL to learn the sizes, then for real. */

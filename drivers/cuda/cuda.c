@@ -254,7 +254,6 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                                 .model = model,
                                 .limits = *limits,
                                 .depth = STEPS_DEPTH,
-                                .guesses = LIMIT_SLOTS,
                                 .kv_page_bytes = list_kv_page_bytes(&c->list),
                                 .kernels = c->kernels,
                                 .shares_host_memory = c->info.integrated};
@@ -280,7 +279,8 @@ static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_ACTIVATIONS], "activations", "engine.step_tokens",
              "steps of %u tokens", d->limits.step_tokens);
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_SAMPLING], "logits and sampling", "engine.slots",
-             "%u slots, %u rows of logits", d->limits.slots, l->head_rows);
+             "%u slots, %u samples, %u rows of logits", d->limits.slots, d->limits.samples,
+             l->head_rows);
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_KV], "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS,
              l->kv_int8 ? "int8" : "f16");

@@ -15,7 +15,7 @@ static size_t ops_max(const struct model *m)
 enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
 {
     size_t layers = l->model->layers_n;
-    l->head_rows = MIN(MAX(l->limits.slots, (u32)LIST_HEAD_ROWS), l->limits.step_tokens);
+    l->head_rows = MIN(MAX(l->limits.samples, (u32)LIST_HEAD_ROWS), l->limits.step_tokens);
     size_t weights = LIST_LAYER_WEIGHTS + 3 * l->model->experts;
     l->weights = ARENA_NEW(keep, struct list_weight, 2 + weights * layers);
     l->vectors = ARENA_NEW(keep, struct list_vector, 1 + LIST_LAYER_VECTORS * layers + 4);
@@ -139,7 +139,7 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
     const struct {
         u32 **to;
         size_t n;
-    } words[] = {{&b->sample_work, l->limits.slots * sizeof(struct sample_work) / sizeof(u32)},
+    } words[] = {{&b->sample_work, l->limits.samples * sizeof(struct sample_work) / sizeof(u32)},
                  {&b->attention_arrived, l->blocks * SPLITS_TEAMS},
                  {&b->linear_arrived, LINEAR_COUNTERS},
                  {&b->sample_arrived, 1},
@@ -262,14 +262,14 @@ static void carve_state(struct list *l, struct vram *s)
 
 static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
 {
-    size_t slots = l->limits.slots, vocab = l->model->vocab;
+    size_t slots = l->limits.slots, samples = l->limits.samples, vocab = l->model->vocab;
     l->logits_stride = row_stride(l->model->vocab);
     l->logits = carve_rows(s, l->head_rows, l->logits_stride);
     op->logits = l->logits;
     op->stride = l->logits_stride;
     op->vocab = l->model->vocab;
-    op->z = carve_rows(s, l->limits.slots, l->logits_stride);
-    op->list = vram_pointer(s, slots * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
+    op->z = carve_rows(s, l->limits.samples, l->logits_stride);
+    op->list = vram_pointer(s, samples * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
     l->state.output_counts = vram_pointer(s, slots * vocab * sizeof *l->state.output_counts);
     l->state.prompt_seen = vram_pointer(s, slots * vocab * sizeof *l->state.prompt_seen);
 }

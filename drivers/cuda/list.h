@@ -25,7 +25,7 @@ enum {
     LIST_LAYER_VECTORS = 8, /* norms, router, share */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */
-    LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as slots */
+    LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as samples */
 };
 
 /* Outputs [first, first + n) of a weight and where they are packed to; gate and up have one matrix

@@ -50,7 +50,7 @@ static void lay_out(struct steps *s, const struct list *l, struct pinned *p)
     s->done = piece(p, 2 * sizeof *s->done);
     for (u32 i = 0; i < STEPS_DEPTH; i++) {
         s->entries[i].host = piece(p, steps_bytes(l));
-        s->entries[i].results = piece(p, slots * sizeof *s->entries[i].results);
+        s->entries[i].results = piece(p, l->limits.samples * sizeof *s->entries[i].results);
         s->entries[i].stamps = piece(p, 2 * sizeof *s->entries[i].stamps);
         s->entries[i].hidden = piece(p, slots * l->model->hidden * sizeof(float));
     }
@@ -69,7 +69,8 @@ size_t steps_pinned_bytes(const struct list *l)
 
 size_t steps_host_bytes(const struct list *l)
 {
-    return l->limits.slots * (sizeof(struct steps_slot) + sizeof(struct step_result)) + 128;
+    return l->limits.slots * sizeof(struct steps_slot) +
+           l->limits.samples * sizeof(struct step_result) + 128;
 }
 
 static enum err open_wake(struct steps *s, struct err_text *e)
@@ -173,7 +174,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->few_experts = s->decode.function && l->model->experts && l->few_rows;
     s->broad_experts = broad_experts(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
-    s->results = ARENA_NEW(host, struct step_result, l->limits.slots);
+    s->results = ARENA_NEW(host, struct step_result, l->limits.samples);
     if (!s->slots || !s->results)
         return arena_full(host, "steps of the CUDA backend", e);
     CUDA_TRY(

@@ -158,6 +158,7 @@ static enum dtype kv_type(const struct golden *g)
 static enum err open_way(const struct golden *g, const struct way *way, struct device **d)
 {
     struct device_limits limits = {.slots = SEQUENCES,
+                                   .samples = SEQUENCES,
                                    .pages = SEQUENCES * PAGES_EACH,
                                    .step_tokens = SEQUENCES * PROMPT_MAX,
                                    .context = PAGES_EACH * LIMIT_PAGE_TOKENS};

@@ -202,6 +202,7 @@ static enum err open_world(u32 context, struct err_text *e)
     world.device = (struct device){.ops = &ops,
                                    .model = &world.model,
                                    .limits = {.slots = SLOTS,
+                                              .samples = SLOTS,
                                               .pages = SLOTS * context / LIMIT_PAGE_TOKENS,
                                               .step_tokens = 32,
                                               .context = context,

@@ -166,6 +166,7 @@ static struct engine *fresh_engine(struct model *m)
     fake.device = (struct device){.ops = &fake_ops,
                                   .model = m,
                                   .limits = {.slots = SLOTS,
+                                             .samples = SLOTS,
                                              .pages = PAGES,
                                              .step_tokens = STEP,
                                              .context = CONTEXT,

@@ -631,40 +631,37 @@ static struct logits_left logits_left(const struct engine *g)
     return l;
 }
 
-/* May its next tokens be guessed? What is counted from step to step must be no guess, nor what is
- * chosen here. */
+/* May its next tokens be guessed? Not what is counted from step to step, or chosen here. */
 static bool is_guessable(const struct engine *g, const struct seq *s)
 {
     return g->config.drafts && s->state == SEQ_RUNNING && s->outputs && !s->guessed &&
            !is_over(s) && !s->grammar && !sampling_counts(&s->sampling);
 }
 
-/* Its newest token is on its way. If those that are known have an idea of what follows, it is
- * waited for: a step that knows nothing but that token would be in the way of a draft. */
-static bool awaits_draft(struct engine *g, const struct seq *s)
-{
-    return is_guessable(g, s) && s->pending &&
-           draft_find(&g->drafts[s->slot], s->tokens, s->n_tokens, g->config.drafts, g->guess);
-}
-
-/* Guesses of what follows its newest token, at most so many: g->guess. */
-static u32 guess(struct engine *g, struct seq *s, u32 most)
+/* Guesses of what follows the tokens that are known, at most so many: g->guess. */
+static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
 {
     struct draft *d = &g->drafts[s->slot];
-    u32 n = 0;
-    if (!is_guessable(g, s) || s->pending)
-        return 0;
-    n = draft_find(d, s->tokens, s->n_tokens, MIN(most, s->max_tokens - s->outputs - 1), g->guess);
-    if (s->waits && !n)
-        draft_judge(d, 1, 0);
-    s->waits = false;
-    return n;
+    most = is_guessable(g, s) ? MIN(most, s->max_tokens - s->outputs - 1) : 0;
+    return draft_find(d, s->tokens, s->n_tokens, most, g->guess);
+}
+
+/* Has the sequence guesses for the next step? If its newest token is on its way, and those before
+ * have an idea of what follows, it waits: a step that knows nothing but that token would be in the
+ * way of a draft. */
+static bool has_guesses(struct engine *g, struct seq *s)
+{
+    bool idea = find_guesses(g, s, g->config.drafts) > 0;
+    if (s->waits && !s->pending && !idea)
+        draft_judge(&g->drafts[s->slot], 1, 0);
+    s->waits = s->pending && idea;
+    return idea && !s->pending;
 }
 
 /* Fills the flight's step; false when nothing can go on before a step in flight is done. */
 static bool plan_step(struct engine *g, struct flight *f)
 {
-    u32 n = 0;
+    u32 n = 0, sharers = 0;
     bool full = false;
     struct logits_left logits = logits_left(g);
     for (u32 i = 0; i < g->ordered; i++) {
@@ -677,13 +674,14 @@ static bool plan_step(struct engine *g, struct flight *f)
             full = true;
             continue;
         }
-        s->waits = s->pending ? awaits_draft(g, s) : s->waits;
+        bool shares = has_guesses(g, s); /* before it is asked what is left: it may wait */
         u32 left = tokens_left(g, s, &logits);
         logits.prompt = logits.prompt && !(left && reports(s));
         logits.choosing -= left && chooses(s);
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
         g->plan_seqs[n] = s;
         n += left > 0;
+        sharers += left > 0 && shares;
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
     u32 room = budget.step_tokens - sched_plan(g->plan, n, budget, g->take);
@@ -692,10 +690,13 @@ static bool plan_step(struct engine *g, struct flight *f)
     f->logits = false;
     f->chosen = 0;
     for (u32 i = 0; i < n; i++) {
-        u32 guessed = g->take[i] ? guess(g, g->plan_seqs[i], room) : 0;
+        struct seq *s = g->plan_seqs[i];
+        u32 most = sharers && g->take[i] && !s->pending ? CEIL_DIV(room, sharers) : 0;
+        u32 guessed = find_guesses(g, s, most);
         room -= guessed;
+        sharers -= guessed > 0;
         if (g->take[i])
-            add_row(g, f, g->plan_seqs[i], g->take[i], guessed);
+            add_row(g, f, s, g->take[i], guessed);
     }
     return f->step.n_rows > 0;
 }

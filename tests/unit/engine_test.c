@@ -349,6 +349,31 @@ void engine_predictions_save_steps(void)
     }
 }
 
+/* Of two who could have all guesses each has its part: they end nearly together. */
+void engine_guesses_are_shared(void)
+{
+    for (depth = 1; depth <= 2; depth++) {
+        struct model m;
+        static struct wish two[2];
+        struct err_text e = {0};
+        u64 first = 0;
+        drafts = SLOTS - 2;
+        struct engine *g = fresh_engine(&m);
+        for (u32 i = 0; i < 2; i++) {
+            two[i] = (struct wish){.n_prompt = 5, .max_tokens = 90, .prompt = {i, 2, 3, 4, 5}};
+            predict(&two[i], 90, VOCAB);
+            CHECK(submit(g, &two[i]) == ERR_OK);
+        }
+        for (u32 i = 0; i < 1000 && engine_step(g); i++) {
+            CHECK(engine_poll(g, true, &e) == ERR_OK);
+            first = first || !ended ? first : engine_stats(g).steps;
+        }
+        CHECK(engine_idle(g) && same_as_alone(&two[0]) && same_as_alone(&two[1]));
+        CHECK(first > 25 && engine_stats(g).steps < first + 5);
+    }
+    drafts = 0;
+}
+
 /* What repeats itself comes by several tokens a step; what does not is hardly held up. */
 void engine_drafts_save_steps(void)
 {

@@ -1,0 +1,220 @@
+/* What the next step has: whose turn it is, how many tokens of each, and what is guessed. */
+#include "core/engine/seq.h"
+
+/* Gives the sequence a slot and all its pages; false when there is no room now. Who found none is
+ * looked at again when somebody has given his back, or has committed pages: those may be his
+ * prefix, or there already and one of them given back. Nothing else makes room: what others take
+ * meanwhile leaves no more than there was, even when it is his prefix that they hold. */
+static bool admit(struct engine *g, struct seq *s)
+{
+    u32 slot = 0, need = seq_pages(s->positions);
+    if (g->blocked == s->id)
+        return false;
+    g->blocked = s->id;
+    if (g->running == g->device->limits.slots)
+        return false;
+    /* The last prompt token is always computed: its logits are needed. */
+    u32 reuse = s->prompt_logprobs ? 0 : s->n_prompt - 1; /* those need the logits of all */
+    u32 found = kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, need);
+    if (!kv_take(&g->kv, need - found, s->pages + found)) {
+        kv_release(&g->kv, s->pages, found);
+        return false;
+    }
+    while (g->slot_used[slot])
+        slot++;
+    g->slot_used[slot] = true;
+    g->running++;
+    s->slot = slot;
+    s->n_pages = need;
+    s->committed = found;
+    s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
+    seq_end_waiting(g, s, SEQ_RUNNING);
+    s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
+    g->stats.prompt_tokens += s->n_prompt;
+    g->stats.cached_tokens += s->cached;
+    g->device->ops->slot_begin(g->device, slot, s->tokens, s->n_prompt);
+    if (g->config.drafts)
+        draft_begin(&g->drafts[slot], s->n_prompt, s->n_likely, g->room);
+    return true;
+}
+
+/* True while the logprobs of its prompt are wanted and not all of it is planned. */
+static bool reports(const struct seq *s)
+{
+    return s->prompt_logprobs && s->planned < s->n_prompt;
+}
+
+/* Its next n tokens, and behind them the first of g->guess. */
+static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u32 guessed)
+{
+    u32 row = f->step.n_rows++, first = f->step.n_tokens;
+    float *hidden = f->hidden + (size_t)row * g->device->model->hidden;
+    bool follows = s->planned >= s->n_tokens, logits = reports(s);
+    bool last = follows || s->planned + n == s->n_tokens, choose = last && s->grammar;
+    bool sample = last && !choose && !s->embeds;
+    if (follows)
+        f->tokens[first] = 0;
+    else
+        memcpy(f->tokens + first, s->tokens + s->planned, n * sizeof *s->tokens);
+    memcpy(f->tokens + first + n, g->guess, guessed * sizeof *g->guess);
+    n += guessed;
+    f->rows[row] = (struct step_row){.slot = s->slot,
+                                     .first = first,
+                                     .n = n,
+                                     .pos = s->planned,
+                                     .follows = follows,
+                                     .rope_long = s->salt != 0,
+                                     .samples = sample + guessed,
+                                     .outputs = s->outputs + s->pending,
+                                     .pages = s->pages,
+                                     .n_pages = s->n_pages,
+                                     .pages_version = s->pages_version,
+                                     .sampling = &s->sampling,
+                                     .logits = logits   ? g->prompt_logits
+                                               : choose ? choose_row(&g->chooser, f->chosen)
+                                                        : NULL,
+                                     .hidden = last && s->embeds ? hidden : NULL};
+    f->seqs[row] = s;
+    f->step.n_tokens += n;
+    f->logits = f->logits || logits;
+    f->chosen += choose;
+    s->chosen_step = choose ? g->stats.steps : s->chosen_step;
+    s->planned += n;
+    s->guessed = guessed;
+    s->pending += last;
+    s->in_flight++;
+}
+
+/* True while the prompt it shares is still being read by another. */
+static bool shares_unread(struct engine *g, const struct seq *s)
+{
+    const struct seq *first = s->after ? seq_find(g, s->after) : NULL;
+    return first && first->outputs == 0;
+}
+
+/* No further step gets a row of it. */
+static bool is_over(const struct seq *s)
+{
+    return s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens;
+}
+
+/* True when its next token, the last that it has, has to bring logits. */
+static bool chooses(const struct seq *s)
+{
+    return s->grammar && s->state == SEQ_RUNNING && !s->pending && !is_over(s) &&
+           s->planned + 1 == s->n_tokens;
+}
+
+/* Of those who choose there may be more than rows: first come those who have waited for longest. */
+static bool is_turn(const struct engine *g, const struct seq *s)
+{
+    u32 before = 0;
+    bool passed = false;
+    for (u32 i = 0; i < g->ordered; i++) {
+        const struct seq *o = g->order[i];
+        passed = passed || o == s;
+        before += chooses(o) && (o->chosen_step < s->chosen_step ||
+                                 (o->chosen_step == s->chosen_step && !passed));
+    }
+    return before < g->config.grammar_rows;
+}
+
+/* Of the next step the logits that can be asked for. */
+struct logits_left {
+    bool prompt;  /* a part of somebody's prompt */
+    u32 choosing; /* rows of those with a grammar */
+};
+
+/* Tokens of a running sequence that the next step could take. With a grammar the last one is a row
+ * of its own, and what follows it has to be known. */
+static u32 tokens_left(const struct engine *g, const struct seq *s, const struct logits_left *l)
+{
+    u32 left = s->n_tokens + s->pending - s->planned;
+    if (is_over(s) || s->guessed || (s->pending && s->waits))
+        return 0;
+    if (reports(s))
+        return l->prompt ? MIN(left, g->config.prompt_logits) : 0;
+    if (chooses(s))
+        return l->choosing > 0 && is_turn(g, s);
+    return s->grammar ? left - 1 : left;
+}
+
+static struct logits_left logits_left(const struct engine *g)
+{
+    struct logits_left l = {.prompt = true, .choosing = g->config.grammar_rows};
+    for (u32 i = 0; i < g->n_flights; i++) {
+        const struct flight *f = &g->flights[(g->first_flight + i) % g->device->depth];
+        l.prompt = l.prompt && !f->logits;
+        l.choosing = f->chosen ? 0 : l.choosing;
+    }
+    return l;
+}
+
+/* May its next tokens be guessed? Not what is counted from step to step, or chosen here. */
+static bool is_guessable(const struct engine *g, const struct seq *s)
+{
+    return g->config.drafts && s->state == SEQ_RUNNING && s->outputs && !s->guessed &&
+           !is_over(s) && !s->grammar && !sampling_counts(&s->sampling);
+}
+
+/* Guesses of what follows the tokens that are known, at most so many: g->guess. */
+static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
+{
+    struct draft *d = &g->drafts[s->slot];
+    most = is_guessable(g, s) ? MIN(most, s->max_tokens - s->outputs - 1) : 0;
+    return draft_find(d, s->tokens, s->n_tokens, most, g->guess);
+}
+
+/* Has the sequence guesses for the next step? If its newest token is on its way, and those before
+ * have an idea of what follows, it waits: a step that knows nothing but that token would be in the
+ * way of a draft. */
+static bool has_guesses(struct engine *g, struct seq *s)
+{
+    bool idea = find_guesses(g, s, g->config.drafts) > 0;
+    if (s->waits && !s->pending && !idea)
+        draft_judge(&g->drafts[s->slot], 1, 0);
+    s->waits = s->pending && idea;
+    return idea && !s->pending;
+}
+
+bool step_plan(struct engine *g, struct flight *f)
+{
+    u32 n = 0, sharers = 0;
+    bool full = false;
+    struct logits_left logits = logits_left(g);
+    for (u32 i = 0; i < g->ordered; i++) {
+        struct seq *s = g->order[i];
+        if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
+            continue;
+        /* In order: of those who wait nobody overtakes. Who runs goes on: somebody of a higher
+         * priority may wait before him. */
+        if (s->state == SEQ_WAITING && !admit(g, s)) {
+            full = true;
+            continue;
+        }
+        bool shares = has_guesses(g, s); /* before it is asked what is left: it may wait */
+        u32 left = tokens_left(g, s, &logits);
+        logits.prompt = logits.prompt && !(left && reports(s));
+        logits.choosing -= left && chooses(s);
+        g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
+        g->plan_seqs[n] = s;
+        n += left > 0;
+        sharers += left > 0 && shares;
+    }
+    struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
+    u32 room = budget.step_tokens - sched_plan(g->plan, n, budget, g->take);
+    room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
+    f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
+    f->logits = false;
+    f->chosen = 0;
+    for (u32 i = 0; i < n; i++) {
+        struct seq *s = g->plan_seqs[i];
+        u32 most = sharers && g->take[i] && !s->pending ? CEIL_DIV(room, sharers) : 0;
+        u32 guessed = find_guesses(g, s, most);
+        room -= guessed;
+        sharers -= guessed > 0;
+        if (g->take[i])
+            add_row(g, f, s, g->take[i], guessed);
+    }
+    return f->step.n_rows > 0;
+}

@@ -153,27 +153,36 @@ static void report_prompt(struct engine *g, struct seq *s, const struct step_row
     }
 }
 
-/* How many of its guesses were right: tokens that it is about to put out. The others are forgotten,
- * and their positions computed again. */
-static u32 settle_guesses(struct engine *g, struct seq *s, const struct flight *f,
-                          const struct step_row *row, const struct step_result *results)
+/* The last tokens of a row that were guesses, and how many of them were right. */
+struct guesses {
+    const u32 *tokens;
+    u32 n, stayed, slot;
+};
+
+/* Those that are what was sampled are about to be put out. The others are forgotten, and their
+ * positions computed again; of a sequence with a grammar, which is not known yet, all. */
+static struct guesses settle_guesses(struct seq *s, const struct flight *f,
+                                     const struct step_row *row, const struct step_result *results)
 {
-    const u32 n = s->guessed, *guesses = f->tokens + row->first + row->n - n;
-    struct draft *d = &g->drafts[s->slot];
-    u32 stayed = 0;
-    while (stayed < n && results[stayed].token == guesses[stayed])
-        stayed++;
-    if (n)
-        draft_judge(d, n, stayed);
-    else if (row->samples && g->config.drafts)
-        draft_pass(d);
-    memcpy(s->tokens + s->n_tokens, guesses, stayed * sizeof *guesses);
+    struct guesses q = {.n = s->guessed, .slot = s->slot};
+    q.tokens = f->tokens + row->first + row->n - q.n;
+    while (row->samples && q.stayed < q.n && results[q.stayed].token == q.tokens[q.stayed])
+        q.stayed++;
+    memcpy(s->tokens + s->n_tokens, q.tokens, q.stayed * sizeof *q.tokens);
     s->guessed = 0;
-    s->planned -= n - stayed;
-    s->computed += row->n - (n - stayed);
-    g->stats.drafts += n;
-    g->stats.drafts_stayed += stayed;
-    return stayed;
+    s->planned -= q.n - q.stayed;
+    s->computed += row->n - (q.n - q.stayed);
+    return q;
+}
+
+static void judge_guesses(struct engine *g, const struct guesses *q)
+{
+    if (q->n)
+        draft_judge(&g->drafts[q->slot], q->n, q->stayed);
+    else if (g->config.drafts)
+        draft_pass(&g->drafts[q->slot]);
+    g->stats.drafts += q->n;
+    g->stats.drafts_stayed += q->stayed;
 }
 
 /* The step is done: its positions are in the cache, full pages can be found by others. Behind the
@@ -233,6 +242,17 @@ static void choose(struct engine *g, struct seq *s, const float *logits)
                   grammar_complete(s->grammar, &s->grammar_state) ? FINISH_STOP : FINISH_LENGTH);
 }
 
+/* Behind its newest token, and behind those guesses that were chosen: these were computed. */
+static void choose_all(struct engine *g, struct seq *s, const float *logits, struct guesses *q)
+{
+    for (;; q->stayed++, s->planned++, s->computed++) {
+        choose(g, s, logits + (size_t)q->stayed * g->device->model->vocab);
+        bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
+        if (!goes_on || q->stayed == q->n || s->tokens[s->n_tokens - 1] != q->tokens[q->stayed])
+            return;
+    }
+}
+
 void step_done(struct engine *g, const struct step_result *results, u32 n)
 {
     const struct flight *f = &g->flights[g->first_flight];
@@ -246,14 +266,16 @@ void step_done(struct engine *g, const struct step_result *results, u32 n)
         next += row->samples;
         ASSERT(next <= n && (!row->samples || of_row->slot == row->slot));
         bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
-        u32 stayed = settle_guesses(g, s, f, row, of_row);
-        row_done(g, s, row, stayed);
+        struct guesses q = settle_guesses(s, f, row, of_row);
+        row_done(g, s, row, q.stayed);
         if (row->logits && s->grammar && goes_on)
-            choose(g, s, row->logits);
+            choose_all(g, s, row->logits, &q);
+        if (row->samples || (row->logits && s->grammar))
+            judge_guesses(g, &q);
         if (row->hidden && goes_on)
             deliver(g, s, NULL, embed_norm(g->device->model, row->hidden), (struct str){0},
                     FINISH_STOP);
-        for (u32 k = 0; k < MIN(row->samples, stayed + 1) && goes_on; k++) {
+        for (u32 k = 0; k < MIN(row->samples, q.stayed + 1) && goes_on; k++) {
             token_out(g, s, &of_row[k]);
             goes_on = s->state == SEQ_RUNNING && !s->cancelled;
         }

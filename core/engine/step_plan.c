@@ -64,7 +64,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
                                      .pos = s->planned,
                                      .follows = follows,
                                      .rope_long = s->salt != 0,
-                                     .samples = sample + guessed,
+                                     .samples = sample ? 1 + guessed : 0,
                                      .outputs = s->outputs + s->pending,
                                      .pages = s->pages,
                                      .n_pages = s->n_pages,
@@ -77,7 +77,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
     f->seqs[row] = s;
     f->step.n_tokens += n;
     f->logits = f->logits || logits;
-    f->chosen += choose;
+    f->chosen += choose ? n : 0;
     s->chosen_step = choose ? g->stats.steps : s->chosen_step;
     s->planned += n;
     s->guessed = guessed;
@@ -150,11 +150,26 @@ static struct logits_left logits_left(const struct engine *g)
     return l;
 }
 
-/* May its next tokens be guessed? Not what is counted from step to step, or chosen here. */
+/* May its next tokens be guessed? Not where the device counts them from step to step. */
 static bool is_guessable(const struct engine *g, const struct seq *s)
 {
     return g->config.drafts && s->state == SEQ_RUNNING && s->outputs && !s->guessed &&
-           !is_over(s) && !s->grammar && !sampling_counts(&s->sampling);
+           !is_over(s) && (s->grammar || !sampling_counts(&s->sampling));
+}
+
+/* Of n guesses the first ones that its grammar lets through. */
+static u32 fitting(const struct engine *g, const struct seq *s, u32 n)
+{
+    char bytes[LIMIT_TOKEN_BYTES];
+    struct grammar_state at;
+    grammar_copy(&at, &s->grammar_state);
+    for (u32 i = 0; i < n; i++) {
+        u32 length = tokenizer_bytes(g->tokenizer, g->guess[i], bytes);
+        for (u32 k = 0; k < length; k++)
+            if (!grammar_step(s->grammar, &at, (u8)bytes[k]))
+                return i;
+    }
+    return n;
 }
 
 /* Guesses of what follows the tokens that are known, at most so many: g->guess. */
@@ -162,7 +177,8 @@ static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
 {
     struct draft *d = &g->drafts[s->slot];
     most = is_guessable(g, s) ? MIN(most, s->max_tokens - s->outputs - 1) : 0;
-    return draft_find(d, s->tokens, s->n_tokens, most, g->guess);
+    u32 n = draft_find(d, s->tokens, s->n_tokens, most, g->guess);
+    return n && s->grammar ? fitting(g, s, n) : n;
 }
 
 /* Has the sequence guesses for the next step? If its newest token is on its way, and those before
@@ -210,9 +226,10 @@ bool step_plan(struct engine *g, struct flight *f)
     for (u32 i = 0; i < n; i++) {
         struct seq *s = g->plan_seqs[i];
         u32 most = sharers && g->take[i] && !s->pending ? CEIL_DIV(room, sharers) : 0;
-        u32 guessed = find_guesses(g, s, most);
+        u32 guessed = find_guesses(g, s, s->grammar ? MIN(most, logits.choosing) : most);
         room -= guessed;
         sharers -= guessed > 0;
+        logits.choosing -= s->grammar ? guessed : 0;
         if (g->take[i])
             add_row(g, f, s, g->take[i], guessed);
     }

@@ -5,6 +5,7 @@ usage: answers.py MODEL_DIR... [--option=VALUE...]   (environment: ZIGCUDA, how 
 """
 from __future__ import annotations
 
+import concurrent.futures
 import datetime
 import ipaddress
 import json
@@ -155,6 +156,38 @@ def schema_of(rng, depth=0):
 
 
 @check
+def guesses_change_no_answer():
+    """Also of whom others choose beside, and where tokens are counted."""
+    toy = {"type": "object", "properties": {"name": {"enum": ["red", "blue"]},
+                                            "count": {"type": "integer", "minimum": 0}},
+           "required": ["name", "count"], "additionalProperties": False}
+    toys = {"type": "array", "items": toy, "minItems": 4}
+    seeds, length = (range(1), 20) if FLAGS else (range(4), 120)
+
+    def said(m, seed, **more):
+        reply = m.ask(toys, seed=seed, max_tokens=length, logprobs=True, top_logprobs=2, **more)
+        return reply.choices[0].message.content, repr(reply.choices[0].logprobs)
+
+    def steps(m):
+        lines = httpx.get(f"http://127.0.0.1:{m.server.port}/metrics").text.splitlines()
+        return next(float(l.split()[1]) for l in lines if l.startswith("zigcuda_steps_total "))
+
+    with Model("image/demo", "--engine.drafts=0") as m:
+        right = [said(m, seed) for seed in seeds]
+        counted = said(m, 1, frequency_penalty=0.5)
+    with Model("image/demo") as m:
+        for seed in seeds:
+            before = steps(m)
+            assert said(m, seed, extra_body={"prediction": {"type": "content",
+                                                            "content": right[seed][0]}}) \
+                == right[seed]
+            assert steps(m) - before < (1 if FLAGS else 0.85) * length, (steps(m) - before, length)
+        assert said(m, 1, frequency_penalty=0.5) == counted
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            assert list(pool.map(lambda seed: said(m, seed), seeds)) == right
+
+
+@check
 def every_answer_fits():
     """Of random schemas, with all that changes how tokens are chosen."""
     for folder in MODELS:
@@ -279,4 +312,4 @@ def what_can_not_be_kept_is_refused():
 
 
 if __name__ == "__main__":
-    raise SystemExit(server.run(checks[:2] if FLAGS else checks))
+    raise SystemExit(server.run(checks[:3] if FLAGS else checks))

@@ -183,13 +183,13 @@ static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
 
 /* Has the sequence guesses for the next step? If its newest token is on its way, and those before
  * have an idea of what follows, it waits: a step that knows nothing but that token would be in the
- * way of a draft. */
+ * way of a draft. (With a grammar it waits for each.) */
 static bool has_guesses(struct engine *g, struct seq *s)
 {
     bool idea = find_guesses(g, s, g->config.drafts) > 0;
     if (s->waits && !s->pending && !idea)
         draft_judge(&g->drafts[s->slot], 1, 0);
-    s->waits = s->pending && idea;
+    s->waits = s->pending && idea && !s->grammar;
     return idea && !s->pending;
 }
 

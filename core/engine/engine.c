@@ -21,8 +21,10 @@ static bool lay_out(struct engine *g, struct arena *a)
     if (!g->seqs || !g->order || !g->slot_used || !g->drafts || !g->plan || !g->plan_seqs ||
         !g->take)
         return false;
+    if (g->config.drafts && !recall_open(&g->recall, a))
+        return false;
     for (u32 i = 0; i < slots && g->config.drafts; i++)
-        if (!draft_open(&g->drafts[i], a, g->context))
+        if (!draft_open(&g->drafts[i], a, g->context, &g->recall))
             return false;
     for (u32 i = 0; i < g->device->depth; i++) {
         struct flight *f = &g->flights[i];
@@ -64,8 +66,9 @@ void engine_plan(const struct device *d, const struct engine_config *c, struct p
     plan_add(p, PLACE_HOST, engine_bytes(d, c), "requests", "engine.queue", "%u slots, %u waiting",
              d->limits.slots, c->queue);
     if (c->drafts)
-        plan_add(p, PLACE_HOST, d->limits.slots * (draft_bytes(d->limits.context) + 64), "drafts",
-                 "engine.drafts", "%u slots", d->limits.slots);
+        plan_add(p, PLACE_HOST,
+                 d->limits.slots * (draft_bytes(d->limits.context) + 64) + recall_bytes(), "drafts",
+                 "engine.drafts", "%u slots, and earlier answers", d->limits.slots);
     if (c->grammar_rows)
         plan_add(p, PLACE_HOST, choose_bytes(d->model->vocab, c->grammar_rows), "grammars",
                  "engine.grammar_rows", "%u rows of logits", c->grammar_rows);

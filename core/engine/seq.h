@@ -73,6 +73,7 @@ struct engine {
     u32 ordered, in_use, running;
     bool *slot_used;      /* [slots] */
     struct draft *drafts; /* [slots] */
+    struct recall recall; /* for these */
     u32 guess[LIMIT_SLOTS];
     u64 blocked; /* who found no slot or too few pages, until there can be more; 0: nobody */
     u64 next_id;

@@ -32,6 +32,14 @@ static void leave(struct engine *g, struct seq *s)
     retire(g, s);
 }
 
+/* For guesses of what others will be told, with what stood before it. */
+static void remember(struct engine *g, const struct seq *s)
+{
+    u32 before = MIN(s->n_prompt, RECALL_GRAM - 1u);
+    if (g->config.drafts && s->outputs)
+        recall_add(&g->recall, s->tokens + s->n_prompt - before, before + s->outputs);
+}
+
 static void deliver(struct engine *g, struct seq *s, const struct step_result *result,
                     const float *embedding, struct str text, enum finish finish)
 {
@@ -50,6 +58,7 @@ static void deliver(struct engine *g, struct seq *s, const struct step_result *r
     if (finish != FINISH_NONE) {
         g->stats.finished++;
         g->stats.cancelled += finish == FINISH_CANCELLED;
+        remember(g, s);
         leave(g, s);
     }
     g->on_event(g->arg, &event);

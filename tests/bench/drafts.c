@@ -1,7 +1,7 @@
 /* How many tokens come of one step by guesses (core/engine/draft.h), for texts that are known: what
  * an answer is to be stands for what a model would sample.
  *
- * usage: drafts MOST < samples   MOST: engine.drafts
+ * usage: drafts MOST [alone] < samples   MOST: engine.drafts; alone: no answer recalls those before
  *
  * A sample, of native u32: tokens of the prompt, of the answer and of the prediction, then these
  * tokens. Printed: samples, tokens of answers but the first (it comes of the prompt), steps for
@@ -42,10 +42,13 @@ static void follow(struct draft *d, u32 n_prompt, u32 n_answer, u32 most)
 int main(int argc, char **argv)
 {
     static u32 places[1 << 16]; /* as for long contexts */
-    struct draft d = {.places = places, .bits = 16};
-    u32 head[3], most = argc == 2 ? (u32)strtoul(argv[1], NULL, 10) : MOST_CAP + 1;
+    static u32 answers[RECALL_TOKENS], places_there[RECALL_TOKENS];
+    struct recall recall = {answers, places_there, 0};
+    struct draft d = {.places = places, .bits = 16, .recall = argc == 2 ? &recall : NULL};
+    u32 head[3], most = argc > 1 ? (u32)strtoul(argv[1], NULL, 10) : MOST_CAP + 1;
     if (most > MOST_CAP) {
-        fprintf(stderr, "usage: drafts MOST < samples; MOST is at most %u\n", (u32)MOST_CAP);
+        fprintf(stderr, "usage: drafts MOST [alone] < samples; MOST is at most %u\n",
+                (u32)MOST_CAP);
         return 2;
     }
     for (; fread(head, sizeof *head, 3, stdin) == 3; samples++) {
@@ -58,6 +61,9 @@ int main(int argc, char **argv)
         }
         draft_begin(&d, head[0], head[2], end);
         follow(&d, head[0], head[1], most);
+        memcpy(tokens + head[0], answer, head[1] * sizeof *answer);
+        u32 before = MIN(head[0], RECALL_GRAM - 1u);
+        recall_add(&recall, tokens + head[0] - before, before + head[1]);
     }
     printf("%llu %llu %llu %llu %llu", (unsigned long long)samples, (unsigned long long)said,
            (unsigned long long)steps, (unsigned long long)guessed, (unsigned long long)right);

@@ -11,7 +11,7 @@ void draft_follows_where_it_was_right(void)
     struct draft d;
     static u32 tokens[CONTEXT], answer[CONTEXT];
     u32 n = 0, n_answer = 0, steps = 0;
-    CHECK(draft_open(&d, &unit_arena, CONTEXT));
+    CHECK(draft_open(&d, &unit_arena, CONTEXT, NULL));
     for (u32 line = 0; line < LINES; line++)
         for (u32 i = 0; i < LINE; i++)
             tokens[n++] = i < 6 ? i : 100 + line * LINE + i;

@@ -349,6 +349,30 @@ void engine_predictions_save_steps(void)
     }
 }
 
+/* Who asks the same again, or something with the same answer, is answered in fewer steps. */
+void engine_answers_are_recalled(void)
+{
+    for (depth = 1; depth <= 2; depth++) {
+        struct model m;
+        static struct wish w;
+        struct err_text e = {0};
+        u64 before = 0;
+        drafts = SLOTS - 1;
+        struct engine *g = fresh_engine(&m);
+        for (u32 turn = 0; turn < 3; turn++) {
+            w = (struct wish){.n_prompt = 5, .max_tokens = 90, .prompt = {1, 2, 3, 4, 5}};
+            CHECK(submit(g, &w) == ERR_OK);
+            for (u32 i = 0; i < 1000 && engine_step(g); i++)
+                CHECK(engine_poll(g, true, &e) == ERR_OK);
+            CHECK(engine_idle(g) && w.n_got == 90 && same_as_alone(&w));
+            u64 steps = engine_stats(g).steps - before;
+            CHECK(turn ? steps < 25 : steps == 90);
+            before += steps;
+        }
+    }
+    drafts = 0;
+}
+
 /* Of two who could have all guesses each has its part: they end nearly together. */
 void engine_guesses_are_shared(void)
 {

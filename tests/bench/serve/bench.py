@@ -38,7 +38,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "e2e"))
 import server  # noqa: E402
 
 args = sys.argv[1:]
-FLAGS = args[args.index("--") + 1:] if "--" in args else []  # of the server
+FLAGS = ["--engine.drafts=0"]  # of the server: the same is asked again and again
+FLAGS += args[args.index("--") + 1:] if "--" in args else []
 parser = argparse.ArgumentParser(usage=__doc__)
 parser.add_argument("model")
 parser.add_argument("parts", nargs="*")

@@ -71,7 +71,8 @@ def letter(rng):
     more = rng.choice(["If you have any questions, please reply to this message.",
                        "Our team is happy to help you at any time.",
                        f"You can follow it with the number {rng.randint(1000, 99999)}."])
-    return f"Dear {rng.choice(['Anna', 'Bob', 'Clara', 'Dan'])},\n\nthank you for your order. Your " \
+    name = rng.choice(["Anna", "Bob", "Clara", "Dan"])
+    return f"Dear {name},\n\nthank you for your order. Your " \
            f"parcel will arrive in {rng.choice(['Paris', 'Rome', 'Oslo'])} on the " \
            f"{rng.randint(4, 20)}th. {more}\n\nKind regards,\nThe shop team"
 

@@ -195,7 +195,7 @@ static bool has_guesses(struct engine *g, struct seq *s)
 
 bool step_plan(struct engine *g, struct flight *f)
 {
-    u32 n = 0, sharers = 0;
+    u32 n = 0, sharers = 0, choosers = 0; /* who has guesses, and of those with a grammar */
     bool full = false;
     struct logits_left logits = logits_left(g);
     for (u32 i = 0; i < g->ordered; i++) {
@@ -216,6 +216,7 @@ bool step_plan(struct engine *g, struct flight *f)
         g->plan_seqs[n] = s;
         n += left > 0;
         sharers += left > 0 && shares;
+        choosers += left > 0 && shares && s->grammar;
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
     u32 room = budget.step_tokens - sched_plan(g->plan, n, budget, g->take);
@@ -226,9 +227,12 @@ bool step_plan(struct engine *g, struct flight *f)
     for (u32 i = 0; i < n; i++) {
         struct seq *s = g->plan_seqs[i];
         u32 most = sharers && g->take[i] && !s->pending ? CEIL_DIV(room, sharers) : 0;
-        u32 guessed = find_guesses(g, s, s->grammar ? MIN(most, logits.choosing) : most);
+        if (s->grammar)
+            most = choosers ? MIN(most, CEIL_DIV(logits.choosing, choosers)) : 0;
+        u32 guessed = find_guesses(g, s, most);
         room -= guessed;
         sharers -= guessed > 0;
+        choosers -= guessed && s->grammar;
         logits.choosing -= s->grammar ? guessed : 0;
         if (g->take[i])
             add_row(g, f, s, g->take[i], guessed);

@@ -24,7 +24,7 @@ struct cuda_device {
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
     struct steps_kernel step, decode, prefill_experts, one, group, mid[MID_KERNELS],
-        prefill[MATRIX_HALF + 1];
+        rows[MID_KERNELS], prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
     char kernels[24];
@@ -84,6 +84,16 @@ static enum err find_if_there(struct cuda_device *c, struct cuda_module *module,
     return find_step(c, module, full, threads, bytes, out, e);
 }
 
+/* mid_kernel() i, and its form for rows of several tokens. all: bytes of shared memory. */
+static enum err find_mid(struct cuda_device *c, struct cuda_module *module, const char *name,
+                         bool kv_int8, u32 all, u32 i, struct err_text *e)
+{
+    char rows[32];
+    snprintf(rows, sizeof rows, "%s_rows", name);
+    TRY(find_if_there(c, module, name, kv_int8, PREFILL_THREADS, all, &c->mid[i], e));
+    return find_if_there(c, module, rows, kv_int8, PREFILL_THREADS, all, &c->rows[i], e);
+}
+
 /* Hopper's. all: bytes of shared memory. */
 static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u32 all,
                             bool experts, bool kv_int8, struct err_text *e)
@@ -98,7 +108,7 @@ static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u
     if (all >= GROUP_SHARED_BYTES)
         TRY(find_if_there(c, module, "prefill_attention", false, n, all, &c->group, e));
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
-        TRY(find_if_there(c, module, mid[i], kv_int8 && i <= MID_64, n, all, &c->mid[i], e));
+        TRY(find_mid(c, module, mid[i], kv_int8 && i <= MID_64, all, i, e));
     if (all >= ONE_SHARED_BYTES)
         TRY(find_if_there(c, module, experts ? "one_experts" : "one_token", kv_int8, n, all,
                           &c->one, e)); /* there is no one_experts_kv8 */
@@ -250,6 +260,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
     c->steps.one = c->one;
     c->steps.group = c->group;
     memcpy(c->steps.mid, c->mid, sizeof c->mid);
+    memcpy(c->steps.rows, c->rows, sizeof c->rows);
     c->device = (struct device){.ops = &cuda_ops,
                                 .model = model,
                                 .limits = *limits,

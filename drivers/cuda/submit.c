@@ -614,14 +614,19 @@ static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u
     return ERR_OK;
 }
 
-/* Has the step rows that `prefill_attention` is for? */
-static bool is_grouped(const struct steps *s, const struct step *step)
+static u32 longest_row(const struct step *step)
 {
     u32 longest = 0;
     for (u32 i = 0; i < step->n_rows; i++)
         longest = MAX(longest, step->rows[i].n);
+    return longest;
+}
+
+/* Has the step rows that `prefill_attention` is for? */
+static bool is_grouped(const struct steps *s, const struct step *step)
+{
     return s->group.function && attention_is_grouped(s->list->model->head_dim) &&
-           longest >= GROUP_TOKENS;
+           longest_row(step) >= GROUP_TOKENS;
 }
 
 /* The layers [first, last) of a step: attention by itself; what is between by the kernel of its
@@ -650,10 +655,19 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct table
     return ERR_OK;
 }
 
+/* The kernel that does all layers of a step of up to MID_TOKENS tokens; function NULL: there is
+ * none. */
+static const struct steps_kernel *mid_layers(const struct steps *s, const struct step *step)
+{
+    const u32 i = mid_kernel(s->mid_kind, step->n_tokens);
+    return step->n_rows == step->n_tokens ? &s->mid[i] : &s->rows[i];
+}
+
 static enum mid_way mid_way(const struct steps *s, const struct step *step)
 {
     const u32 tokens = step->n_tokens;
-    const bool layers = s->mid_does == MID_LAYERS && step->n_rows == tokens;
+    const bool layers = s->mid_does == MID_LAYERS && tokens <= MID_TOKENS &&
+                        longest_row(step) <= FRESH_TOKENS && mid_layers(s, step)->function;
     const u32 least = layers && s->mid_kind == MATRIX_INT4 ? MID_INT4_TOKENS : MID_LEAST_TOKENS;
     if (tokens < least || tokens > MID_TOKENS || (s->few_experts && tokens <= FEW_TOKENS))
         return MID_NONE;
@@ -672,7 +686,7 @@ static enum err launch_mid(struct steps *s, u64 card_step, const struct list_str
     u32 from = ops->first;
     if (way == MID_LAYERS) {
         u32 same = head == 1u << s->mid_kind ? end : ops->head;
-        TRY(launch_some(s, &table.of[s->mid_kind], card_step, 0, from, same, e));
+        TRY(launch_some(s, mid_layers(s, step), card_step, 0, from, same, e));
         from = same;
     }
     *first = end;

@@ -21,7 +21,8 @@
  * then turns the queries of its units itself (attention_turn.cuh), and of the new keys and values
  * those that lie in its splits: into shared memory (`image`; a row has at most 8 of them, so that
  * position p has place p % 8), from where they are put into the ring's pieces, and into the row's
- * pages for later steps. Nobody reads them there in this one.
+ * pages for later steps. Nobody reads them there in this one. In `mid_.._rows` (splits_fresh) a row
+ * has up to 32 of them, as guesses or the end of a prompt, and the image is like two pages.
  *
  * A unit whose splits all lie in one stretch is joined in registers. Of the others each split's
  * (O, m, l) goes to op->partial. When all of the unit's teams have told that theirs are there, they
@@ -85,7 +86,7 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
     if (low || (key + 8 >= seen->new_from && key + 8 < seen->to))
 #pragma unroll 1
         for (u32 c = 0; c < n; c++) {
-            const uint2 own = gpu_load<uint2>(image + c * IMAGE_BYTES);
+            const uint2 own = gpu_load<uint2>(image + c * way::image);
             u8 *to = piece + c * way::chunk;
             if (!way::int8) {
                 gpu_store<uint2>(to + (low ? 0 : 8), own);
@@ -94,6 +95,25 @@ GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *s
             gpu_store<u32>(to + (low ? 0 : 4), own.x);
             gpu_store<u16>(splits_key_scales(piece) + (low ? 0 : 2), (u16)own.y);
         }
+    gpu_warp_sync();
+}
+
+/* The same from an image like a page. */
+template <class way>
+GPU void splits_mend_fresh(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen,
+                           const u8 *image)
+{
+    const u32 key = pos + gpu_lane() / 4;
+    const bool low = key >= seen->new_from && key < seen->to,
+               high = key + 8 >= seen->new_from && key + 8 < seen->to;
+#pragma unroll 1
+    for (u32 c = 0; c < n && (low || high); c++) {
+        const uint4 own = gpu_load<uint4>(image + c * way::image);
+        if (low)
+            gpu_store<uint2>(piece + c * way::chunk, (uint2){own.x, own.y});
+        if (high)
+            gpu_store<uint2>(piece + c * way::chunk + 8, (uint2){own.z, own.w});
+    }
     gpu_warp_sync();
 }
 
@@ -127,7 +147,7 @@ GPU void splits_scores(struct splits_walk<way> *w, const struct splits_item *con
     constexpr u32 all = n * way::pages;
     struct splits_ring<way> *r = &w->ring;
     const auto *queries = w->places.queries + gpu_lane();
-    const u8 *image = w->places.k + gpu_lane() * 8;
+    u8 *image = w->places.k + gpu_lane() * (way::image / 32);
     memset(x, 0, sizeof(float[all][2][4]));
 #pragma unroll 1
     for (u32 first = 0; first < (way::wide ? r->chunks : 1); first += PIECE_FRAGMENTS) {
@@ -141,8 +161,13 @@ GPU void splits_scores(struct splits_walk<way> *w, const struct splits_item *con
             if (!it->mend)
                 continue;
             struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
-            splits_mend_keys<way>(k ? piece[all - 1] : piece[0], chunks, it->pos + page * PAGE_KEYS,
-                                  &seen, image + first * IMAGE_BYTES);
+            const u32 pos = it->pos + page * PAGE_KEYS;
+            u8 *to = k ? piece[all - 1] : piece[0];
+            const u8 *own = splits_image<way>(image, r->chunks, pos) + first * way::image;
+            if constexpr (way::fresh)
+                splits_mend_fresh<way>(to, chunks, pos, &seen, own);
+            else
+                splits_mend_keys<way>(to, chunks, pos, &seen, own);
         }
         u32 scales[all] = {};
         for (u32 k = 0; way::int8 && k < all; k++)
@@ -267,6 +292,7 @@ GPU void splits_mend_bytes(u8 *page, u8 *scales, u32 pos, const struct splits_se
 
 /* Of values of the page at `pos`, in the ring: 0 where no row sees the key, those of the image
  * where it is new. */
+template <class way>
 GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, const u8 *image)
 {
     u32 mask[2];
@@ -274,20 +300,27 @@ GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, con
     attention_key_masks(pos, seen->from, seen->new_from, mask);
     f = (uint4){f.x & mask[0], f.y & mask[1], f.z & mask[0], f.w & mask[1]};
     if (seen->new_from < seen->to) {
-        uint2 own = gpu_load<uint2>(image);
+        uint4 own;
+        if constexpr (way::fresh) {
+            own = gpu_load<uint4>(image);
+        } else {
+            const uint2 both = gpu_load<uint2>(image);
+            own = (uint4){both.x, both.x, both.y, both.y};
+        }
         attention_key_masks(pos, seen->new_from, seen->to, mask);
         f.x |= own.x & mask[0];
-        f.y |= own.x & mask[1];
-        f.z |= own.y & mask[0];
-        f.w |= own.y & mask[1];
+        f.y |= own.y & mask[1];
+        f.z |= own.z & mask[0];
+        f.w |= own.w & mask[1];
     }
     gpu_store<uint4>(page, f);
 }
 
 /* The pages of the split at `pos` in which some keys are not seen, or new. Where nothing is seen
- * there are zeros already. */
+ * there are zeros already. chunks: of the image. */
 template <class way>
-GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, const u8 *image)
+GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, u8 *image,
+                            u32 chunks)
 {
     const u32 first = MAX(seen->new_from, pos) / PAGE_KEYS * PAGE_KEYS;
     const u32 end = MIN(seen->to, pos + ATTENTION_SPLIT), from = seen->from / PAGE_KEYS * PAGE_KEYS;
@@ -299,7 +332,7 @@ GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, 
             splits_mend_bytes(page, splits_value_scales(piece, (at - pos) / PAGE_KEYS), at, seen,
                               image);
         else
-            splits_mend_page(page, at, seen, image);
+            splits_mend_page<way>(page, at, seen, splits_image<way>(image, chunks, at));
         at = at < first ? first : at + PAGE_KEYS;
     }
 }
@@ -332,7 +365,7 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
 {
     constexpr u32 all = n * some;
     const auto *weights = w->places.weights + gpu_lane();
-    const u8 *image = w->places.v + splits_warp<way>() * IMAGE_BYTES + gpu_lane() * 8;
+    u8 *image = w->places.v + splits_warp<way>() * way::image + gpu_lane() * (way::image / 32);
     u8 *piece[all];
     splits_wait<all>(&w->ring, piece);
     if (way::int8)
@@ -344,7 +377,8 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
             continue;
         struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
         splits_mend_values<way>(k ? piece[all - 1] : piece[0], it->pos, &seen,
-                                image + (pass + k % some) * way::warps * IMAGE_BYTES);
+                                image + (pass + k % some) * way::warps * way::image,
+                                w->ring.chunks);
     }
 #pragma unroll
     for (u32 half = 0; half < SPLIT_PAGES; half += SPLIT_PAGES / 2) {
@@ -676,11 +710,14 @@ template <class way> GPU void splits_fill(const struct op_attention *op, struct 
     const struct splits_item *item = mine->first;
     if (mine->from == mine->to)
         return;
-    if (!way::low && op->head_dim > GPU_WARPS * 16)
+    if (!way::low && !way::fresh && op->head_dim > GPU_WARPS * 16)
         splits_ring_of<splits_of<splits_wide, way::int8>>(op, kept, true);
     else
         splits_ring_of<way>(op, kept, true);
-    splits_angles<way>(splits_rope(op, item), item->tile.pos, kept);
+    if constexpr (way::fresh)
+        turn_angles<way>(op, item, splits_places_of<way>(kept->plan.chunks).angles);
+    else
+        splits_angles<way>(splits_rope(op, item), item->tile.pos, kept);
 }
 
 /* What can be done while the blocks still meet. way, alone: see splits_plan. */
@@ -707,7 +744,9 @@ GPU void splits_enter(const struct op_attention *op, const struct gpu_run *run, 
     const u32 to = splits_mine<way>(splits_kept(run))->to;
     if (at)
         splits_sync<way>(); /* the last unit is done with */
-    if constexpr (way::low)
+    if constexpr (way::fresh)
+        splits_turn_fresh<way>(op, run, item, at, &w->places, to, rows);
+    else if constexpr (way::low)
         splits_turn_one<way>(op, run, item, at, &w->places, to, rows);
     else if (w->fused)
         splits_turn<way>(op, run, item, at, &w->places, to, rows);

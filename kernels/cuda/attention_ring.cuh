@@ -12,7 +12,6 @@ enum {
     SPLITS_BATCH = 16,
     PIECE_FRAGMENTS = 8,                         /* chunks of keys, pages of values */
     PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
-    IMAGE_BYTES = CHUNK_BYTES / 2,               /* of a chunk: 8 keys */
     JOIN_DIMS = 32,                              /* of a split that is joined, at a time */
     JOIN_BYTES = JOIN_DIMS * 4 + 16,             /* with m and l */
     LARGEST_STRIDE = 12, /* floats: the banks of 8 rows' 16 bytes are apart */
@@ -20,14 +19,15 @@ enum {
 };
 
 static_assert((int)FEW_TOKENS <= 8, "the image");
+static_assert((int)FRESH_TOKENS == 2 * (int)PAGE_KEYS, "that of rows of several tokens");
 static_assert((int)PIECE_FRAGMENTS == (int)SPLIT_PAGES, "a pass over the values is a piece");
 
 /* wide: heads have more than 128 dimensions. low: units are those of splits_turn_one, and have no
- * rows from 8 on. teams: a block goes through its items as one team of warps, or as two that have a
- * stretch of the list each and wait for nobody but themselves, so that one works while the other
- * waits. */
-template <bool WIDE, bool LOW, u32 TEAMS> struct splits_way {
-    static constexpr bool wide = WIDE, low = LOW, int8 = false;
+ * rows from 8 on. fresh: those of splits_turn_fresh, of rows of up to FRESH_TOKENS tokens. teams: a
+ * block goes through its items as one team of warps, or as two that have a stretch of the list each
+ * and wait for nobody but themselves, so that one works while the other waits. */
+template <bool WIDE, bool LOW, u32 TEAMS, bool FRESH = false> struct splits_way {
+    static constexpr bool wide = WIDE, low = LOW, int8 = false, fresh = FRESH;
     static constexpr u32 teams = TEAMS, warps = GPU_WARPS / teams;
     static constexpr u32 threads = warps * 32, rows = low ? LOW_GROUP : ATTENTION_ROWS;
     static constexpr u32 pages = SPLIT_PAGES / warps; /* of a split, a warp's: w, w + warps */
@@ -36,12 +36,15 @@ template <bool WIDE, bool LOW, u32 TEAMS> struct splits_way {
     static constexpr u32 together = wide || teams > 1 ? 1 : 2; /* splits at a time, at most */
     static constexpr u32 batch = SPLITS_BATCH / teams;
     static constexpr u32 lane = 16, chunk = CHUNK_BYTES; /* a lane's bytes of a chunk, and all */
+    static constexpr u32 image = fresh ? CHUNK_BYTES : CHUNK_BYTES / 2; /* of a chunk */
+    static constexpr u32 images = fresh ? FRESH_TOKENS / PAGE_KEYS : 1;
     static_assert(batch * SPLIT_PAGES <= threads, "a thread a page");
 };
 typedef splits_way<true, false, 1> splits_wide;
 typedef splits_way<false, false, 1> splits_narrow;
 typedef splits_way<false, true, 1> splits_low;
 typedef splits_way<false, true, SPLITS_TEAMS> splits_teams;
+typedef splits_way<false, false, 1, true> splits_fresh;
 
 /* The same with pages of bytes. Splits go one at a time: in pairs they are a third more code. */
 template <class way> struct splits_bytes : way {
@@ -170,10 +173,18 @@ template <class way> struct splits_shared {
 static_assert(sizeof(struct splits_shared<splits_narrow>) <= SPLITS_SHARED_BYTES,
               "attention_shared_bytes");
 static_assert(ROUND_UP(sizeof(struct splits_shared<splits_teams>), (size_t)128) +
-                      SPLITS_TEAMS * (SPLIT_PAGES * 32 * sizeof(uint2) +
-                                      LOW_HEAD_DIM / 16 * (32 * sizeof(uint2) + 2 * IMAGE_BYTES)) +
+                      SPLITS_TEAMS *
+                          (SPLIT_PAGES * 32 * sizeof(uint2) +
+                           LOW_HEAD_DIM / 16 * (32 * sizeof(uint2) + 2 * splits_teams::image)) +
                       2 * GPU_WARPS * PIECE_BYTES <=
                   LOW_SHARED_BYTES,
+              "two pieces a warp");
+static_assert(ROUND_UP(sizeof(struct splits_shared<splits_fresh>), (size_t)128) +
+                      SPLITS_WEIGHTS_BYTES(LOW_HEAD_DIM) +
+                      LOW_HEAD_DIM / 16 *
+                          (32 * sizeof(uint4) + 2 * splits_fresh::images * splits_fresh::image) +
+                      FRESH_TOKENS * LOW_HEAD_DIM * sizeof(float) + 2 * GPU_WARPS * PIECE_BYTES <=
+                  MID_SHARED_BYTES - STEP_SHARED_BYTES,
               "two pieces a warp");
 static_assert(LOW_SHARED_BYTES + STEP_SHARED_BYTES <= MID_SHARED_BYTES &&
                   LOW_SHARED_BYTES + STEP_SHARED_BYTES + ONE_RINGS_BYTES <= ONE_SHARED_BYTES,
@@ -186,9 +197,10 @@ template <class way> struct splits_places {
     fragment *queries; /* [chunk][32 lanes] */
     /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
      * 2t and 2t + 1, dimension g and g + 8. Of pages of bytes: four bytes, then the key's scale, or
-     * those of both keys. */
-    u8 *k, *v; /* [chunk]; v: the unit's chunks */
-    u8 *ring;  /* of all warps */
+     * those of both keys. fresh: two pages, in which position p has place p % 32. */
+    u8 *k, *v;     /* [chunk]; v: the unit's chunks */
+    float *angles; /* fresh: [position % 32][dims]: cos, then sin */
+    u8 *ring;      /* of all warps */
 };
 
 /* A warp's ring, and what is copied into it. */
@@ -238,8 +250,10 @@ GPU u32 splits_weights(u32 chunks)
 template <class way> GPU struct splits_places<way> splits_places_of(u32 chunks) {
     typedef typename splits_places<way>::fragment fragment;
     const u32 weights = splits_weights<way>(chunks), queries = chunks * 32 * (u32)sizeof(fragment),
-              k = chunks * IMAGE_BYTES, v = MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES,
-              all = weights + queries + k + v;
+              k = chunks * way::image * way::images,
+              v = MIN(chunks, (u32)SPLITS_CHUNKS) * way::image * way::images,
+              angles = way::fresh ? FRESH_TOKENS * LOW_HEAD_DIM * (u32)sizeof(float) : 0,
+              all = weights + queries + k + v + angles;
     u8 *first = gpu_shared() + ROUND_UP(sizeof(struct splits_shared<way>), (size_t)128);
     u8 *mine = first + splits_team<way>() * all;
     struct splits_places<way> p;
@@ -247,12 +261,19 @@ template <class way> GPU struct splits_places<way> splits_places_of(u32 chunks) 
     p.queries = (fragment *)(mine + weights);
     p.k = mine + weights + queries;
     p.v = p.k + k;
+    p.angles = (float *)(p.v + v);
     p.ring = first + way::teams * all;
     return p;
 }
 
+/* Of the image, k or v, the part for the page at `pos`. */
 template <class way>
-GPU struct splits_mine *splits_mine(struct splits_kept *kept)
+GPU u8 *splits_image(u8 *image, u32 chunks, u32 pos)
+{
+    return way::images > 1 ? image + pos / PAGE_KEYS % way::images * chunks * way::image : image;
+}
+
+template <class way> GPU struct splits_mine *splits_mine(struct splits_kept *kept)
 {
     return &kept->of[splits_team<way>()];
 }
@@ -516,8 +537,8 @@ template <class way> GPU void splits_keep_ring(struct splits_kept *kept)
 {
     struct splits_mine *mine = splits_mine<way>(kept);
     u32 index = 0, at = kept->slots, n = mine->to - mine->from, chunks = kept->plan.chunks;
-    u32 pieces = !way::low && chunks > GPU_WARPS ? splits_pieces<splits_wide>(chunks)
-                                                 : splits_pieces<way>(chunks);
+    u32 pieces = !way::low && !way::fresh && chunks > GPU_WARPS ? splits_pieces<splits_wide>(chunks)
+                                                                : splits_pieces<way>(chunks);
     for (; index < n && at >= pieces * splits_together<way>(kept, index, n);) {
         u32 count = splits_together<way>(kept, index, n);
         at -= pieces * count;

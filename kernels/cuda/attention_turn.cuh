@@ -152,7 +152,7 @@ GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4
         if (j >= 1u << h->shift || d >= ROUND_UP(h->dim, 16u) || i >= SPLITS_CHUNKS * 16 * 2)
             continue;
         u32 a = rope_saturated(v[j][0], v[j][1]), b = rope_saturated(v[j][2], v[j][3]);
-        u8 *to = image + i / 16 * IMAGE_BYTES;
+        u8 *to = image + i / 16 * way::image;
         if (way::int8) {
             a = kv_bytes(v[j], scale.inverse);
             b = scale.half;
@@ -273,17 +273,27 @@ GPU void turn_row(const struct op_attention *op, const struct attention_tile *ti
         r->before = r->c = 1;
 }
 
-/* This lane's dimensions of a head, from 4 lane on; awaited, if they are. */
-GPU void turn_ask(const struct op_attention *op, const float *head, float v[1][4])
+/* This lane's dimensions of a head, from 4 lane on, as they are now. */
+GPU void turn_look(const struct op_attention *op, const float *head, float v[1][4])
 {
-    const u32 d = gpu_lane() * 4;
-    do {
-        const float4 f = gpu_ask4(head + MIN(d, op->head_dim - 4));
-        v[0][0] = f.x, v[0][1] = f.y, v[0][2] = f.z, v[0][3] = f.w;
-    } while (op->awaited && rope_missing<1>(v));
+    const float4 f = gpu_ask4(head + MIN(gpu_lane() * 4, op->head_dim - 4));
+    v[0][0] = f.x, v[0][1] = f.y, v[0][2] = f.z, v[0][3] = f.w;
+}
+
+GPU void turn_clip(const struct op_attention *op, float v[1][4])
+{
 #pragma unroll
     for (u32 e = 0; e < 4; e++)
-        v[0][e] = d < op->head_dim ? v[0][e] : 0;
+        v[0][e] = gpu_lane() * 4 < op->head_dim ? v[0][e] : 0;
+}
+
+/* Awaited, if they are. */
+GPU void turn_ask(const struct op_attention *op, const float *head, float v[1][4])
+{
+    do
+        turn_look(op, head, v);
+    while (op->awaited && rope_missing<1>(v));
+    turn_clip(op, v);
 }
 
 /* As rope_rotate. c, s: of this lane's dimensions; what they are rotated with another lane has. */
@@ -349,6 +359,120 @@ GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *ru
             splits_put_page<way, 1>(&h, v, scale, pos % PAGE_KEYS,
                                     gpu_global(key ? op->k : op->v) +
                                         (size_t)page * PAGE_HEAD_BYTES(h.dim, way::int8));
+    }
+    splits_sync<way>();
+}
+
+/* --- units of several tokens, of heads as above --------------------------------------------- */
+
+/* Angles of a unit's tokens and of those ahead of them that are new. */
+template <class way>
+GPU void turn_angles(const struct op_attention *op, const struct splits_item *item, float *angles)
+{
+    const struct gpu_rope *rope = splits_rope(op, item);
+    const u32 half = rope->dims / 2, n = item->tile.pos + item->tile.n - item->row_pos;
+    for (u32 i = splits_thread<way>(); i < n * half; i += way::threads) {
+        const u32 pos = item->row_pos + i / half;
+        float *at = angles + pos % FRESH_TOKENS * rope->dims + i % half;
+        rope_angle(rope, pos, i % half, at, at + half);
+    }
+}
+
+/* What a warp turns at a time: a query of a unit, token by token, then keys, each with its value.
+ */
+struct turn_head {
+    const float *x;
+    u32 pos, first; /* of the token; number among the heads of qkv */
+    u32 value;      /* where that lies behind x; 0: there is none */
+};
+
+GPU struct turn_head turn_head_of(const struct op_attention *op, const struct attention_tile *t,
+                                  u32 group, u32 keys_from, u32 i)
+{
+    const u32 queries = t->n * group;
+    const bool query = i < queries;
+    struct turn_head h;
+    h.pos = query ? t->pos + i / group : keys_from + i - queries;
+    h.first = query ? t->kv_head * group + i % group : op->heads + t->kv_head;
+    h.x = gpu_global(op->qkv) + (size_t)(t->token + h.pos - t->pos) * op->stride +
+          h.first * op->head_dim;
+    h.value = query ? 0 : op->kv_heads * op->head_dim;
+    return h;
+}
+
+/* As turn_ask, of what has been looked at before. */
+GPU void turn_ask_again(const struct op_attention *op, const float *head, float v[1][4])
+{
+    while (op->awaited && rope_missing<1>(v))
+        turn_look(op, head, v);
+    turn_clip(op, v);
+}
+
+/* A turned key or value to the image, and to its page where the unit writes it. */
+template <class way>
+GPU void turn_put(const struct op_attention *op, const struct gpu_run *run,
+                  const struct splits_item *item, u32 at, const struct splits_places<way> *places,
+                  const struct rope_heads *h, u32 pos, const float v[1][4])
+{
+    const bool key = h->first < h->rotated;
+    u8 *image = key ? places->k : places->v, *pages = key ? op->k : op->v;
+    image = splits_image<way>(image, splits_kept(run)->plan.chunks, pos);
+    splits_put_page<way, 1>(h, v, {}, pos % PAGE_KEYS, gpu_near(image));
+    if (!item->writes)
+        return;
+    pages = gpu_global(pages) +
+            (size_t)splits_page_of<way>(op, run, item, at, pos) * PAGE_HEAD_BYTES(h->dim, false);
+    splits_put_page<way, 1>(h, v, {}, pos % PAGE_KEYS, pages);
+}
+
+/* As splits_turn_one, and the keys and values of the row's tokens up to the unit's last, as far as
+ * they lie in the team's splits. A warp has asked for its next heads when it turns some. */
+template <class way>
+GPU void splits_turn_fresh(const struct op_attention *op, const struct gpu_run *run,
+                           const struct splits_item *item, u32 at,
+                           const struct splits_places<way> *places, u32 to,
+                           struct attention_row rows[ATTENTION_ROWS])
+{
+    const struct attention_tile *t = &item->tile;
+    const u32 group = splits_kept(run)->plan.group, dims = splits_rope(op, item)->dims;
+    const u32 mine = MIN(item->unit + item->splits, to) - item->index;
+    const u32 from = MAX(item->row_pos, item->pos);
+    const u32 end = MIN(t->pos + t->n, item->pos + mine * ATTENTION_SPLIT);
+    const u32 queries = t->n * group, n = queries + (end > from ? end - from : 0);
+    const u32 d = gpu_lane() * 4,
+              angle = d < dims / 2 ? d : MIN(d, dims - MIN(dims, 4u)) - dims / 2;
+    const u32 last = way::threads - 1 - splits_thread<way>();
+    struct rope_heads h = {
+        NULL, NULL, NULL, NULL, 0, 1, op->heads, op->heads + op->kv_heads, op->head_dim, dims, 0};
+    float v[2][1][4], next[2][1][4];
+    struct turn_head head = turn_head_of(op, t, group, from, MIN(splits_warp<way>(), n - 1));
+    turn_look(op, head.x, next[0]);
+    turn_look(op, head.x + head.value, next[1]);
+    if (at) /* else they are there since splits_ahead */
+        turn_angles<way>(op, item, places->angles);
+    if (last < ATTENTION_ROWS)
+        attention_row_place(op, t, last, &rows[last]);
+    splits_sync<way>();
+#pragma unroll 1
+    for (u32 i = splits_warp<way>(); i < n; i += way::warps) {
+        const struct turn_head now = head;
+        const float *angles = places->angles + now.pos % FRESH_TOKENS * dims + angle;
+        memcpy(v, next, sizeof v);
+        head = turn_head_of(op, t, group, from, MIN(i + way::warps, n - 1));
+        turn_look(op, head.x, next[0]);
+        turn_look(op, head.x + head.value, next[1]);
+        turn_ask_again(op, now.x, v[0]);
+        h.first = now.first;
+        rope_norm<1>(op, &h, 1, v[0]);
+        turn_rotate(dims, gpu_load<float4>(angles), gpu_load<float4>(angles + dims / 2), v[0][0]);
+        if (!now.value) {
+            splits_put_query<1>(op, &h, v[0], i, places->queries, &rows[i]);
+            continue;
+        }
+        turn_ask_again(op, now.x + now.value, v[1]);
+        turn_put<way>(op, run, item, at, places, &h, now.pos, v[0]);
+        h.first += op->kv_heads;
+        turn_put<way>(op, run, item, at, places, &h, now.pos, v[1]);
     }
     splits_sync<way>();
 }

@@ -6,14 +6,14 @@
  * PREFILL_TOKENS tokens, one for each kind of matrix: what multiplies by wgmma has to be inlined,
  * and in one kernel with more of it, or with much else, the compiler finds no registers for its
  * loops. `mid_..` runs the layers and the head of steps of a few tokens up to MID_TOKENS, with
- * attention where all rows have one token, and `one_token` steps of one, or `one_experts` where
- * there are any; `prefill_attention` does the attention of long rows between `prefill_..` and
- * `prefill_..`. `step` has mixtures of experts, too, and on Hopper `prefill_experts` those of INT4
- * between `prefill_..` and `prefill_..`; `decode` has those of few tokens, where they fit. `.._kv8`
- * are the same with KV pages of bytes: where one kernel knew both, others' pages cost up to 4 % of
- * a step (`step` does, which has much else); of those of Hopper there are only the ones that are
- * asked for most. `pack` writes a weight matrix in the form that they read, `read_all` measures the
- * memory. See step.h.
+ * attention where all rows have one token, or in `mid_.._rows` some more, and `one_token` steps of
+ * one, or `one_experts` where there are any; `prefill_attention` does the attention of long rows
+ * between `prefill_..` and `prefill_..`. `step` has mixtures of experts, too, and on Hopper
+ * `prefill_experts` those of INT4 between `prefill_..` and `prefill_..`; `decode` has those of few
+ * tokens, where they fit. `.._kv8` are the same with KV pages of bytes: where one kernel knew both,
+ * others' pages cost up to 4 % of a step (`step` does, which has much else); of those of Hopper
+ * there are only the ones that are asked for most. `pack` writes a weight matrix in the form that
+ * they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
@@ -382,10 +382,9 @@ GPU void mid_meet_before(const struct op *op, const struct gpu_run *run, struct 
     gpu_sync();
 }
 
-/* As prefill_ops. Where the list has OP_ATTENTION, all rows have one token. */
-template <class shape, bool kv8> GPU void mid_ops(const struct gpu_run *p)
+/* As prefill_ops. Where the list has OP_ATTENTION, rows are such as `way` can do. */
+template <class shape, class way> GPU void mid_ops(const struct gpu_run *p)
 {
-    typedef splits_of<splits_teams, kv8> way;
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
     struct mid_head *head = mid_ring_of<shape>(p, 0).head;
     struct mid_walk own, *walk = shape::ahead ? &own : &head->walk;
@@ -428,7 +427,7 @@ template <class shape, bool kv8> GPU void mid_ops(const struct gpu_run *p)
     }
 }
 
-template <class shape, bool kv8> GPU void mid_all(const struct gpu_run *p)
+template <class shape, class way> GPU void mid_all(const struct gpu_run *p)
 {
     const u32 warp = gpu_scalar(gpu_warp());
     mid_open<shape>(p);
@@ -439,25 +438,27 @@ template <class shape, bool kv8> GPU void mid_all(const struct gpu_run *p)
             mid_serve<shape>(p, warp - GPU_WARPS);
     } else {
         gpu_registers_more<shape::roomy ? 224 : 232>();
-        mid_ops<shape, kv8>(p);
+        mid_ops<shape, way>(p);
     }
 }
 
-#define MID_KERNEL(name, kind, tokens, kv8)                 \
+#define MID_KERNEL(name, kind, tokens, way)                 \
     GPU_KERNEL_OF(PREFILL_THREADS, name, struct gpu_run, 1) \
     {                                                       \
-        mid_all<struct mid_shape<kind, tokens>, kv8>(&p);   \
+        mid_all<struct mid_shape<kind, tokens>, way>(&p);   \
     }
 
-MID_KERNEL(mid_16, MATRIX_INT4, 16, false)
-MID_KERNEL(mid_32, MATRIX_INT4, 32, false)
-MID_KERNEL(mid_64, MATRIX_INT4, 64, false)
-MID_KERNEL(mid_int8_32, MATRIX_INT8, 32, false)
-MID_KERNEL(mid_int8_64, MATRIX_INT8, 64, false)
-MID_KERNEL(mid_half, MATRIX_HALF, 64, false)
-MID_KERNEL(mid_16_kv8, MATRIX_INT4, 16, true)
-MID_KERNEL(mid_32_kv8, MATRIX_INT4, 32, true)
-MID_KERNEL(mid_64_kv8, MATRIX_INT4, 64, true)
+MID_KERNEL(mid_16, MATRIX_INT4, 16, splits_teams)
+MID_KERNEL(mid_32, MATRIX_INT4, 32, splits_teams)
+MID_KERNEL(mid_64, MATRIX_INT4, 64, splits_teams)
+MID_KERNEL(mid_int8_32, MATRIX_INT8, 32, splits_teams)
+MID_KERNEL(mid_int8_64, MATRIX_INT8, 64, splits_teams)
+MID_KERNEL(mid_half, MATRIX_HALF, 64, splits_teams)
+MID_KERNEL(mid_16_kv8, MATRIX_INT4, 16, splits_bytes<splits_teams>)
+MID_KERNEL(mid_32_kv8, MATRIX_INT4, 32, splits_bytes<splits_teams>)
+MID_KERNEL(mid_64_kv8, MATRIX_INT4, 64, splits_bytes<splits_teams>)
+MID_KERNEL(mid_16_rows, MATRIX_INT4, 16, splits_fresh)
+MID_KERNEL(mid_32_rows, MATRIX_INT4, 32, splits_fresh)
 
 /* An operation that is no linear. False as run_op. */
 template <bool kv8> GPU bool one_op(const struct op *op, const struct gpu_run *run)

@@ -338,7 +338,9 @@ static void run_step(struct device *d, const struct test_case *t, const vector<u
     gpu_put(op->out, result.data(), result.size() * 4);
     bool one = d->kernel && strcmp(d->kernel, "one_token") == 0 && tokens == 1;
     bool group = d->kernel && strcmp(d->kernel, "prefill_attention") == 0;
-    bool mid = d->kernel && !one && !group && tokens == step.n_rows && tokens <= MID_TOKENS;
+    bool several = d->kernel && strstr(d->kernel, "_rows");
+    bool mid = d->kernel && !one && !group && tokens <= MID_TOKENS &&
+               *std::max_element(n.begin(), n.end()) <= (several ? +FRESH_TOKENS : 1);
     bool decode = !mid && !group && !one && tokens <= FEW_TOKENS && d->few_shared_bytes;
     struct gpu_run run = d->run;
     run.shared_bytes = decode ? d->few_shared_bytes : run.shared_bytes;
@@ -463,6 +465,17 @@ static void test_shape(const struct shape &s, bool thorough)
                   "mid_32, more");
         same_bits(&t, first, run_all(&t, 3, shared, 0, 0, {1}, {1, 0}, "mid_64"),
                   "mid_64, unshared");
+        if (!s.int8) {
+            const char *name = "mid_16_rows";
+            same_bits(&t, first, run_all(&t, 3, shared, 0, 1 << 14, {32, 1, 5}, {0, 2}, name),
+                      "rows of 32, 1, 5");
+            same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {3, 29, 2}, {1}, name),
+                      "rows of 3, 29, 2");
+            same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {7, 16, 31}, {}, name),
+                      "rows of 7, 16, 31");
+            same_bits(&t, first, run_all(&t, 5, shared, 0, 0, {11, 4}, {2}, "mid_32_rows"),
+                      "rows of 11, 4, unshared");
+        }
     }
     if (attention_is_grouped(s.dim) && gpu_prefill_of(MATRIX_INT4, PREFILL_TOKENS + 1, shared)) {
         const char *name = "prefill_attention";

@@ -84,6 +84,20 @@ def long_prompt():
 
 
 @check
+def few_tokens_in_one_launch():
+    """A prompt that a row of `mid_.._rows` takes: all layers together."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        flags = ["--temperature", "0", "--top-logprobs", "1"]
+        cpu = tokens(CPU, *flags, model=DEMO, n=1)
+        cuda = tokens(CUDA, *flags, model=DEMO, n=1, log=log)
+        launches = logged(log).count("cuLaunchCooperativeKernel")
+    assert [t for t, _ in cpu] == [t for t, _ in cuda], f"{cpu} {cuda}"
+    assert all(abs(a - b) < 0.05 for (_, a), (_, b) in zip(cpu, cuda)), f"{cpu} {cuda}"
+    assert launches == 3, launches  # the layers; the head, of another kind; the choice of the token
+
+
+@check
 def card_to_come():
     """The PTX inside, which has `step` only."""
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,7 @@
 enum {
     BITS_MIN = 8,
     BITS_MAX = 16,
-    LENGTH_FIRST = 2,
+    LENGTH_FIRST = 4,
     LENGTH_MAX = 64,
     REST_DOUBLES = 3,
     FOLLOW_GRAM = 2, /* tokens that have to be the same where the next ones are expected */
@@ -144,7 +144,7 @@ u32 draft_find(struct draft *d, const u32 *tokens, u32 n, u32 most, u32 *out)
 
 void draft_judge(struct draft *d, u32 n, u32 stayed)
 {
-    d->length = stayed == n ? MIN(2 * n, (u32)LENGTH_MAX) : MAX(stayed + 1, n / 2);
+    d->length = MIN(MAX(2 * (stayed + 1), n / 2), (u32)LENGTH_MAX);
     d->misses = stayed ? 0 : d->misses + 1;
     d->rest = stayed ? 0 : 1u << MIN(d->misses, (u32)REST_DOUBLES);
 }

@@ -20,15 +20,17 @@ static struct fake {
     u32 page_tokens[PAGES][LIMIT_PAGE_TOKENS];
     u32 slot_prompt[SLOTS], slot_last[SLOTS];
     struct fake_flight {
-        struct step_result results[SLOTS];
+        struct step_result results[STEP];
         u32 n_results, delay;
     } flights[2];
     u32 submitted, polled, fail_at, guesses; /* of rows that have some */
+    u32 most; /* tokens of a step that has some */
     u64 now_ns;
 } fake;
 
 static u32 depth;                 /* of the device: every test runs with 1 and 2 */
 static u32 words = VOCAB, drafts; /* tokens that it says; engine_config.drafts */
+static u32 samples = SLOTS;
 
 static u32 mix(u32 h, u32 token)
 {
@@ -78,6 +80,8 @@ static enum err fake_submit(struct device *d, const struct step *s, struct err_t
                 row->follows ? fake.slot_last[row->slot] : s->tokens[row->first + i];
         }
         fake.guesses += row->samples > 1;
+        if (row->samples > 1)
+            fake.most = MAX(fake.most, s->n_tokens);
         if (row->hidden) {
             u32 all[CONTEXT], n = row->pos + row->n;
             ASSERT(n == fake.slot_prompt[row->slot] && row->samples == 0);
@@ -166,7 +170,7 @@ static struct engine *fresh_engine(struct model *m)
     fake.device = (struct device){.ops = &fake_ops,
                                   .model = m,
                                   .limits = {.slots = SLOTS,
-                                             .samples = SLOTS,
+                                             .samples = samples,
                                              .pages = PAGES,
                                              .step_tokens = STEP,
                                              .context = CONTEXT,
@@ -396,6 +400,31 @@ void engine_guesses_are_shared(void)
         CHECK(first > 25 && engine_stats(g).steps < first + 5);
     }
     drafts = 0;
+}
+
+/* Many that are right: as many as fill a tile of 32 tokens, those of all rows. */
+void engine_guesses_fill_a_tile(void)
+{
+    samples = STEP;
+    for (depth = 1; depth <= 2; depth++)
+        for (u32 n = 1; n <= 3; n++) {
+            struct model m;
+            static struct wish few[3];
+            struct err_text e = {0};
+            drafts = STEP - SLOTS;
+            struct engine *g = fresh_engine(&m);
+            for (u32 i = 0; i < n; i++) {
+                few[i] = (struct wish){.n_prompt = 5, .max_tokens = 150, .prompt = {i, 2, 3, 4, 5}};
+                predict(&few[i], 150, VOCAB);
+                CHECK(submit(g, &few[i]) == ERR_OK);
+            }
+            for (u32 i = 0; i < 1000 && engine_step(g); i++)
+                CHECK(engine_poll(g, true, &e) == ERR_OK);
+            CHECK(engine_idle(g) && same_as_alone(&few[0]) && same_as_alone(&few[n - 1]));
+            CHECK(fake.most == 32 && engine_stats(g).steps < 10 * n);
+        }
+    drafts = 0;
+    samples = SLOTS;
 }
 
 /* What repeats itself comes by several tokens a step; what does not is hardly held up. */

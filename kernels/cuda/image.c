@@ -1,6 +1,7 @@
 #include "kernels/cuda/image.h"
 
 #include "core/base/lzma.h"
+#include "kernels/cuda/ptx.h"
 
 #include <stdio.h>
 
@@ -55,18 +56,35 @@ const struct gpu_code *gpu_code_for(u32 major, u32 minor)
     return best;
 }
 
+union work {
+    struct lzma lzma;
+    struct ptx_names names;
+};
+
+/* The unpacked stream, work space, PTX written out. */
+static size_t work_at(const struct gpu_code *c)
+{
+    return ROUND_UP((size_t)c->at + c->bytes, (size_t)16);
+}
+
 size_t gpu_code_room(const struct gpu_code *c)
 {
-    return ROUND_UP((size_t)c->at + c->bytes, (size_t)16) + sizeof(struct lzma);
+    return work_at(c) + sizeof(union work) + c->text;
 }
 
 const void *gpu_code_unpack(const struct gpu_code *c, void *room)
 {
-    const size_t bytes = (size_t)c->at + c->bytes;
-    struct lzma *work = (struct lzma *)(void *)((u8 *)room + ROUND_UP(bytes, (size_t)16));
-    return lzma_unpack(work, gpu_image + c->stream, c->stream_bytes, room, bytes)
-               ? (const u8 *)room + c->at
-               : NULL;
+    union work *work = (union work *)(void *)((u8 *)room + work_at(c));
+    const u8 *code = (const u8 *)room + c->at;
+    char *text = (char *)(work + 1);
+    if (!lzma_unpack(&work->lzma, gpu_image + c->stream, c->stream_bytes, room,
+                     (size_t)c->at + c->bytes))
+        return NULL;
+    if (!c->text)
+        return code;
+    text[c->text - 1] = 0;
+    return ptx_write_out(&work->names, (const char *)code, c->bytes, text, c->text - 1) ? text
+                                                                                        : NULL;
 }
 
 const char *gpu_code_text(const struct gpu_code *c, char out[GPU_CODE_TEXT])

@@ -11,7 +11,8 @@
 struct gpu_code {
     u32 code; /* compute capability as 86, GPU_PTX more for PTX */
     u32 stream, stream_bytes;
-    u32 at, bytes; /* PTX with its NUL */
+    u32 at, bytes;
+    u32 text; /* PTX: bytes of what it is written out to (ptx.h), with its NUL */
 };
 
 #define GPU_PTX (1u << 16)
@@ -25,7 +26,7 @@ const struct gpu_code *gpu_code(u32 i);
  * what no other has), else PTX. NULL: nothing. */
 const struct gpu_code *gpu_code_for(u32 major, u32 minor);
 
-/* Memory that gpu_code_unpack needs: first the code is in it, `at` bytes behind its beginning. */
+/* Memory that gpu_code_unpack needs: the code is in it then. */
 size_t gpu_code_room(const struct gpu_code *c);
 
 /* The code, in `room` (aligned to 16), for cuModuleLoadData; NULL: this program's file is damaged.

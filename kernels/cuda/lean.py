@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""lean.py FILE: takes out of GPU code, a cubin or PTX, what only people and debuggers read."""
+"""lean.py [--names] FILE: takes out of GPU code, a cubin or PTX, what only people and debuggers
+read. --names: registers and labels of each PTX function are numbered as they come, which image.py
+makes less of.
+"""
 
+import re
 import struct
 import sys
 
@@ -27,12 +31,28 @@ def without_comments(code):
     return b"\n".join(line for line in lines if line and not line.startswith(b"//")) + b"\n"
 
 
+def with_names(code):
+    """What PTX calls them is without meaning, but for %r<N>, which says how many there are."""
+    lines, names, label = [], {}, re.compile(rb"(%(?:rd|rs|r|fd|f|p)|\$L)(?:__BB\d+_)?(\d+)\b")
+
+    def named(match):
+        kind, number = match.groups()
+        own = names.setdefault(kind, {})
+        return b"%s%d" % (kind, own.setdefault(number, len(own) + (kind != b"$L")))
+
+    for line in code.splitlines():
+        if line.startswith((b".visible", b".func", b".entry", b".weak", b".extern")):
+            names = {}
+        lines.append(label.sub(named, line))
+    return b"\n".join(lines) + b"\n"
+
+
 def main():
-    with open(sys.argv[1], "rb") as f:
+    with open(sys.argv[-1], "rb") as f:
         code = f.read()
-    lean = without_frames if code[:4] == b"\x7fELF" else without_comments
-    with open(sys.argv[1], "wb") as f:
-        f.write(lean(code))
+    code = without_frames(code) if code[:4] == b"\x7fELF" else without_comments(code)
+    with open(sys.argv[-1], "wb") as f:
+        f.write(with_names(code) if "--names" in sys.argv else code)
 
 
 main()

@@ -1,6 +1,7 @@
 #include "core/base/file.h"
 #include "core/base/lzma.h"
 #include "kernels/cuda/image.h"
+#include "kernels/cuda/ptx.h"
 #include "tests/unit/unit.h"
 
 enum { TEXT = 1500, END = 11 };
@@ -69,6 +70,39 @@ void lzma_survives_what_is_no_stream(void)
         }
 }
 
+/* Of copies that end where memory ends. */
+static bool writes_out(const char *in, size_t n, const char *want, size_t want_n)
+{
+    static struct ptx_names names;
+    char got[200];
+    struct str from = unit_guarded((struct str){in, n});
+    bool whole = want_n <= sizeof got && ptx_write_out(&names, from.p, n, got, want_n);
+    return whole && memcmp(got, want, want_n) == 0;
+}
+
+void ptx_is_written_out(void)
+{
+    static const char in[] =
+        "\f.func f\n.reg .b32 %r<9>;\nadd %r*, %r*, %r0;\nld %rd*, [%rd0+4];\n"
+        "mov %r1, %tid.x;\nmov %r1, %r*;\n\f.func g\n@%p* bra $L0;\nmov %r*, %f*;";
+    static const char want[] =
+        ".func f\n.reg .b32 %r<9>;\nadd %r1, %r2, %r2;\nld %rd1, [%rd1+4];\n"
+        "mov %r1, %tid.x;\nmov %r2, %r3;\n.func g\n@%p1 bra $L0;\nmov %r1, %f1;";
+    const size_t n = sizeof in - 1, want_n = sizeof want - 1;
+    char bad[sizeof in];
+    CHECK(writes_out(in, n, want, want_n));
+    CHECK(!writes_out("%f*%f1", 6, "%f1%f0", 6) && !writes_out("%f0", 3, "%f0", 3));
+    CHECK(!writes_out("%f*%f99999999999", 16, "%f1%f1", 6));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(!writes_out(in, i, want, want_n) && (i == want_n || !writes_out(in, n, want, i)));
+        for (u32 c = 1; c < 128; c++) {
+            memcpy(bad, in, n);
+            bad[i] = (char)c;
+            CHECK(in[i] == (char)c || !writes_out(bad, n, want, want_n));
+        }
+    }
+}
+
 void gpu_codes_are_what_was_compiled(void)
 {
     for (u32 i = 0; i < gpu_codes_n(); i++) {
@@ -82,7 +116,7 @@ void gpu_codes_are_what_was_compiled(void)
             snprintf(path, sizeof path, "build/gpu/sm_%u.cubin", c->code);
         CHECK(file_read(&unit_arena, path, 64 * MIB, ERR_SYSTEM, &file, &e) == ERR_OK);
         const size_t nul = c->code & GPU_PTX ? 1 : 0, room = gpu_code_room(c);
-        CHECK(c->bytes == file.n + nul);
+        CHECK((nul ? c->text : c->bytes) == file.n + nul);
         const char *code = gpu_code_unpack(c, arena_alloc(&unit_arena, room, 16));
         CHECK(code && memcmp(code, file.p, file.n) == 0 && (!nul || code[file.n] == 0));
     }

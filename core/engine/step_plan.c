@@ -1,8 +1,8 @@
 /* What the next step has: whose turn it is, how many tokens of each, and what is guessed. */
 #include "core/engine/seq.h"
 
-/* Kernels compute tokens in tiles of so many, or parts of these: guesses may fill one, but a step of
- * one more takes longer. */
+/* Kernels compute tokens in tiles of so many, or parts of these: guesses may fill one, but a step
+ * of one more takes longer. */
 enum { GUESS_TILE = 32 };
 
 /* Gives the sequence a slot and all its pages; false when there is no room now. Who found none is

@@ -22,7 +22,7 @@
  * those that lie in its splits: into shared memory (`image`; a row has at most 8 of them, so that
  * position p has place p % 8), from where they are put into the ring's pieces, and into the row's
  * pages for later steps. Nobody reads them there in this one. In `mid_.._rows` (splits_fresh) a row
- * has up to 32 of them, as guesses or the end of a prompt, and the image is like two pages.
+ * has up to 32 of them, as guesses or the end of a prompt, and four images.
  *
  * A unit whose splits all lie in one stretch is joined in registers. Of the others each split's
  * (O, m, l) goes to op->partial. When all of the unit's teams have told that theirs are there, they
@@ -75,44 +75,37 @@ GPU struct splits_seen splits_seen_of(const struct op_attention *op, bool fused,
 
 /* New keys of this warp's page at `pos`, from this lane's part of the image to its place among
  * `n` chunks of the ring. */
-template <class way>
-GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen,
-                          const u8 *image)
+template <class way> GPU void splits_mend_key(u8 *piece, u32 n, bool low, const u8 *image)
 {
-    u32 key = pos + gpu_lane() / 4; /* of g and g + 8 one is new at most */
+#pragma unroll 1
+    for (u32 c = 0; c < n; c++) {
+        const uint2 own = gpu_load<uint2>(image + c * IMAGE_BYTES);
+        u8 *to = piece + c * way::chunk;
+        if (!way::int8) {
+            gpu_store<uint2>(to + (low ? 0 : 8), own);
+            continue;
+        }
+        gpu_store<u32>(to + (low ? 0 : 4), own.x);
+        gpu_store<u16>(splits_key_scales(piece) + (low ? 0 : 2), (u16)own.y);
+    }
+}
+
+/* chunks: of the image. */
+template <class way>
+GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen, u8 *image,
+                          u32 chunks)
+{
+    u32 key = pos + gpu_lane() / 4; /* of g and g + 8 one is new at most, but where `fresh` */
     if (pos >= seen->to || pos + PAGE_KEYS <= seen->new_from)
         return;
     bool low = key >= seen->new_from && key < seen->to;
-    if (low || (key + 8 >= seen->new_from && key + 8 < seen->to))
-#pragma unroll 1
-        for (u32 c = 0; c < n; c++) {
-            const uint2 own = gpu_load<uint2>(image + c * way::image);
-            u8 *to = piece + c * way::chunk;
-            if (!way::int8) {
-                gpu_store<uint2>(to + (low ? 0 : 8), own);
-                continue;
-            }
-            gpu_store<u32>(to + (low ? 0 : 4), own.x);
-            gpu_store<u16>(splits_key_scales(piece) + (low ? 0 : 2), (u16)own.y);
-        }
-    gpu_warp_sync();
-}
-
-/* The same from an image like a page. */
-template <class way>
-GPU void splits_mend_fresh(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen,
-                           const u8 *image)
-{
-    const u32 key = pos + gpu_lane() / 4;
-    const bool low = key >= seen->new_from && key < seen->to,
-               high = key + 8 >= seen->new_from && key + 8 < seen->to;
-#pragma unroll 1
-    for (u32 c = 0; c < n && (low || high); c++) {
-        const uint4 own = gpu_load<uint4>(image + c * way::image);
+    if constexpr (way::fresh) {
         if (low)
-            gpu_store<uint2>(piece + c * way::chunk, (uint2){own.x, own.y});
-        if (high)
-            gpu_store<uint2>(piece + c * way::chunk + 8, (uint2){own.z, own.w});
+            splits_mend_key<way>(piece, n, true, splits_image<way>(image, chunks, pos));
+        if (key + 8 >= seen->new_from && key + 8 < seen->to)
+            splits_mend_key<way>(piece, n, false, splits_image<way>(image, chunks, pos + 8));
+    } else if (low || (key + 8 >= seen->new_from && key + 8 < seen->to)) {
+        splits_mend_key<way>(piece, n, low, image);
     }
     gpu_warp_sync();
 }
@@ -147,7 +140,7 @@ GPU void splits_scores(struct splits_walk<way> *w, const struct splits_item *con
     constexpr u32 all = n * way::pages;
     struct splits_ring<way> *r = &w->ring;
     const auto *queries = w->places.queries + gpu_lane();
-    u8 *image = w->places.k + gpu_lane() * (way::image / 32);
+    u8 *image = w->places.k + gpu_lane() * 8;
     memset(x, 0, sizeof(float[all][2][4]));
 #pragma unroll 1
     for (u32 first = 0; first < (way::wide ? r->chunks : 1); first += PIECE_FRAGMENTS) {
@@ -161,13 +154,8 @@ GPU void splits_scores(struct splits_walk<way> *w, const struct splits_item *con
             if (!it->mend)
                 continue;
             struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
-            const u32 pos = it->pos + page * PAGE_KEYS;
-            u8 *to = k ? piece[all - 1] : piece[0];
-            const u8 *own = splits_image<way>(image, r->chunks, pos) + first * way::image;
-            if constexpr (way::fresh)
-                splits_mend_fresh<way>(to, chunks, pos, &seen, own);
-            else
-                splits_mend_keys<way>(to, chunks, pos, &seen, own);
+            splits_mend_keys<way>(k ? piece[all - 1] : piece[0], chunks, it->pos + page * PAGE_KEYS,
+                                  &seen, image + first * IMAGE_BYTES, r->chunks);
         }
         u32 scales[all] = {};
         for (u32 k = 0; way::int8 && k < all; k++)
@@ -264,24 +252,34 @@ GPU void splits_weigh(const struct splits_walk<way> *w, const struct splits_item
     splits_sync<way>();
 }
 
+/* This lane's part of the image of values, for the first and for the last keys of the page at
+ * `pos`. */
+template <class way> GPU void splits_own_values(u8 *image, u32 chunks, u32 pos, uint2 own[2])
+{
+    own[0] = own[1] = gpu_load<uint2>(splits_image<way>(image, chunks, pos));
+    if (way::images > 1)
+        own[1] = gpu_load<uint2>(splits_image<way>(image, chunks, pos + IMAGE_KEYS));
+}
+
 /* splits_mend_page of pages of bytes: it is the scales that become 0. Lanes of a t have them alike.
  */
-GPU void splits_mend_bytes(u8 *page, u8 *scales, u32 pos, const struct splits_seen *seen,
-                           const u8 *image)
+template <class way>
+GPU void splits_mend_bytes(u8 *page, u8 *scales, u32 pos, const struct splits_seen *seen, u8 *image,
+                           u32 chunks)
 {
     u32 mask[2];
-    uint2 f = gpu_load<uint2>(page), s = gpu_load<uint2>(scales);
+    uint2 f = gpu_load<uint2>(page), s = gpu_load<uint2>(scales), own[2];
     attention_key_masks(pos, seen->from, seen->new_from, mask);
     s.x &= mask[0];
     s.y &= mask[1];
     if (seen->new_from < seen->to) {
-        const uint2 own = gpu_load<uint2>(image);
+        splits_own_values<way>(image, chunks, pos, own);
         attention_key_masks(pos, seen->new_from, seen->to, mask);
         const u32 bytes = gpu_permute_bytes(mask[0], mask[1], 0x6420);
-        f.x = (f.x & ~bytes) | (gpu_permute_bytes(own.x, 0, 0x1010) & bytes);
-        f.y = (f.y & ~bytes) | (gpu_permute_bytes(own.x, 0, 0x3232) & bytes);
-        s.x |= own.y & mask[0];
-        s.y |= own.y & mask[1];
+        f.x = (f.x & ~bytes) | (gpu_permute_bytes(own[0].x, own[1].x, 0x5410) & bytes);
+        f.y = (f.y & ~bytes) | (gpu_permute_bytes(own[0].x, own[1].x, 0x7632) & bytes);
+        s.x |= own[0].y & mask[0];
+        s.y |= own[1].y & mask[1];
     }
     gpu_store<uint2>(page, f);
     gpu_warp_sync(); /* all have read the scales */
@@ -293,25 +291,20 @@ GPU void splits_mend_bytes(u8 *page, u8 *scales, u32 pos, const struct splits_se
 /* Of values of the page at `pos`, in the ring: 0 where no row sees the key, those of the image
  * where it is new. */
 template <class way>
-GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, const u8 *image)
+GPU void splits_mend_page(u8 *page, u32 pos, const struct splits_seen *seen, u8 *image, u32 chunks)
 {
     u32 mask[2];
     uint4 f = gpu_load<uint4>(page);
     attention_key_masks(pos, seen->from, seen->new_from, mask);
     f = (uint4){f.x & mask[0], f.y & mask[1], f.z & mask[0], f.w & mask[1]};
     if (seen->new_from < seen->to) {
-        uint4 own;
-        if constexpr (way::fresh) {
-            own = gpu_load<uint4>(image);
-        } else {
-            const uint2 both = gpu_load<uint2>(image);
-            own = (uint4){both.x, both.x, both.y, both.y};
-        }
+        uint2 own[2];
+        splits_own_values<way>(image, chunks, pos, own);
         attention_key_masks(pos, seen->new_from, seen->to, mask);
-        f.x |= own.x & mask[0];
-        f.y |= own.y & mask[1];
-        f.z |= own.z & mask[0];
-        f.w |= own.w & mask[1];
+        f.x |= own[0].x & mask[0];
+        f.y |= own[1].x & mask[1];
+        f.z |= own[0].y & mask[0];
+        f.w |= own[1].y & mask[1];
     }
     gpu_store<uint4>(page, f);
 }
@@ -329,10 +322,10 @@ GPU void splits_mend_values(u8 *piece, u32 pos, const struct splits_seen *seen, 
     while (at < end) {
         u8 *page = piece + (at - pos) * (way::chunk / PAGE_KEYS);
         if (way::int8)
-            splits_mend_bytes(page, splits_value_scales(piece, (at - pos) / PAGE_KEYS), at, seen,
-                              image);
+            splits_mend_bytes<way>(page, splits_value_scales(piece, (at - pos) / PAGE_KEYS), at,
+                                   seen, image, chunks);
         else
-            splits_mend_page<way>(page, at, seen, splits_image<way>(image, chunks, at));
+            splits_mend_page<way>(page, at, seen, image, chunks);
         at = at < first ? first : at + PAGE_KEYS;
     }
 }
@@ -365,7 +358,7 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
 {
     constexpr u32 all = n * some;
     const auto *weights = w->places.weights + gpu_lane();
-    u8 *image = w->places.v + splits_warp<way>() * way::image + gpu_lane() * (way::image / 32);
+    u8 *image = w->places.v + splits_warp<way>() * IMAGE_BYTES + gpu_lane() * 8;
     u8 *piece[all];
     splits_wait<all>(&w->ring, piece);
     if (way::int8)
@@ -377,7 +370,7 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
             continue;
         struct splits_seen seen = splits_seen_of(w->op, w->fused, it);
         splits_mend_values<way>(k ? piece[all - 1] : piece[0], it->pos, &seen,
-                                image + (pass + k % some) * way::warps * way::image,
+                                image + (pass + k % some) * way::warps * IMAGE_BYTES,
                                 w->ring.chunks);
     }
 #pragma unroll

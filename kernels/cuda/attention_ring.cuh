@@ -12,14 +12,15 @@ enum {
     SPLITS_BATCH = 16,
     PIECE_FRAGMENTS = 8,                         /* chunks of keys, pages of values */
     PIECE_BYTES = PIECE_FRAGMENTS * CHUNK_BYTES, /* of a warp */
-    JOIN_DIMS = 32,                              /* of a split that is joined, at a time */
-    JOIN_BYTES = JOIN_DIMS * 4 + 16,             /* with m and l */
-    LARGEST_STRIDE = 12, /* floats: the banks of 8 rows' 16 bytes are apart */
-    ANGLE_TOKENS = 4,    /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
+    IMAGE_KEYS = 8,
+    IMAGE_BYTES = CHUNK_BYTES / 2,   /* of a chunk */
+    JOIN_DIMS = 32,                  /* of a split that is joined, at a time */
+    JOIN_BYTES = JOIN_DIMS * 4 + 16, /* with m and l */
+    LARGEST_STRIDE = 12,             /* floats: the banks of 8 rows' 16 bytes are apart */
+    ANGLE_TOKENS = 4,                /* places of LIMIT_HEAD_DIM / ANGLE_TOKENS dimensions */
 };
 
-static_assert((int)FEW_TOKENS <= 8, "the image");
-static_assert((int)FRESH_TOKENS == 2 * (int)PAGE_KEYS, "that of rows of several tokens");
+static_assert((int)FEW_TOKENS <= (int)IMAGE_KEYS, "the image");
 static_assert((int)PIECE_FRAGMENTS == (int)SPLIT_PAGES, "a pass over the values is a piece");
 
 /* wide: heads have more than 128 dimensions. low: units are those of splits_turn_one, and have no
@@ -36,8 +37,7 @@ template <bool WIDE, bool LOW, u32 TEAMS, bool FRESH = false> struct splits_way 
     static constexpr u32 together = wide || teams > 1 ? 1 : 2; /* splits at a time, at most */
     static constexpr u32 batch = SPLITS_BATCH / teams;
     static constexpr u32 lane = 16, chunk = CHUNK_BYTES; /* a lane's bytes of a chunk, and all */
-    static constexpr u32 image = fresh ? CHUNK_BYTES : CHUNK_BYTES / 2; /* of a chunk */
-    static constexpr u32 images = fresh ? FRESH_TOKENS / PAGE_KEYS : 1;
+    static constexpr u32 images = fresh ? FRESH_TOKENS / IMAGE_KEYS : 1;
     static_assert(batch * SPLIT_PAGES <= threads, "a thread a page");
 };
 typedef splits_way<true, false, 1> splits_wide;
@@ -173,16 +173,15 @@ template <class way> struct splits_shared {
 static_assert(sizeof(struct splits_shared<splits_narrow>) <= SPLITS_SHARED_BYTES,
               "attention_shared_bytes");
 static_assert(ROUND_UP(sizeof(struct splits_shared<splits_teams>), (size_t)128) +
-                      SPLITS_TEAMS *
-                          (SPLIT_PAGES * 32 * sizeof(uint2) +
-                           LOW_HEAD_DIM / 16 * (32 * sizeof(uint2) + 2 * splits_teams::image)) +
+                      SPLITS_TEAMS * (SPLIT_PAGES * 32 * sizeof(uint2) +
+                                      LOW_HEAD_DIM / 16 * (32 * sizeof(uint2) + 2 * IMAGE_BYTES)) +
                       2 * GPU_WARPS * PIECE_BYTES <=
                   LOW_SHARED_BYTES,
               "two pieces a warp");
 static_assert(ROUND_UP(sizeof(struct splits_shared<splits_fresh>), (size_t)128) +
                       SPLITS_WEIGHTS_BYTES(LOW_HEAD_DIM) +
                       LOW_HEAD_DIM / 16 *
-                          (32 * sizeof(uint4) + 2 * splits_fresh::images * splits_fresh::image) +
+                          (32 * sizeof(uint4) + 2 * splits_fresh::images * IMAGE_BYTES) +
                       FRESH_TOKENS * LOW_HEAD_DIM * sizeof(float) + 2 * GPU_WARPS * PIECE_BYTES <=
                   MID_SHARED_BYTES - STEP_SHARED_BYTES,
               "two pieces a warp");
@@ -197,7 +196,7 @@ template <class way> struct splits_places {
     fragment *queries; /* [chunk][32 lanes] */
     /* The image. A lane has 8 bytes of a chunk: key g, dimensions 4t .. 4t + 3; values of the keys
      * 2t and 2t + 1, dimension g and g + 8. Of pages of bytes: four bytes, then the key's scale, or
-     * those of both keys. fresh: two pages, in which position p has place p % 32. */
+     * those of both keys. fresh: several, one behind the other, for 8 positions each. */
     u8 *k, *v;     /* [chunk]; v: the unit's chunks */
     float *angles; /* fresh: [position % 32][dims]: cos, then sin */
     u8 *ring;      /* of all warps */
@@ -250,8 +249,8 @@ GPU u32 splits_weights(u32 chunks)
 template <class way> GPU struct splits_places<way> splits_places_of(u32 chunks) {
     typedef typename splits_places<way>::fragment fragment;
     const u32 weights = splits_weights<way>(chunks), queries = chunks * 32 * (u32)sizeof(fragment),
-              k = chunks * way::image * way::images,
-              v = MIN(chunks, (u32)SPLITS_CHUNKS) * way::image * way::images,
+              k = chunks * IMAGE_BYTES * way::images,
+              v = MIN(chunks, (u32)SPLITS_CHUNKS) * IMAGE_BYTES * way::images,
               angles = way::fresh ? FRESH_TOKENS * LOW_HEAD_DIM * (u32)sizeof(float) : 0,
               all = weights + queries + k + v + angles;
     u8 *first = gpu_shared() + ROUND_UP(sizeof(struct splits_shared<way>), (size_t)128);
@@ -266,11 +265,11 @@ template <class way> GPU struct splits_places<way> splits_places_of(u32 chunks) 
     return p;
 }
 
-/* Of the image, k or v, the part for the page at `pos`. */
+/* Of the images, k or v, the one for `pos`. */
 template <class way>
 GPU u8 *splits_image(u8 *image, u32 chunks, u32 pos)
 {
-    return way::images > 1 ? image + pos / PAGE_KEYS % way::images * chunks * way::image : image;
+    return way::images > 1 ? image + pos / IMAGE_KEYS % way::images * chunks * IMAGE_BYTES : image;
 }
 
 template <class way> GPU struct splits_mine *splits_mine(struct splits_kept *kept)

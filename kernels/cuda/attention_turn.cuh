@@ -152,7 +152,7 @@ GPU void splits_put_image(const struct rope_heads *h, const float v[slots_max][4
         if (j >= 1u << h->shift || d >= ROUND_UP(h->dim, 16u) || i >= SPLITS_CHUNKS * 16 * 2)
             continue;
         u32 a = rope_saturated(v[j][0], v[j][1]), b = rope_saturated(v[j][2], v[j][3]);
-        u8 *to = image + i / 16 * way::image;
+        u8 *to = image + i / 16 * IMAGE_BYTES;
         if (way::int8) {
             a = kv_bytes(v[j], scale.inverse);
             b = scale.half;
@@ -415,14 +415,14 @@ GPU void turn_put(const struct op_attention *op, const struct gpu_run *run,
                   const struct rope_heads *h, u32 pos, const float v[1][4])
 {
     const bool key = h->first < h->rotated;
-    u8 *image = key ? places->k : places->v, *pages = key ? op->k : op->v;
+    const struct kv_scale scale = splits_scale<way, 1>(h, v);
+    u8 *image = key ? places->k : places->v, *pages = gpu_global(key ? op->k : op->v);
     image = splits_image<way>(image, splits_kept(run)->plan.chunks, pos);
-    splits_put_page<way, 1>(h, v, {}, pos % PAGE_KEYS, gpu_near(image));
-    if (!item->writes)
-        return;
-    pages = gpu_global(pages) +
-            (size_t)splits_page_of<way>(op, run, item, at, pos) * PAGE_HEAD_BYTES(h->dim, false);
-    splits_put_page<way, 1>(h, v, {}, pos % PAGE_KEYS, pages);
+    splits_put_image<way, 1>(h, v, scale, pos % IMAGE_KEYS, gpu_near(image), 0);
+    if (item->writes)
+        splits_put_page<way, 1>(h, v, scale, pos % PAGE_KEYS,
+                                pages + (size_t)splits_page_of<way>(op, run, item, at, pos) *
+                                            PAGE_HEAD_BYTES(h->dim, way::int8));
 }
 
 /* As splits_turn_one, and the keys and values of the row's tokens up to the unit's last, as far as

@@ -24,7 +24,7 @@ static struct fake {
         u32 n_results, delay;
     } flights[2];
     u32 submitted, polled, fail_at, guesses; /* of rows that have some */
-    u32 most; /* tokens of a step that has some */
+    u32 most;                                /* tokens of a step that has some */
     u64 now_ns;
 } fake;
 

@@ -91,7 +91,9 @@ static enum err find_mid(struct cuda_device *c, struct cuda_module *module, cons
     char rows[32];
     snprintf(rows, sizeof rows, "%s_rows", name);
     TRY(find_if_there(c, module, name, kv_int8, PREFILL_THREADS, all, &c->mid[i], e));
-    return find_if_there(c, module, rows, kv_int8, PREFILL_THREADS, all, &c->rows[i], e);
+    return all < ROWS_SHARED_BYTES
+               ? ERR_OK
+               : find_if_there(c, module, rows, kv_int8, PREFILL_THREADS, all, &c->rows[i], e);
 }
 
 /* Hopper's. all: bytes of shared memory. */

@@ -10,10 +10,10 @@ static const u32 first_serial = UINT32_MAX - 99;
 _Static_assert((STEPS_DEPTH & (STEPS_DEPTH - 1)) == 0, "entries go on in turn where serials wrap");
 
 enum {
-    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`: of INT4 where
-     * it does all layers, as soon as rows have a past; and else. */
-    MID_INT4_TOKENS = 2,
-    MID_LEAST_TOKENS = 5,
+    /* Steps of so many tokens and more take less time by `mid_..` than by `decode`: where it does
+     * all layers, and else. */
+    MID_LAYERS_TOKENS = 2,
+    MID_LINEARS_TOKENS = 5,
     TICK_MS = 20,      /* how often a running step is asked about errors */
     SPINS_A_LOOK = 256 /* at *done, between two looks at the clock */
 };
@@ -668,7 +668,7 @@ static enum mid_way mid_way(const struct steps *s, const struct step *step)
     const u32 tokens = step->n_tokens;
     const bool layers = s->mid_does == MID_LAYERS && tokens <= MID_TOKENS &&
                         longest_row(step) <= FRESH_TOKENS && mid_layers(s, step)->function;
-    const u32 least = layers && s->mid_kind == MATRIX_INT4 ? MID_INT4_TOKENS : MID_LEAST_TOKENS;
+    const u32 least = layers ? MID_LAYERS_TOKENS : MID_LINEARS_TOKENS;
     if (tokens < least || tokens > MID_TOKENS || (s->few_experts && tokens <= FEW_TOKENS))
         return MID_NONE;
     return layers ? MID_LAYERS : s->mid_does ? MID_LINEARS : MID_NONE;

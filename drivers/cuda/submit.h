@@ -58,7 +58,7 @@ struct steps_kernel {
 enum mid_way {
     MID_NONE,
     MID_LINEARS, /* what is between attention and attention, and `step` the rest */
-    MID_LAYERS,  /* all layers: rows have one token, or few, heads are not large */
+    MID_LAYERS,  /* all layers: rows are short, heads not large */
 };
 
 struct steps {
@@ -70,7 +70,7 @@ struct steps {
     struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel group;                    /* attention of long rows; as prefill */
     struct steps_kernel mid[MID_KERNELS];         /* for more, up to MID_TOKENS; as prefill */
-    struct steps_kernel rows[MID_KERNELS];        /* where rows have some; as prefill */
+    struct steps_kernel rows[MID_KERNELS];        /* where a row has more than one; as prefill */
     struct steps_kernel prefill[MATRIX_HALF + 1]; /* of matrices of each kind: for steps of many
                                                      tokens; function NULL: there is none */
     bool spin;    /* nobody sleeps on the event: it is not written */

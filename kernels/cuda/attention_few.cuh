@@ -22,7 +22,7 @@
  * those that lie in its splits: into shared memory (`image`; a row has at most 8 of them, so that
  * position p has place p % 8), from where they are put into the ring's pieces, and into the row's
  * pages for later steps. Nobody reads them there in this one. In `mid_.._rows` (splits_fresh) a row
- * has up to 32 of them, as guesses or the end of a prompt, and four images.
+ * has more of them, as guesses or the end of a prompt, up to FRESH_TOKENS, and more images.
  *
  * A unit whose splits all lie in one stretch is joined in registers. Of the others each split's
  * (O, m, l) goes to op->partial. When all of the unit's teams have told that theirs are there, they
@@ -73,7 +73,7 @@ GPU struct splits_seen splits_seen_of(const struct op_attention *op, bool fused,
     return seen;
 }
 
-/* New keys of this warp's page at `pos`, from this lane's part of the image to its place among
+/* This lane's first key of a page, or the other one, from its part of the image to its place among
  * `n` chunks of the ring. */
 template <class way> GPU void splits_mend_key(u8 *piece, u32 n, bool low, const u8 *image)
 {
@@ -90,7 +90,7 @@ template <class way> GPU void splits_mend_key(u8 *piece, u32 n, bool low, const 
     }
 }
 
-/* chunks: of the image. */
+/* New keys of this warp's page at `pos`. chunks: of the image. */
 template <class way>
 GPU void splits_mend_keys(u8 *piece, u32 n, u32 pos, const struct splits_seen *seen, u8 *image,
                           u32 chunks)

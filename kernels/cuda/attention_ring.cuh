@@ -183,7 +183,7 @@ static_assert(ROUND_UP(sizeof(struct splits_shared<splits_fresh>), (size_t)128) 
                       LOW_HEAD_DIM / 16 *
                           (32 * sizeof(uint4) + 2 * splits_fresh::images * IMAGE_BYTES) +
                       FRESH_TOKENS * LOW_HEAD_DIM * sizeof(float) + 2 * GPU_WARPS * PIECE_BYTES <=
-                  MID_SHARED_BYTES - STEP_SHARED_BYTES,
+                  ROWS_SHARED_BYTES - STEP_SHARED_BYTES,
               "two pieces a warp");
 static_assert(LOW_SHARED_BYTES + STEP_SHARED_BYTES <= MID_SHARED_BYTES &&
                   LOW_SHARED_BYTES + STEP_SHARED_BYTES + ONE_RINGS_BYTES <= ONE_SHARED_BYTES,
@@ -198,7 +198,7 @@ template <class way> struct splits_places {
      * 2t and 2t + 1, dimension g and g + 8. Of pages of bytes: four bytes, then the key's scale, or
      * those of both keys. fresh: several, one behind the other, for 8 positions each. */
     u8 *k, *v;     /* [chunk]; v: the unit's chunks */
-    float *angles; /* fresh: [position % 32][dims]: cos, then sin */
+    float *angles; /* fresh: [position % FRESH_TOKENS][dims]: cos, then sin */
     u8 *ring;      /* of all warps */
 };
 

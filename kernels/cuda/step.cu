@@ -461,9 +461,11 @@ MID_KERNEL(mid_16_rows, MATRIX_INT4, 16, splits_fresh)
 MID_KERNEL(mid_32_rows, MATRIX_INT4, 32, splits_fresh)
 MID_KERNEL(mid_64_rows, MATRIX_INT4, 64, splits_fresh)
 MID_KERNEL(mid_int8_32_rows, MATRIX_INT8, 32, splits_fresh)
+MID_KERNEL(mid_int8_64_rows, MATRIX_INT8, 64, splits_fresh)
 MID_KERNEL(mid_half_rows, MATRIX_HALF, 64, splits_fresh)
 MID_KERNEL(mid_16_rows_kv8, MATRIX_INT4, 16, splits_bytes<splits_fresh>)
 MID_KERNEL(mid_32_rows_kv8, MATRIX_INT4, 32, splits_bytes<splits_fresh>)
+MID_KERNEL(mid_64_rows_kv8, MATRIX_INT4, 64, splits_bytes<splits_fresh>)
 
 /* An operation that is no linear. False as run_op. */
 template <bool kv8> GPU bool one_op(const struct op *op, const struct gpu_run *run)

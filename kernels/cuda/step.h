@@ -54,10 +54,11 @@ enum {
     PREFILL_TOKENS = 64, /* others of more: by the kernels `prefill_..`, where there are any */
     PREFILL_THREADS = GPU_THREADS + 128, /* of their thread blocks, and those of `mid_..` */
     PREFILL_SHARED_BYTES = 180 << 10,    /* dynamic shared memory that they need at the least */
-    MID_SHARED_BYTES = 144 << 10,        /* and `mid_..` */
+    MID_SHARED_BYTES = 144 << 10,        /* and `mid_..`; */
+    ROWS_SHARED_BYTES = 160 << 10,       /* `mid_.._rows` */
     LOW_HEAD_DIM = 128,                  /* attention_is_low */
     LOW_GROUP = 8,
-    FRESH_TOKENS = 32,              /* of a row, at most, in attention of `mid_.._rows` */
+    FRESH_TOKENS = 64,              /* of a row, at most, in attention of `mid_.._rows` */
     GROUP_SHARED_BYTES = 168 << 10, /* `prefill_attention` */
     GROUP_TOKENS = 64,         /* in steps where a row has so many, it takes those of many tokens */
     NEAR_ROW_FEATURES = 16384, /* features of a row that a block holds in registers, */
@@ -289,8 +290,9 @@ struct gpu_rope {
 
 struct op_attention { /* OP_ROPE and OP_ATTENTION */
     float *qkv; /* [token][stride]: q heads, k heads, v heads; OP_ROPE turns each q head into halves
-                   and their scale, in its place. stride is even. In `decode`, and where all rows
-                   have one token, OP_ATTENTION does all that OP_ROPE does, with the same bits */
+                   and their scale, in its place. stride is even. In `decode` and `mid_..`, and
+                   where all rows have one token, OP_ATTENTION does all that OP_ROPE does, with
+                   the same bits */
     u8 *k, *v;
     const float *norm_q, *norm_k; /* [head_dim] or NULL */
     struct gpu_rope rope, rope_long;

@@ -466,10 +466,10 @@ static void test_shape(const struct shape &s, bool thorough)
         same_bits(&t, first, run_all(&t, 3, shared, 0, 0, {1}, {1, 0}, "mid_64"),
                   "mid_64, unshared");
         const char *name = "mid_16_rows";
-        same_bits(&t, first, run_all(&t, 3, shared, 0, 1 << 14, {32, 1, 5}, {0, 2}, name),
-                  "rows of 32, 1, 5");
-        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {3, 29, 2}, {1}, name),
-                  "rows of 3, 29, 2");
+        same_bits(&t, first, run_all(&t, 3, shared, 0, 1 << 14, {64, 1, 5}, {0, 2}, name),
+                  "rows of 64, 1, 5");
+        same_bits(&t, first, run_all(&t, 2, shared, 0, 1 << 14, {3, 61, 2}, {1}, name),
+                  "rows of 3, 61, 2");
         same_bits(&t, first, run_all(&t, blocks, shared, 0, 1 << 14, {7, 16, 31}, {}, name),
                   "rows of 7, 16, 31");
         same_bits(&t, first, run_all(&t, 5, shared, 0, 0, {11, 4}, {2}, "mid_32_rows"),

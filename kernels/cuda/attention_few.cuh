@@ -386,6 +386,8 @@ GPU void splits_pass(struct splits_walk<way> *w, const struct splits_item *const
                                split[k].o[pass + j]);
             }
     }
+    if (way::int8)
+        gpu_warp_sync(); /* all have read those scales */
     splits_next<all>(&w->ring);
 }
 

@@ -24,7 +24,7 @@ static bool put_number(struct text *to, u32 number)
     return put(to, digits + n, sizeof digits - n);
 }
 
-/* What follows a '%': so many letters and a number, or '*', if they are a register's. */
+/* Are n letters behind a '%' those of a register? */
 static bool is_kind(const char *p, size_t n, u32 *kind)
 {
     static const char kinds[PTX_KINDS][3] = {"r", "rd", "rs", "f", "fd", "p"};

@@ -156,9 +156,10 @@ static u32 hex(struct split_reader *r, size_t from, u32 digits)
             break;
         value = value << 4 | (u32)(letter ? low - 'a' + 10 : c - '0');
     }
-    if (n == 0 || value > 0x10ffff || (value & ~0x7ffu) == 0xd800)
-        split_fault(r, from, "no code point");
-    return value;
+    if (n && value <= 0x10ffff && (value & ~0x7ffu) != 0xd800)
+        return value;
+    split_fault(r, from, "no code point");
+    return 0;
 }
 
 /* \xHH, \x{H..} and \uHHHH, at the letter. */

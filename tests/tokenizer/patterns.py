@@ -64,6 +64,7 @@ REFUSED = {
     r"\x80": "a byte that is no character",
     r"\ud800": "no code point",
     r"\x{110000}": "no code point",
+    r"(?i:\x{41eeee})": "no code point",
     "a\\": "escape that is not supported",
     "(" * 40 + "a" + ")" * 40: "LIMIT_SPLIT_DEPTH",
     "[" * 40 + "a" + "]" * 40: "LIMIT_SPLIT_DEPTH",

@@ -80,6 +80,7 @@
 
 /* --- requests ------------------------------------------------------------------------------- */
 #define LIMIT_SLOTS 256        /* sequences in one batch */
+#define LIMIT_DRAFTS 32        /* guessed tokens in a step: kernels have tiles of so many tokens */
 #define LIMIT_STEP_TOKENS 8192 /* tokens of one step */
 #define LIMIT_QUEUE 4096       /* requests that wait */
 #define LIMIT_LOGPROBS 20      /* alternatives reported a token */

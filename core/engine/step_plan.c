@@ -1,10 +1,6 @@
 /* What the next step has: whose turn it is, how many tokens of each, and what is guessed. */
 #include "core/engine/seq.h"
 
-/* Kernels compute tokens in tiles of so many, or parts of these: guesses may fill one, but a step
- * of one more takes longer. */
-enum { GUESS_TILE = 32 };
-
 /* Gives the sequence a slot and all its pages; false when there is no room now. Who found none is
  * looked at again when somebody has given his back, or has committed pages: those may be his
  * prefix, or there already and one of them given back. Nothing else makes room: what others take
@@ -224,7 +220,8 @@ bool step_plan(struct engine *g, struct flight *f)
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
     u32 taken = sched_plan(g->plan, n, budget, g->take);
-    u32 room = MIN(budget.step_tokens - taken, GUESS_TILE - taken % GUESS_TILE);
+    /* Guesses may fill a tile, or a part of one; a step of one more token would take longer. */
+    u32 room = MIN(budget.step_tokens - taken, LIMIT_DRAFTS - taken % LIMIT_DRAFTS);
     room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->logits = false;

@@ -58,14 +58,14 @@ static size_t table_bytes(const struct api_config *g)
 
 static size_t grammar_bytes(const struct api_config *g)
 {
-    return g->grammars ? jobs_of(g) * sizeof(struct grammar) + 64 : 0;
+    return g->grammars ? grammar_pool_bytes(jobs_of(g)) : 0;
 }
 
 void api_plan(const struct api_config *g, struct plan *p)
 {
     plan_add(p, PLACE_HOST, table_bytes(g), "API requests", "engine.queue", "%u requests",
              jobs_of(g));
-    plan_add(p, PLACE_HOST, grammar_bytes(g), "API schemas", "engine.grammar_rows", "%u requests",
+    plan_add(p, PLACE_HOST, grammar_bytes(g), "API schemas", "engine.grammars", "%u requests",
              g->grammars ? jobs_of(g) : 0);
     plan_add(p, PLACE_HOST, text_bytes(g), "API reply text", "server.body_max", "JSON being built");
     plan_add(p, PLACE_HOST, store_bytes(store_blocks(g)), "API whole replies",
@@ -85,8 +85,7 @@ static bool take(struct api *api, struct arena *a)
     api->text = arena_alloc(a, api->text_bytes, 64);
     if (!api->jobs || !api->choices || !api->sockets || !api->text)
         return false;
-    api->grammars = api->g.grammars ? ARENA_NEW(a, struct grammar, n) : NULL;
-    if (api->g.grammars && !api->grammars)
+    if (api->g.grammars && !grammar_pool_open(&api->grammars, a, n))
         return false;
     api->n_jobs = api->n_free_choices = n;
     for (u32 i = 0; i < n; i++) {

@@ -459,6 +459,8 @@ static struct job *take_job(struct api *api)
 static void give_job(struct api *api, struct job *job)
 {
     give_choices(api, job);
+    if (job->grammar)
+        grammar_pool_give(&api->grammars, job->grammar);
     job->next = api->free_jobs;
     api->free_jobs = job;
 }
@@ -540,7 +542,8 @@ static bool fits_reply(const struct api *api, struct job *job, const struct prom
 
 /* The calls that may be made. Arguments follow their schema where that is demanded: by `strict`, or
  * with the call itself, unless `strict` is false. */
-static bool take_calls(struct job *job, const struct params *p, struct refusal *f)
+static bool compile_calls(struct grammar *g, const struct job *job, const struct params *p,
+                          struct refusal *f)
 {
     static struct grammar_call calls[LIMIT_SCHEMA_VALUES];
     const struct tool_format *format = job->tools;
@@ -570,8 +573,7 @@ static bool take_calls(struct job *job, const struct params *p, struct refusal *
                       "there is no function '%.*s' in tools",
                       (int)MIN(p->call.n, (size_t)TOOL_NAME_BYTES), p->call.p);
     struct str mark = p->must_call ? (struct str){0} : tool_call_mark(format);
-    return grammar_compile_calls(job->grammar, calls, n, tool_call_close(format), mark, &e) ==
-               ERR_OK ||
+    return grammar_compile_calls(g, calls, n, tool_call_close(format), mark, &e) == ERR_OK ||
            refuse(f, 400, "invalid_value", "tools", "%s", e.text);
 }
 
@@ -582,14 +584,16 @@ static bool take_grammar(struct api *api, struct job *job, const struct params *
     struct err_text e = {0};
     if (!p->json && !p->must_call && !p->strict)
         return true;
-    if (!api->grammars)
+    if (!api->g.grammars)
         return refuse(f, 400, "unsupported_value", p->json ? p->format_field : "tools",
-                      "answers of a given form are off here (engine.grammar_rows)");
-    job->grammar = &api->grammars[job - api->jobs];
-    if (!p->json)
-        return take_calls(job, p, f);
-    return grammar_compile(job->grammar, p->schema, &e) == ERR_OK ||
-           refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
+                      "answers of a given form are off here (engine.grammars)");
+    struct grammar *g = grammar_pool_spare(&api->grammars);
+    if (p->json && grammar_compile(g, p->schema, &e) != ERR_OK)
+        return refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
+    if (!p->json && !compile_calls(g, job, p, f))
+        return false;
+    job->grammar = grammar_pool_take(&api->grammars, g);
+    return true;
 }
 
 static bool begin(struct api *api, struct job *job, const struct params *p,

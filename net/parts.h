@@ -5,6 +5,7 @@
 #ifndef ZIGCUDA_PARTS_H
 #define ZIGCUDA_PARTS_H
 
+#include "core/engine/grammar_pool.h"
 #include "net/admission.h"
 #include "net/api.h"
 #include "net/metrics.h"
@@ -119,7 +120,7 @@ struct job {
     bool kept;                       /* records of the tokens are */
     bool one_call;                   /* further ones are left out */
     bool named_call;                 /* the caller knows that it comes */
-    struct grammar *grammar;         /* of its own memory; text and tools have none */
+    const struct grammar *grammar;   /* NULL: text, or tools of any form */
     const struct tool_format *tools; /* how calls look; NULL: text is text */
     struct embeds embeds;            /* n 0: it does not */
     bool failed;                     /* an error was sent; the rest is silence */
@@ -162,7 +163,7 @@ struct api {
     struct store store;
     struct job *jobs, *free_jobs, *first_job, *last_job; /* [n_jobs] */
     struct choice *choices, *free_choices;               /* [n_jobs] */
-    struct grammar *grammars;                            /* [n_jobs], or NULL: there are none */
+    struct grammar_pool grammars;                        /* where api_config has them */
     u32 n_jobs, n_free_choices;
     struct socket *sockets; /* [connections] open WebSockets */
     u32 n_sockets;

@@ -3,10 +3,10 @@
  * The engine owns the decisions (which sequence, which tokens, which pages); the device owns the
  * weights, the KV pages' bytes, the sampling state of each slot, and the arithmetic. Up to
  * device.depth steps are in flight, and finish in order. Everything handed over in device_submit
- * stays unchanged until the step is polled; only page tables may change under a device of depth 2,
- * which has copied them by the time submit returns. Same request, same bits: a row's result may
- * depend on nothing but that row's tokens, positions and sampling; never on other rows, chunking or
- * thread count.
+ * stays unchanged until the step is polled; only page tables and masks may change under a device of
+ * depth 2, which has copied them by the time submit (or masks) returns. Same request, same bits: a
+ * row's result may depend on nothing but that row's tokens, positions and sampling; never on other
+ * rows, chunking or thread count.
  */
 #ifndef ZIGCUDA_DEVICE_H
 #define ZIGCUDA_DEVICE_H
@@ -16,7 +16,7 @@
 #include "core/model/model.h"
 
 /* How a sequence's next token is chosen. Order of operations: logprobs are taken from the raw
- * logits; then min_tokens mask and logit_bias; repetition, frequency, presence penalties;
+ * logits; then masks, that of min_tokens and logit_bias; repetition, frequency, presence penalties;
  * temperature; top_k; typical_p; top_p; min_p; draw. */
 struct sampling {
     float temperature;                         /* 0: greedy; ties go to the lowest id */
@@ -51,6 +51,9 @@ struct step_row {
     u32 n_pages;       /* its length: what the positions need, or more; of the context at most */
     u32 pages_version; /* changes with any of them, and with nothing else */
     const struct sampling *sampling;
+    /* NULL, or for each sample MASK_WORDS(vocab) words, whose bits say which tokens may come. Where
+     * the step has late masks they are there when device_ops.masks is called. */
+    const u64 *masks;
     float *logits; /* NULL, or [n][vocab]: receives the raw logits of every token */
     float *hidden; /* NULL, or [hidden]: receives what the layers make of the last token, before the
                       final norm */
@@ -60,7 +63,10 @@ struct step {
     u32 n_rows, n_tokens;
     const struct step_row *rows;
     const u32 *tokens; /* [n_tokens] */
+    bool late_masks;   /* nothing is sampled before device_ops.masks */
 };
+
+#define MASK_WORDS(vocab) CEIL_DIV(vocab, 64u)
 
 struct top_logprob {
     u32 id;
@@ -110,6 +116,9 @@ struct device_ops {
     void (*slot_begin)(struct device *d, u32 slot, const u32 *prompt, u32 n);
     /* Starts one step; it is an error to submit while device.depth steps are in flight. */
     enum err (*submit)(struct device *d, const struct step *s, struct err_text *e);
+    /* The late masks of the step that was submitted last are there; until then it is an error to
+     * submit another. May be NULL if depth is 1. */
+    enum err (*masks)(struct device *d, struct err_text *e);
     /* 1: the oldest step in flight has finished, results in *out (as many as rows have samples, at
      * most limits.samples; valid until the next submit); 0: still running; when `wait` is true it
      * blocks until finished. A lost device sets *err. */

@@ -7,6 +7,11 @@ static u32 seqs_of(const struct device *d, const struct engine_config *c)
     return d->limits.slots + c->queue;
 }
 
+static u32 kept_masks(u32 slots)
+{
+    return 2 * slots + 16;
+}
+
 /* One place that knows every piece, used with a null arena to measure. */
 static bool lay_out(struct engine *g, struct arena *a)
 {
@@ -32,13 +37,18 @@ static bool lay_out(struct engine *g, struct arena *a)
         f->seqs = ARENA_NEW(a, struct seq *, slots);
         f->tokens = ARENA_NEW(a, u32, g->device->limits.step_tokens);
         f->hidden = ARENA_NEW(a, float, slots *(size_t)g->device->model->hidden);
-        if (!f->rows || !f->seqs || !f->tokens || !f->hidden)
+        f->fitting = ARENA_NEW(a, u32, slots);
+        if (!f->rows || !f->seqs || !f->tokens || !f->hidden || !f->fitting)
             return false;
     }
     g->prompt_logits = ARENA_NEW(a, float, g->config.prompt_logits *(size_t)vocab);
-    if (!g->prompt_logits ||
-        !choose_lay_out(&g->chooser, a, g->tokenizer, vocab, g->config.grammar_rows))
+    if (!g->prompt_logits)
         return false;
+    if (g->config.grammars) {
+        g->masks = ARENA_NEW(a, u64, g->device->limits.samples * (size_t)MASK_WORDS(vocab));
+        if (!g->masks || !mask_lay_out(&g->masker, a, g->tokenizer, vocab, kept_masks(slots)))
+            return false;
+    }
     for (u32 i = 0; i < g->seqs_n; i++) {
         g->seqs[i].tokens = ARENA_NEW(a, u32, g->room);
         g->seqs[i].pages = ARENA_NEW(a, u32, g->pages_a_seq);
@@ -55,10 +65,18 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
                    4 * (size_t)seq_pages((u32)context) + 128;
     size_t a_slot = sizeof(bool) + sizeof(struct draft) + sizeof(struct seq *) +
                     sizeof(struct sched_seq) + sizeof(u32);
-    size_t a_row = sizeof(struct step_row) + sizeof(struct seq *) + 4 * d->model->hidden;
+    size_t a_row =
+        sizeof(struct step_row) + sizeof(struct seq *) + sizeof(u32) + 4 * d->model->hidden;
     size_t a_flight = slots * a_row + 4 * (size_t)d->limits.step_tokens + 64;
     return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight +
            4 * (size_t)c->prompt_logits * d->model->vocab + 1024;
+}
+
+static size_t masks_bytes(const struct device *d)
+{
+    u32 vocab = d->model->vocab;
+    return mask_bytes(vocab, kept_masks(d->limits.slots)) +
+           d->limits.samples * (size_t)MASK_WORDS(vocab) * sizeof(u64) + 64;
 }
 
 void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p)
@@ -69,9 +87,9 @@ void engine_plan(const struct device *d, const struct engine_config *c, struct p
         plan_add(p, PLACE_HOST,
                  d->limits.slots * (draft_bytes(d->limits.context) + 64) + recall_bytes(), "drafts",
                  "engine.drafts", "%u slots, and earlier answers", d->limits.slots);
-    if (c->grammar_rows)
-        plan_add(p, PLACE_HOST, choose_bytes(d->model->vocab, c->grammar_rows), "grammars",
-                 "engine.grammar_rows", "%u rows of logits", c->grammar_rows);
+    if (c->grammars)
+        plan_add(p, PLACE_HOST, masks_bytes(d), "grammars", "engine.grammars", "%u masks",
+                 d->limits.samples);
     plan_add(p, PLACE_HOST, kv_bytes(d->limits.pages), "KV page table", "engine.kv", "%u pages",
              d->limits.pages);
 }
@@ -193,8 +211,8 @@ static enum err check_request(const struct engine *g, const struct request *r, s
     u32 vocab = g->device->model->vocab;
     ASSERT(!r->prompt_logprobs || g->config.prompt_logits);
     ASSERT(!r->embeds || (r->no_answer && !r->prompt_logprobs && !r->grammar));
-    ASSERT(!r->grammar || (g->config.grammar_rows && g->tokenizer && !r->prompt_logprobs &&
-                           !r->sampling.min_tokens));
+    ASSERT(!r->grammar ||
+           (g->config.grammars && g->tokenizer && !r->prompt_logprobs && !r->sampling.min_tokens));
     TRY(check_tokens("prompt", r->prompt, r->n_prompt, vocab, e));
     TRY(check_tokens("predicted", r->likely, r->n_likely, vocab, e));
     if (r->sampling.n_stop > LIMIT_STOP_IDS)
@@ -288,6 +306,17 @@ bool engine_step(struct engine *g)
     return g->n_flights > 0;
 }
 
+/* To the step that is left in flight and has waited for what the one before has brought. */
+static void give_masks(struct engine *g)
+{
+    struct err_text e = {0};
+    struct flight *f = &g->flights[g->first_flight];
+    if (!g->n_flights || !f->late)
+        return;
+    step_mask(g, f);
+    (void)!g->device->ops->masks(g->device, &e); /* poll reports it again */
+}
+
 enum err engine_poll(struct engine *g, bool wait, struct err_text *e)
 {
     const struct step_result *results;
@@ -299,6 +328,7 @@ enum err engine_poll(struct engine *g, bool wait, struct err_text *e)
             return code;
         }
         step_done(g, results, n);
+        give_masks(g);
         wait = false;
     }
     step_sweep(g);

@@ -37,9 +37,9 @@ struct request {
     i32 priority;                        /* higher first; equal ones in order of arrival */
     u64 deadline_ns;                     /* 0: none; on the engine's clock */
     const struct grammar *grammar; /* the output's, or NULL; valid until the last event. Its tokens
-                                      are chosen here, from logits, of those that fit; it ends when
-                                      nothing may follow; FINISH_LENGTH: it is not complete.
-                                      No min_tokens, no prompt_logprobs */
+                                      are sampled of those that fit; it ends when nothing may
+                                      follow; FINISH_LENGTH: it is not complete. No min_tokens, no
+                                      prompt_logprobs */
     const u32 *likely; /* [n_likely] what the output may well be, copied; only its speed depends on
                           it. What is longer than the context has room for is left out */
     u32 n_likely;
@@ -82,7 +82,7 @@ struct engine_config {
     bool prefix_cache;
     u32 prompt_logits; /* prompt tokens a step whose logits are kept; 0: no prompt_logprobs */
     u32 drafts;        /* guessed tokens a step; 0: none */
-    u32 grammar_rows;  /* sequences a step that have a grammar; 0: no grammars */
+    bool grammars;     /* requests may have one */
 };
 
 struct engine_stats {

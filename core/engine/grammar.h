@@ -53,7 +53,7 @@ struct grammar_member {
 };
 
 struct grammar {
-    u64 serial; /* no two have the same */
+    u64 serial; /* no two have the same; what is behind it tells them apart */
     u16 root;
     u16 n_nodes, n_members, n_texts, n_links, n_ranges, n_bytes;
     struct grammar_node nodes[LIMIT_SCHEMA_VALUES];

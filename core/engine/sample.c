@@ -297,13 +297,14 @@ static u32 draw(const struct sampling *s, const struct sample_scratch *x, u32 n,
     return best;
 }
 
-void sample_token(const struct sampling *s, const float *logits, u32 vocab, u32 position,
-                  u32 outputs, const struct sample_counts *counts, struct sample_scratch *x,
-                  struct step_result *out)
+void sample_token(const struct sampling *s, const float *logits, u32 vocab, const u64 *mask,
+                  u32 position, u32 outputs, const struct sample_counts *counts,
+                  struct sample_scratch *x, struct step_result *out)
 {
     const float *z = logits;
-    if (processes(s, outputs)) {
-        memcpy(x->z, logits, vocab * sizeof *x->z);
+    if (mask || processes(s, outputs)) {
+        for (u32 i = 0; i < vocab; i++)
+            x->z[i] = !mask || mask[i / 64] >> i % 64 & 1 ? logits[i] : -INFINITY;
         process(s, x->z, vocab, outputs, counts);
         z = x->z;
     }

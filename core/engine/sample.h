@@ -1,10 +1,10 @@
 /* Choosing a token from logits: the scalar reference that every device's sampler is held against.
  * Pure: the result depends on the logits, the sampling, the counts and the position only.
  *
- * Order: logprobs from the raw logits; min_tokens mask; logit_bias; repetition, frequency and
- * presence penalties; temperature (0: greedy); top_k; typical_p; top_p; min_p; draw. The draw is
- * Gumbel-max with one Philox4x32-10 number a token id (Salmon et al., "Parallel random numbers: as
- * easy as 1, 2, 3", 2011): token = argmax(z + noise(seed, position, id)), so there is no running
+ * Order: logprobs from the raw logits; mask; that of min_tokens; logit_bias; repetition, frequency
+ * and presence penalties; temperature (0: greedy); top_k; typical_p; top_p; min_p; draw. The draw
+ * is Gumbel-max with one Philox4x32-10 number a token id (Salmon et al., "Parallel random numbers:
+ * as easy as 1, 2, 3", 2011): token = argmax(z + noise(seed, position, id)), so there is no running
  * state, and no normalisation whose sum order could matter.
  */
 #ifndef ZIGCUDA_SAMPLE_H
@@ -25,12 +25,13 @@ struct sample_scratch {
     u32 *index; /* [vocab] candidates */
 };
 
-/* logits[vocab] are read only. `position` is the position of the last input token, `outputs` the
- * number of tokens produced before. Fills out->token, and logprob, top and n_top when asked for.
- * Counts are not changed: the caller adds the token (sample_count). */
-void sample_token(const struct sampling *s, const float *logits, u32 vocab, u32 position,
-                  u32 outputs, const struct sample_counts *counts, struct sample_scratch *scratch,
-                  struct step_result *out);
+/* logits[vocab] are read only. `mask`: NULL, or MASK_WORDS(vocab) words, whose bits say which
+ * tokens may come. `position` is the position of the last input token, `outputs` the number of
+ * tokens produced before. Fills out->token, and logprob, top and n_top when asked for. Counts are
+ * not changed: the caller adds the token (sample_count). */
+void sample_token(const struct sampling *s, const float *logits, u32 vocab, const u64 *mask,
+                  u32 position, u32 outputs, const struct sample_counts *counts,
+                  struct sample_scratch *scratch, struct step_result *out);
 
 /* logprob and top (sampling.top_logprobs) of out->token, from raw logits. */
 void sample_logprobs(const struct sampling *s, const float *logits, u32 vocab,

@@ -667,9 +667,8 @@ static struct compiler *begin(struct grammar *g, const struct json *schema, stru
     static u64 serial;
     static struct compiler c; /* one at a time */
     c = (struct compiler){.g = g, .document = schema, .e = e};
+    memset(g, 0, sizeof *g);
     g->serial = ++serial;
-    g->n_nodes = g->n_members = g->n_texts = g->n_links = g->n_ranges = g->n_bytes = 0;
-    g->patterns.n = g->patterns.n_states = g->patterns.n_cells = g->patterns.n_zones = 0;
     return &c;
 }
 

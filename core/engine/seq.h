@@ -5,10 +5,10 @@
 #ifndef ZIGCUDA_SEQ_H
 #define ZIGCUDA_SEQ_H
 
-#include "core/engine/choose.h"
 #include "core/engine/draft.h"
 #include "core/engine/engine.h"
 #include "core/engine/kv.h"
+#include "core/engine/mask.h"
 #include "core/engine/sched.h"
 #include "core/engine/stops.h"
 
@@ -38,7 +38,6 @@ struct seq {
     bool waits; /* for its newest token, as a draft may go on from there */
     bool prompt_logprobs, embeds;
     const struct grammar *grammar;
-    u64 chosen_step;                    /* the last one that has brought logits */
     struct grammar_state grammar_state; /* behind the newest token */
     struct sampling sampling;
     struct decode_stream stream;
@@ -51,8 +50,11 @@ struct flight { /* a step that was submitted, with all that it points to */
     struct seq **seqs;     /* [slots] whose row it is */
     u32 *tokens;           /* [step_tokens] */
     float *hidden;         /* [slots][hidden]: of rows that embed */
-    bool logits;           /* fills prompt_logits */
-    u32 chosen;            /* rows whose token is chosen here */
+    u32 *fitting; /* [slots] of a row's samples so many have tokens that fit, from the first
+                     on: behind these the text ends */
+    bool logits;  /* fills prompt_logits */
+    u32 masks;    /* that its rows have, */
+    bool late;    /* which are not there yet */
 };
 
 enum { FLIGHTS = 2 }; /* device.depth at most */
@@ -86,7 +88,8 @@ struct engine {
     struct seq **plan_seqs; /* [slots] */
     u32 *take;              /* [slots] */
     float *prompt_logits;   /* [config.prompt_logits][vocab], one sequence's at a time */
-    struct chooser chooser; /* its logits are one flight's at a time */
+    struct masker masker;
+    u64 *masks;             /* [samples][MASK_WORDS(vocab)] of the newest flight */
     struct step_result end; /* for events without a token */
     char text[TEXT_CAP];
     struct engine_stats stats;
@@ -100,6 +103,12 @@ static inline u32 seq_pages(u32 tokens)
 /* NULL: it has ended. */
 struct seq *seq_find(struct engine *g, u64 id);
 void seq_end_waiting(struct engine *g, struct seq *s, enum seq_state state);
+
+/* Moves a state of its grammar by a token that fits. */
+void seq_read(const struct engine *g, const struct seq *s, struct grammar_state *at, u32 token);
+
+/* Fills the masks of the flight's rows, as its sequences stand now. */
+void step_mask(struct engine *g, struct flight *f);
 
 /* Fills the flight's step; false when nothing can go on before a step in flight is done. */
 bool step_plan(struct engine *g, struct flight *f);

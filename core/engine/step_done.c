@@ -67,12 +67,7 @@ static void deliver(struct engine *g, struct seq *s, const struct step_result *r
 /* Moves its grammar by a token that fits; false: nothing may follow. */
 static bool grammar_goes_on(struct engine *g, struct seq *s, u32 token)
 {
-    char bytes[LIMIT_TOKEN_BYTES];
-    u32 n = tokenizer_bytes(g->tokenizer, token, bytes);
-    for (u32 i = 0; i < n; i++) {
-        bool fits = grammar_step(s->grammar, &s->grammar_state, (u8)bytes[i]);
-        ASSERT(fits);
-    }
+    seq_read(g, s, &s->grammar_state, token);
     return !grammar_closed(&s->grammar_state);
 }
 
@@ -169,7 +164,7 @@ struct guesses {
 };
 
 /* Those that are what was sampled are about to be put out. The others are forgotten, and their
- * positions computed again; of a sequence with a grammar, which is not known yet, all. */
+ * positions computed again. */
 static struct guesses settle_guesses(struct seq *s, const struct flight *f,
                                      const struct step_row *row, const struct step_result *results)
 {
@@ -199,12 +194,12 @@ static void judge_guesses(struct engine *g, const struct guesses *q)
 static void row_done(struct engine *g, struct seq *s, const struct step_row *row, u32 stayed)
 {
     s->in_flight--;
-    s->pending -= row->samples || (s->grammar && row->logits) || row->hidden;
+    s->pending -= row->samples || row->hidden;
     if (s->state == SEQ_ENDED) {
         retire(g, s);
         return;
     }
-    if (row->logits && !s->grammar && !s->cancelled)
+    if (row->logits && !s->cancelled)
         report_prompt(g, s, row);
     /* Of one who was cancelled the token that a follower computed may not be known. */
     u32 known = MIN(s->computed, s->n_tokens + stayed);
@@ -233,33 +228,10 @@ void step_failed(struct engine *g)
         text_left(g, g->order[g->ordered - 1], FINISH_ERROR);
 }
 
-/* The next token of a sequence with a grammar. */
-static void choose(struct engine *g, struct seq *s, const float *logits)
+static void nothing_fits(struct engine *g, struct seq *s)
 {
-    struct step_result result = {.slot = s->slot};
-    struct choosing c = {.grammar = s->grammar,
-                         .state = &s->grammar_state,
-                         .sampling = &s->sampling,
-                         .tokens = s->tokens,
-                         .n_prompt = s->n_prompt,
-                         .n_tokens = s->n_tokens,
-                         .logits = logits};
-    if (choose_token(&g->chooser, &c, &result))
-        token_out(g, s, &result);
-    else
-        text_left(g, s,
-                  grammar_complete(s->grammar, &s->grammar_state) ? FINISH_STOP : FINISH_LENGTH);
-}
-
-/* Behind its newest token, and behind those guesses that were chosen: these were computed. */
-static void choose_all(struct engine *g, struct seq *s, const float *logits, struct guesses *q)
-{
-    for (;; q->stayed++, s->planned++, s->computed++) {
-        choose(g, s, logits + (size_t)q->stayed * g->device->model->vocab);
-        bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
-        if (!goes_on || q->stayed == q->n || s->tokens[s->n_tokens - 1] != q->tokens[q->stayed])
-            return;
-    }
+    bool complete = grammar_complete(s->grammar, &s->grammar_state);
+    text_left(g, s, complete ? FINISH_STOP : FINISH_LENGTH);
 }
 
 void step_done(struct engine *g, const struct step_result *results, u32 n)
@@ -277,15 +249,16 @@ void step_done(struct engine *g, const struct step_result *results, u32 n)
         bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
         struct guesses q = settle_guesses(s, f, row, of_row);
         row_done(g, s, row, q.stayed);
-        if (row->logits && s->grammar && goes_on)
-            choose_all(g, s, row->logits, &q);
-        if (row->samples || (row->logits && s->grammar))
+        if (row->samples)
             judge_guesses(g, &q);
         if (row->hidden && goes_on)
             deliver(g, s, NULL, embed_norm(g->device->model, row->hidden), (struct str){0},
                     FINISH_STOP);
         for (u32 k = 0; k < MIN(row->samples, q.stayed + 1) && goes_on; k++) {
-            token_out(g, s, &of_row[k]);
+            if (k < f->fitting[i])
+                token_out(g, s, &of_row[k]);
+            else
+                nothing_fits(g, s);
             goes_on = s->state == SEQ_RUNNING && !s->cancelled;
         }
     }

@@ -50,8 +50,9 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
     u32 row = f->step.n_rows++, first = f->step.n_tokens;
     float *hidden = f->hidden + (size_t)row * g->device->model->hidden;
     bool follows = s->planned >= s->n_tokens, logits = reports(s);
-    bool last = follows || s->planned + n == s->n_tokens, choose = last && s->grammar;
-    bool sample = last && !choose && !s->embeds;
+    bool last = follows || s->planned + n == s->n_tokens, sample = last && !s->embeds;
+    bool masked = sample && s->grammar;
+    u64 *masks = masked ? g->masks + f->masks * (size_t)MASK_WORDS(g->device->model->vocab) : NULL;
     if (follows)
         f->tokens[first] = 0;
     else
@@ -70,15 +71,14 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
                                      .n_pages = s->n_pages,
                                      .pages_version = s->pages_version,
                                      .sampling = &s->sampling,
-                                     .logits = logits   ? g->prompt_logits
-                                               : choose ? choose_row(&g->chooser, f->chosen)
-                                                        : NULL,
+                                     .masks = masks,
+                                     .logits = logits ? g->prompt_logits : NULL,
                                      .hidden = last && s->embeds ? hidden : NULL};
     f->seqs[row] = s;
     f->step.n_tokens += n;
     f->logits = f->logits || logits;
-    f->chosen += choose ? n : 0;
-    s->chosen_step = choose ? g->stats.steps : s->chosen_step;
+    f->masks += masked ? 1 + guessed : 0;
+    f->late = f->late || (masked && follows);
     s->planned += n;
     s->guessed = guessed;
     s->pending += last;
@@ -98,63 +98,32 @@ static bool is_over(const struct seq *s)
     return s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens;
 }
 
-/* True when its next token, the last that it has, has to bring logits. */
-static bool chooses(const struct seq *s)
-{
-    return s->grammar && s->state == SEQ_RUNNING && !s->pending && !is_over(s) &&
-           s->planned + 1 == s->n_tokens;
-}
-
-/* Of those who choose there may be more than rows: first come those who have waited for longest. */
-static bool is_turn(const struct engine *g, const struct seq *s)
-{
-    u32 before = 0;
-    bool passed = false;
-    for (u32 i = 0; i < g->ordered; i++) {
-        const struct seq *o = g->order[i];
-        passed = passed || o == s;
-        before += chooses(o) && (o->chosen_step < s->chosen_step ||
-                                 (o->chosen_step == s->chosen_step && !passed));
-    }
-    return before < g->config.grammar_rows;
-}
-
-/* Of the next step the logits that can be asked for. */
-struct logits_left {
-    bool prompt;  /* a part of somebody's prompt */
-    u32 choosing; /* rows of those with a grammar */
-};
-
-/* Tokens of a running sequence that the next step could take. With a grammar the last one is a row
- * of its own, and what follows it has to be known. */
-static u32 tokens_left(const struct engine *g, const struct seq *s, const struct logits_left *l)
+/* Tokens of a running sequence that the next step could take; prompt_logits: those of a prompt can
+ * still be asked for. */
+static u32 tokens_left(const struct engine *g, const struct seq *s, bool prompt_logits)
 {
     u32 left = s->n_tokens + s->pending - s->planned;
     if (is_over(s) || s->guessed || (s->pending && s->waits))
         return 0;
     if (reports(s))
-        return l->prompt ? MIN(left, g->config.prompt_logits) : 0;
-    if (chooses(s))
-        return l->choosing > 0 && is_turn(g, s);
-    return s->grammar ? left - 1 : left;
+        return prompt_logits ? MIN(left, g->config.prompt_logits) : 0;
+    return left;
 }
 
-static struct logits_left logits_left(const struct engine *g)
+/* Can the next step have logits of a prompt? There is one place for them. */
+static bool has_prompt_logits(const struct engine *g)
 {
-    struct logits_left l = {.prompt = true, .choosing = g->config.grammar_rows};
-    for (u32 i = 0; i < g->n_flights; i++) {
-        const struct flight *f = &g->flights[(g->first_flight + i) % g->device->depth];
-        l.prompt = l.prompt && !f->logits;
-        l.choosing = f->chosen ? 0 : l.choosing;
-    }
-    return l;
+    bool logits = false;
+    for (u32 i = 0; i < g->n_flights; i++)
+        logits = logits || g->flights[(g->first_flight + i) % g->device->depth].logits;
+    return !logits;
 }
 
 /* May its next tokens be guessed? Not where the device counts them from step to step. */
 static bool is_guessable(const struct engine *g, const struct seq *s)
 {
     return g->config.drafts && s->state == SEQ_RUNNING && s->outputs && !s->guessed &&
-           !is_over(s) && (s->grammar || !sampling_counts(&s->sampling));
+           !is_over(s) && !sampling_counts(&s->sampling);
 }
 
 /* Of n guesses the first ones that its grammar lets through. */
@@ -183,21 +152,20 @@ static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
 
 /* Has the sequence guesses for the next step? If its newest token is on its way, and those before
  * have an idea of what follows, it waits: a step that knows nothing but that token would be in the
- * way of a draft. (With a grammar it waits for each.) */
+ * way of a draft. */
 static bool has_guesses(struct engine *g, struct seq *s)
 {
     bool idea = find_guesses(g, s, g->config.drafts) > 0;
     if (s->waits && !s->pending && !idea)
         draft_judge(&g->drafts[s->slot], 1, 0);
-    s->waits = s->pending && idea && !s->grammar;
+    s->waits = s->pending && idea;
     return idea && !s->pending;
 }
 
 bool step_plan(struct engine *g, struct flight *f)
 {
-    u32 n = 0, sharers = 0, choosers = 0; /* who has guesses, and of those with a grammar */
-    bool full = false;
-    struct logits_left logits = logits_left(g);
+    u32 n = 0, sharers = 0; /* who has guesses */
+    bool full = false, prompt_logits = has_prompt_logits(g);
     for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
         if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
@@ -209,14 +177,12 @@ bool step_plan(struct engine *g, struct flight *f)
             continue;
         }
         bool shares = has_guesses(g, s); /* before it is asked what is left: it may wait */
-        u32 left = tokens_left(g, s, &logits);
-        logits.prompt = logits.prompt && !(left && reports(s));
-        logits.choosing -= left && chooses(s);
+        u32 left = tokens_left(g, s, prompt_logits);
+        prompt_logits = prompt_logits && !(left && reports(s));
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
         g->plan_seqs[n] = s;
         n += left > 0;
         sharers += left > 0 && shares;
-        choosers += left > 0 && shares && s->grammar;
     }
     struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
     u32 taken = sched_plan(g->plan, n, budget, g->take);
@@ -224,20 +190,19 @@ bool step_plan(struct engine *g, struct flight *f)
     u32 room = MIN(budget.step_tokens - taken, LIMIT_DRAFTS - taken % LIMIT_DRAFTS);
     room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
-    f->logits = false;
-    f->chosen = 0;
+    f->logits = f->late = false;
+    f->masks = 0;
     for (u32 i = 0; i < n; i++) {
         struct seq *s = g->plan_seqs[i];
         u32 most = sharers && g->take[i] && !s->pending ? CEIL_DIV(room, sharers) : 0;
-        if (s->grammar)
-            most = choosers ? MIN(most, CEIL_DIV(logits.choosing, choosers)) : 0;
         u32 guessed = find_guesses(g, s, most);
         room -= guessed;
         sharers -= guessed > 0;
-        choosers -= guessed && s->grammar;
-        logits.choosing -= s->grammar ? guessed : 0;
         if (g->take[i])
             add_row(g, f, s, g->take[i], guessed);
     }
+    f->step.late_masks = f->late;
+    if (!f->late)
+        step_mask(g, f);
     return f->step.n_rows > 0;
 }

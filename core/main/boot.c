@@ -390,14 +390,14 @@ enum err boot_plan(struct box *b, struct err_text *e)
     plan_add(&b->plan, PLACE_HOST, taken_bytes(b), "random weights", "--shape", "before packing");
     TRY(b->device->ops->plan(b->device, &b->plan, e));
     b->device_bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b);
-    b->config = (struct engine_config){
-        .queue = (u32)o->engine_queue,
-        .max_tokens = (u32)o->engine_max_tokens,
-        .prefill_beside = (u32)o->engine_prefill_beside,
-        .prefix_cache = o->engine_prefix_cache,
-        .prompt_logits = (u32)o->engine_prompt_logits,
-        .drafts = b->device->limits.samples - b->device->limits.slots,
-        .grammar_rows = MIN((u32)o->engine_grammar_rows, b->device->limits.slots)};
+    b->config =
+        (struct engine_config){.queue = (u32)o->engine_queue,
+                               .max_tokens = (u32)o->engine_max_tokens,
+                               .prefill_beside = (u32)o->engine_prefill_beside,
+                               .prefix_cache = o->engine_prefix_cache,
+                               .prompt_logits = (u32)o->engine_prompt_logits,
+                               .drafts = b->device->limits.samples - b->device->limits.slots,
+                               .grammars = o->engine_grammars};
     engine_plan(b->device, &b->config, &b->plan);
     b->prompt_bytes =
         MIN(MAX((size_t)limits.context * PROMPT_BYTES_A_TOKEN, PROMPT_BYTES_MIN), PROMPT_BYTES_MAX);

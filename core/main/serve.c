@@ -142,7 +142,7 @@ static enum err configure_api(struct serve *s, struct box *b, struct err_text *e
                                         .connections = (u32)o->server_connections,
                                         .max_tokens = (u32)o->engine_max_tokens,
                                         .prompt_logprobs = o->engine_prompt_logits != 0,
-                                        .grammars = o->engine_grammar_rows != 0,
+                                        .grammars = o->engine_grammars,
                                         .queue_tokens = o->server_queue_tokens,
                                         .heartbeat_ms = o->server_heartbeat,
                                         .name = name,

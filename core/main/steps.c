@@ -72,7 +72,8 @@ static void plan(struct steps_state *s, u32 turn)
         for (u32 k = 0; k < n; k++)
             f->tokens[i * n + k] = (i * 7919 + k * 104729 + turn) % s->d->model->vocab;
     }
-    f->step = (struct step){shape->batch, shape->batch * n, f->rows, f->tokens};
+    f->step = (struct step){
+        .n_rows = shape->batch, .n_tokens = shape->batch * n, .rows = f->rows, .tokens = f->tokens};
 }
 
 static void add_host(struct steps_state *s, u64 ns)

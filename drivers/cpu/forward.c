@@ -457,9 +457,10 @@ static void deliver(const struct pass *p, const struct forward_want *want, const
         return;
     struct sample_counts *counts = &f->counts[row->slot];
     *want->result = (struct step_result){.slot = row->slot};
-    u32 at = want->token - row->first, behind = row->n - 1 - at;
-    sample_token(row->sampling, logits, vocab, row->pos + at,
-                 row->outputs + row->samples - 1 - behind, counts, &p->mine->sample, want->result);
+    u32 at = want->token - row->first, nth = row->samples - (row->n - at);
+    sample_token(row->sampling, logits, vocab,
+                 row->masks ? row->masks + (size_t)nth * MASK_WORDS(vocab) : NULL, row->pos + at,
+                 row->outputs + nth, counts, &p->mine->sample, want->result);
     if (sampling_counts(row->sampling)) /* of others several may be sampled at once */
         sample_count(counts, want->result->token);
 }

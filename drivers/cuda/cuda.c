@@ -247,7 +247,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                             .kv_int8 = o->kv_int8,
                             .staging_bytes = upload_staging_bytes(model)};
     TRY(list_open(&c->list, keep, e));
-    c->list.step_bytes = steps_bytes(&c->list);
+    c->list.step_bytes = description_bytes(&c->list);
     TRY(fit(c, o, e));
     *limits = c->list.limits;
     c->steps = (struct steps){.list = &c->list,
@@ -339,6 +339,11 @@ static enum err cuda_submit(struct device *d, const struct step *s, struct err_t
     enum err r = steps_submit(&cuda_of(d)->steps, s, e);
     d->look_ns = steps_look_ns(&cuda_of(d)->steps);
     return r;
+}
+
+static enum err cuda_masks(struct device *d, struct err_text *e)
+{
+    return steps_masks(&cuda_of(d)->steps, e);
 }
 
 static int cuda_poll(struct device *d, bool wait, const struct step_result **out, u32 *n,
@@ -469,6 +474,7 @@ static const struct device_ops cuda_ops = {
     .load = cuda_load,
     .slot_begin = cuda_slot_begin,
     .submit = cuda_submit,
+    .masks = cuda_masks,
     .poll = cuda_poll,
     .fd = cuda_fd,
     .describe = cuda_describe,

@@ -270,6 +270,8 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
     op->vocab = l->model->vocab;
     op->z = carve_rows(s, l->limits.samples, l->logits_stride);
     op->list = vram_pointer(s, samples * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
+    op->mask_stride = 2 * MASK_WORDS(l->model->vocab);
+    op->masks = l->masks = vram_pointer(s, samples * op->mask_stride * sizeof *op->masks);
     l->state.output_counts = vram_pointer(s, slots * vocab * sizeof *l->state.output_counts);
     l->state.prompt_seen = vram_pointer(s, slots * vocab * sizeof *l->state.prompt_seen);
 }

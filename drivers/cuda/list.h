@@ -97,6 +97,7 @@ struct list {
     u64 packed; /* packed weights: all, or those of the first allocation */
     size_t packed_bytes;
     float *logits;
+    const u32 *masks;
     u64 zeros, unset; /* words that must be zero before the first step, or NOT_YET */
     size_t n_zeros, n_unset;
 };

@@ -16,6 +16,7 @@
 
 #include "core/base/clock.h"
 #include "drivers/cuda/driver.h"
+#include "drivers/cuda/describe.h"
 #include "drivers/cuda/list.h"
 
 enum { STEPS_DEPTH = 2 };
@@ -36,9 +37,11 @@ struct steps_entry {
     u64 *stamps; /* pinned */
     u64 stamps_card;
     float *hidden; /* pinned: [slots][hidden], by the row of the step */
+    u64 *masks;    /* pinned: one behind the other, as they are sent */
     const struct step *step;
-    bool embeds; /* some row wants its hidden state */
-    u32 n_results;
+    struct description description;
+    bool embeds;  /* some row wants its hidden state, */
+    bool fetches; /* or logits */
     u64 submitted_ns;
 };
 
@@ -94,6 +97,7 @@ struct steps {
     void *pinned;
     struct steps_times times;
     u32 submitted, finished;   /* serials */
+    bool late_masks;           /* the newest step waits for steps_masks */
     int event;                 /* eventfd: written when a step has finished */
     struct cuda_stream *calls; /* in which the driver writes to it; NULL when spinning */
     struct cuda_event *over;   /* the end of the newest step */
@@ -101,8 +105,6 @@ struct steps {
     struct err_text failed;
 };
 
-/* Bytes of one step's description, on the card and pinned; and of all pinned memory. */
-size_t steps_bytes(const struct list *l);
 size_t steps_pinned_bytes(const struct list *l);
 
 /* Takes pinned memory, and from `host` what the host alone uses. */
@@ -113,6 +115,7 @@ void steps_close(struct steps *s);
 /* As in struct device_ops. Logits that a row wants are copied before steps_submit returns. */
 void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n);
 MUST enum err steps_submit(struct steps *s, const struct step *step, struct err_text *e);
+MUST enum err steps_masks(struct steps *s, struct err_text *e);
 /* When steps_poll wants to look whether the oldest step in flight has failed or hangs. */
 u64 steps_look_ns(const struct steps *s);
 

@@ -64,7 +64,8 @@ GPU struct sample_row sample_row(const struct op_sample *op, const struct gpu_ru
     r.noise = r.cut == CUT_NONE && !greedy;
     r.logprobs = s->logprobs;
     r.deep = r.cut != CUT_NONE || r.logprobs;
-    r.masked = r.outputs < s->min_tokens && s->n_stop;
+    r.fits = want->mask ? op->masks + (size_t)(want->mask - 1) * op->mask_stride : NULL;
+    r.masked = r.fits || (r.outputs < s->min_tokens && s->n_stop);
     r.biased = s->n_bias;
     r.last = want->token + 1 == row->first + row->n;
     r.penalised =
@@ -254,7 +255,7 @@ GPU const float *sample_changed(const struct sample_row *r, u32 from, u32 to)
         return r->logits;
     gpu_sync();
     for (u32 i = from + gpu_thread(); i < to; i += GPU_THREADS)
-        r->z[i] = r->logits[i];
+        r->z[i] = !r->fits || r->fits[i / 32] >> i % 32 & 1 ? r->logits[i] : -INFINITY;
     gpu_sync();
     sample_mask_and_bias(r, from, to);
     return r->z;

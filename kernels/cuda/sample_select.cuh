@@ -26,7 +26,8 @@ struct sample_row {
     u32 *list; /* [SAMPLE_SIDES][stride] */
     u16 *counts;
     const u8 *prompt;
-    float t; /* temperature; 1 of greedy rows */
+    const u32 *fits; /* NULL, or bits: the tokens that may come */
+    float t;         /* temperature; 1 of greedy rows */
     u32 n, stride, slot, outputs, position;
     u32 cut; /* enum sample_first */
     u32 seed[2];

@@ -454,12 +454,13 @@ struct sample_work {
 };
 
 struct op_sample {
-    const float *logits;      /* [want][stride] */
-    float *z;                 /* [results][stride] work space */
-    u32 *list;                /* [results][SAMPLE_SIDES][stride] work space */
-    struct sample_work *work; /* [results] */
-    u32 *arrived;             /* a counter of zero, left at zero */
-    u32 stride, vocab;        /* stride is even */
+    const float *logits;            /* [want][stride] */
+    float *z;                       /* [results][stride] work space */
+    u32 *list;                      /* [results][SAMPLE_SIDES][stride] work space */
+    struct sample_work *work;       /* [results] */
+    u32 *arrived;                   /* a counter of zero, left at zero */
+    const u32 *masks;               /* [results][mask_stride], bits: which tokens may come */
+    u32 stride, vocab, mask_stride; /* stride is even */
 };
 
 struct op {
@@ -501,7 +502,8 @@ struct gpu_tile {
 struct gpu_want { /* a token whose logits are computed */
     u32 token, row;
     u32 result; /* index of its result, or ~0: only the logits are wanted */
-    u32 nth;    /* of its row's results */
+    u16 nth;    /* of its row's results */
+    u16 mask;   /* its number in op_sample.masks, from 1; 0: whichever token may come */
 };
 
 /* As core/engine/device.h's struct sampling, one a slot; stays while the slot's sequence does. */

@@ -421,7 +421,7 @@ static struct result run(struct bench_op *b, const struct way *way)
 {
     struct op_linear *l = &b->op.linear;
     struct gpu_step step = {};
-    struct gpu_want want = {way->wanted - 1, 0, 0, 0};
+    struct gpu_want want = {way->wanted - 1, 0, 0, 0, 0};
     struct result r;
     step.n_tokens = way->tokens;
     step.n_wants = 1;

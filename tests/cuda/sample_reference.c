@@ -3,9 +3,9 @@
 
 #include "core/engine/sample.h"
 
-void reference_sample(const struct gpu_sampling *g, const float *logits, u32 vocab, u32 position,
-                      u32 outputs, u16 *counts, u8 *prompt, float *z, float *key, u32 *index,
-                      struct gpu_result *out)
+void reference_sample(const struct gpu_sampling *g, const float *logits, u32 vocab, const u64 *mask,
+                      u32 position, u32 outputs, u16 *counts, u8 *prompt, float *z, float *key,
+                      u32 *index, struct gpu_result *out)
 {
     static struct sampling s;
     static struct step_result r;
@@ -30,7 +30,7 @@ void reference_sample(const struct gpu_sampling *g, const float *logits, u32 voc
     memcpy(s.bias, g->bias, sizeof s.bias);
     struct sample_counts c = {counts, prompt};
     struct sample_scratch x = {z, key, index};
-    sample_token(&s, logits, vocab, position, outputs, &c, &x, &r);
+    sample_token(&s, logits, vocab, mask, position, outputs, &c, &x, &r);
     if (sampling_counts(&s))
         sample_count(&c, r.token);
     *out = (struct gpu_result){.token = r.token, .logprob = r.logprob, .n_top = r.n_top};

@@ -15,6 +15,7 @@
 #include <vector>
 
 enum { OPS = 20, SLOTS = 9, VOCAB_MAX = 9002, RANDOM_ROWS = 6, RANDOM_VOCAB = 3001 };
+enum { MASK_WORDS = CEIL_DIV(VOCAB_MAX, 64) };
 
 static u64 random_state = 1;
 
@@ -85,8 +86,28 @@ struct side { /* what the host has of a step; rows of the step's vocabulary */
     u8 prompt[SLOTS * VOCAB_MAX];
     struct gpu_row row[SLOTS];
     struct gpu_want want[SLOTS];
+    u64 masks[SLOTS][MASK_WORDS]; /* each want's, if it has one */
 };
 static struct side host;
+
+/* Its number, or 0 for none; of few tokens or many, some at least. */
+static u16 random_mask(u64 *mask, u32 i, u32 vocab)
+{
+    const u32 share = one_in(2) ? 2 : 20;
+    memset(mask, 0, MASK_WORDS * sizeof *mask);
+    for (u32 v = 0; v < vocab; v++)
+        mask[v / 64] |= (u64)one_in(share) << v % 64;
+    const u32 some = random_u32() % vocab;
+    mask[some / 64] |= (u64)1 << some % 64;
+    return one_in(3) ? (u16)(i + 1) : 0;
+}
+
+/* What the reference takes for a want's. */
+static const u64 *mask_of(const struct side *h, u32 want)
+{
+    const u32 mask = h->want[want].mask;
+    return mask ? h->masks[mask - 1] : NULL;
+}
 
 static void random_row(struct side *to, u32 i, u32 vocab)
 {
@@ -98,7 +119,7 @@ static void random_row(struct side *to, u32 i, u32 vocab)
         to->prompt[at + v] = one_in(8);
     }
     to->row[i] = (struct gpu_row){i, i, 1, random_u32() % 10000, 0, random_u32() % 8};
-    to->want[i] = (struct gpu_want){i, i, i, 0};
+    to->want[i] = (struct gpu_want){i, i, i, 0, random_mask(to->masks[i], i, vocab)};
 }
 
 /* --- the device ---------------------------------------------------------------------------- */
@@ -133,6 +154,8 @@ static void set_up(struct rig *g, u32 slots, size_t vocab)
     g->op.sample.list = (u32 *)gpu_take(SAMPLE_SIDES * slots * vocab * 4);
     g->op.sample.work = (struct sample_work *)gpu_take(slots * sizeof(struct sample_work));
     g->op.sample.arrived = (u32 *)gpu_take(4);
+    g->op.sample.mask_stride = 2 * MASK_WORDS;
+    g->op.sample.masks = (u32 *)gpu_take(slots * MASK_WORDS * sizeof(u64));
     g->rows = (struct gpu_row *)gpu_take(slots * sizeof *g->rows);
     g->wants = (struct gpu_want *)gpu_take(slots * sizeof *g->wants);
     g->step.rows = g->rows;
@@ -156,6 +179,7 @@ static void send(struct rig *g, const struct side *from, u32 n, u32 vocab)
     gpu_put(g->run.state.prompt_seen, from->prompt, (size_t)SLOTS * vocab);
     gpu_put(g->rows, from->row, sizeof from->row);
     gpu_put(g->wants, from->want, n * sizeof *from->want);
+    gpu_put((void *)g->op.sample.masks, from->masks, sizeof from->masks);
     g->op.sample.stride = stride;
     g->op.sample.vocab = vocab;
     gpu_put((void *)g->run.ops, &g->op, sizeof g->op);
@@ -215,8 +239,8 @@ static bool is_right(struct side *h, const struct results *got, u32 i, u32 vocab
     struct gpu_result expect;
     const struct gpu_result *r = &got->result[i];
     size_t at = (size_t)i * vocab;
-    reference_sample(&h->sampling[i], h->logits + at, vocab, h->row[i].pos, h->row[i].outputs,
-                     h->counts + at, h->prompt + at, z, key, index, &expect);
+    reference_sample(&h->sampling[i], h->logits + at, vocab, mask_of(h, i), h->row[i].pos,
+                     h->row[i].outputs, h->counts + at, h->prompt + at, z, key, index, &expect);
     tokens++;
     if (r->token != expect.token) {
         differ++;
@@ -330,16 +354,16 @@ static void test_guesses(struct rig *g, u32 rounds)
         s->presence_penalty = s->frequency_penalty = 0;
         host.row[0] = (struct gpu_row){slot, 0, ahead + n, pos, 0, outputs};
         for (u32 i = 0; i < n; i++)
-            host.want[i] = (struct gpu_want){ahead + i, 0, i, i};
+            host.want[i] = (struct gpu_want){ahead + i, 0, i, (u16)i, host.want[i].mask};
         run(g, &host, n, vocab, 1 + round % gpu_multiprocessors(), &got);
         bool right = got.last[slot] == got.result[n - 1].token && got.done == g->step.serial &&
                      memcmp(host.counts, got.counts, (size_t)SLOTS * vocab * 2) == 0;
         for (u32 i = 0; i < n; i++) {
             struct gpu_result expect;
             size_t at = (size_t)slot * vocab;
-            reference_sample(s, host.logits + (size_t)i * vocab, vocab, pos + ahead + i,
-                             outputs + i, host.counts + at, host.prompt + at, z, key, index,
-                             &expect);
+            reference_sample(s, host.logits + (size_t)i * vocab, vocab, mask_of(&host, i),
+                             pos + ahead + i, outputs + i, host.counts + at, host.prompt + at, z,
+                             key, index, &expect);
             tokens++;
             differ += got.result[i].token != expect.token;
             right = right && got.result[i].slot == slot &&
@@ -365,7 +389,7 @@ static void test_nothing_wanted(struct rig *g)
 static void copy_row(struct side *to, u32 at, const struct side *from, u32 i, u32 vocab)
 {
     memcpy(to->logits + (size_t)at * vocab, from->logits + (size_t)i * vocab, vocab * 4);
-    to->want[at] = (struct gpu_want){i, i, i, 0};
+    to->want[at] = (struct gpu_want){i, i, i, 0, from->want[i].mask};
 }
 
 static void test_bits(struct rig *g, u32 vocab)
@@ -428,7 +452,7 @@ static void bench_one(struct rig *g, const struct setting *s, u32 n)
         sampling[i] = s->s;
         sampling[i].seed[0] = i;
         row[i] = (struct gpu_row){i, i, 1, i + 100, 0, 1};
-        want[i] = (struct gpu_want){i, i, i, 0};
+        want[i] = (struct gpu_want){i, i, i, 0, 0};
     }
     g->op.sample.stride = g->op.sample.vocab = BENCH_VOCAB;
     for (struct op &op : ops)

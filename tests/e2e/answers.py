@@ -214,7 +214,7 @@ def every_answer_fits():
 @check
 def answers_are_the_same_whole_streamed_and_among_others():
     schema = {"type": "array", "items": {"type": "integer"}, "maxItems": 30}
-    with Model(MODELS[0], "--engine.grammar_rows", "2") as m:
+    with Model(MODELS[0]) as m:
         whole = [m.ask(schema, seed=i).choices[0].message.content for i in range(6)]
         assert len(set(whole)) > 3
         streams = [m.ask(schema, seed=i, stream=True) for i in range(6)]
@@ -307,8 +307,8 @@ def what_can_not_be_kept_is_refused():
             assert refused(m, response_format=format)[0].startswith("response_format"), format
         assert refused(m, extra_body={"min_tokens": 3})[0] == "min_tokens"
         assert m.ask({"type": "null"}).choices[0].message.content.strip() == "null"
-    with Model(MODELS[0], "--engine.grammar_rows", "0") as m:
-        assert "engine.grammar_rows" in refused(m)[1]
+    with Model(MODELS[0], "--engine.grammars", "off") as m:
+        assert "engine.grammars" in refused(m)[1]
 
 
 if __name__ == "__main__":

@@ -1,15 +1,41 @@
 /* libFuzzer: a JSON Schema, a NUL, and a text. Whatever the schema: it is a grammar or refused with
- * a message. Whatever the text: what a grammar lets through as a whole is JSON. And read for calls,
- * in one piece or in two, it gives the same; without calls it is what it was.
+ * a message. Whatever the text: what a grammar lets through as a whole is JSON, and behind each of
+ * its bytes masks have the tokens that the grammar reads. And read for calls, in one piece or in
+ * two, it gives the same; without calls it is what it was.
  */
-#include "core/engine/grammar.h"
+#include "core/engine/mask.h"
 #include "core/model/tool_call.h"
+#include "tests/unit/words.h"
 
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t n);
 
 static struct arena a;
+
+enum { MASKED = 40 /* bytes of a text behind which masks are looked at */ };
+
+static void check_mask(const struct grammar *g, const struct grammar_state *s)
+{
+    static struct arena keep;
+    static struct masker masker;
+    static const struct sampling sampling = {.n_stop = 1, .stop = {5}};
+    u64 bits[MASK_WORDS(WORDS)];
+    struct err_text e = {0};
+    if (!masker.kept) {
+        struct tokenizer *t = NULL;
+        if (arena_open(&keep, "fuzz", (size_t)64 << 20, false, &e) == ERR_OK)
+            t = words_tokenizer(&keep, all_words, WORDS);
+        if (!t || !mask_lay_out(&masker, &keep, t, WORDS, 3))
+            abort();
+    }
+    mask_put(&masker, g, s, &sampling, bits);
+    for (u32 id = 0; id < WORDS; id++) {
+        bool fits =
+            id == sampling.stop[0] ? grammar_complete(g, s) : words_fit(g, s, all_words[id]);
+        ASSERT((bits[id / 64] >> id % 64 & 1) == fits);
+    }
+}
 
 static void check_grammar(struct str schema, struct str text)
 {
@@ -24,9 +50,12 @@ static void check_grammar(struct str schema, struct str text)
         return;
     }
     grammar_begin(&g, &s);
-    for (size_t i = 0; i < text.n; i++)
+    for (size_t i = 0; i < text.n; i++) {
+        if (i < MASKED)
+            check_mask(&g, &s);
         if (!grammar_step(&g, &s, (u8)text.p[i]))
             return;
+    }
     if (!grammar_complete(&g, &s))
         return;
     enum err code = json_parse(&a, text, "the answer", ERR_REQUEST, &v, &e);

@@ -25,7 +25,9 @@ bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blo
     net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
 answers) sources="$base core/engine/grammar.c core/engine/schema.c core/engine/apart.c"
     sources="$sources core/engine/range.c core/engine/regex*.c core/engine/format.c"
-    sources="$sources core/model/tool_call.c" ;;
+    sources="$sources core/engine/mask*.c core/model/tool_call.c tests/unit/words.c"
+    sources="$sources core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
+    sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;
 esac
 mkdir -p build/fuzz/$name-corpus

@@ -1,6 +1,8 @@
 #include "core/engine/embed.h"
 #include "core/engine/engine.h"
+#include "core/engine/mask.h"
 #include "tests/unit/unit.h"
+#include "tests/unit/words.h"
 
 /* A device whose "model" is a hash of every token it can reach through the page table: a wrong
  * page, a stale prefix or a mixed-up row changes the output. */
@@ -22,14 +24,17 @@ static struct fake {
     struct fake_flight {
         struct step_result results[STEP];
         u32 n_results, delay;
+        const struct step *step; /* whose masks are not there yet; else NULL */
     } flights[2];
     u32 submitted, polled, fail_at, guesses; /* of rows that have some */
+    u32 late;                                /* steps that had late masks */
     u32 most;                                /* tokens of a step that has some */
     u64 now_ns;
 } fake;
 
-static u32 depth;                 /* of the device: every test runs with 1 and 2 */
-static u32 words = VOCAB, drafts; /* tokens that it says; engine_config.drafts */
+static u32 depth;                      /* of the device: every test runs with 1 and 2 */
+static u32 words = VOCAB, drafts;      /* tokens that it says; engine_config.drafts */
+static const struct tokenizer *speaks; /* their texts, in tests of grammars */
 static u32 samples = SLOTS;
 
 static u32 mix(u32 h, u32 token)
@@ -43,6 +48,15 @@ static u32 reference(const u32 *tokens, u32 n)
     for (u32 i = 0; i < n; i++)
         h = mix(h, tokens[i]);
     return (h ^ h >> 15) % words;
+}
+
+/* The same of those that may come: the next one that does. */
+static u32 masked_reference(const u32 *tokens, u32 n, const u64 *mask)
+{
+    u32 token = reference(tokens, n);
+    while (mask && !(mask[token / 64] >> token % 64 & 1))
+        token = (token + 1) % words;
+    return token;
 }
 
 /* What a text is embedded as, before the final norm. */
@@ -64,9 +78,36 @@ static void fake_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n
     fake.slot_prompt[slot] = n;
 }
 
+static void fake_sample(struct fake_flight *f, const struct step *s)
+{
+    for (u32 r = 0; r < s->n_rows; r++) {
+        const struct step_row *row = &s->rows[r];
+        for (u32 i = 0; i < row->samples; i++) {
+            u32 all[CONTEXT], n = row->pos + row->n - row->samples + 1 + i;
+            const u64 *mask = row->masks ? row->masks + i * MASK_WORDS(words) : NULL;
+            ASSERT(n == fake.slot_prompt[row->slot] + row->outputs + i);
+            known_tokens(row, all, n);
+            fake.slot_last[row->slot] = masked_reference(all, n, mask);
+            f->results[f->n_results++] =
+                (struct step_result){.slot = row->slot, .token = fake.slot_last[row->slot]};
+        }
+    }
+}
+
+static enum err fake_masks(struct device *d, struct err_text *e)
+{
+    (void)d, (void)e;
+    struct fake_flight *f = &fake.flights[(fake.submitted - 1) % depth];
+    ASSERT(f->step && fake.submitted - fake.polled == 1);
+    fake_sample(f, f->step);
+    f->step = NULL;
+    return ERR_OK;
+}
+
 static enum err fake_submit(struct device *d, const struct step *s, struct err_text *e)
 {
     (void)d, (void)e;
+    ASSERT(fake.submitted == fake.polled || !fake.flights[(fake.submitted - 1) % depth].step);
     ASSERT(fake.submitted - fake.polled < depth && s->n_tokens <= STEP && s->n_rows <= SLOTS);
     struct fake_flight *f = &fake.flights[fake.submitted % depth];
     f->n_results = 0;
@@ -88,15 +129,11 @@ static enum err fake_submit(struct device *d, const struct step *s, struct err_t
             known_tokens(row, all, n);
             reference_hidden(all, n, row->hidden);
         }
-        for (u32 i = 0; i < row->samples; i++) {
-            u32 all[CONTEXT], n = row->pos + row->n - row->samples + 1 + i;
-            ASSERT(n == fake.slot_prompt[row->slot] + row->outputs + i);
-            known_tokens(row, all, n);
-            fake.slot_last[row->slot] = reference(all, n);
-            f->results[f->n_results++] =
-                (struct step_result){.slot = row->slot, .token = fake.slot_last[row->slot]};
-        }
     }
+    f->step = s->late_masks ? s : NULL;
+    fake.late += s->late_masks;
+    if (!s->late_masks)
+        fake_sample(f, s);
     return ERR_OK;
 }
 
@@ -106,6 +143,8 @@ static int fake_poll(struct device *d, bool wait, const struct step_result **out
     (void)d;
     struct fake_flight *f = &fake.flights[fake.polled % depth];
     ASSERT(fake.polled < fake.submitted);
+    if (f->step) /* what waits for masks is not done, however long one waits */
+        return 0;
     if (!wait && f->delay-- > 0)
         return 0;
     *out = f->results;
@@ -116,8 +155,11 @@ static int fake_poll(struct device *d, bool wait, const struct step_result **out
     return 1;
 }
 
-static const struct device_ops fake_ops = {
-    .name = "fake", .slot_begin = fake_slot_begin, .submit = fake_submit, .poll = fake_poll};
+static const struct device_ops fake_ops = {.name = "fake",
+                                           .slot_begin = fake_slot_begin,
+                                           .submit = fake_submit,
+                                           .masks = fake_masks,
+                                           .poll = fake_poll};
 
 struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;
@@ -125,6 +167,7 @@ struct wish {
     u64 id, deadline_ns, after;
     i32 priority;
     bool no_answer, embeds;
+    const struct grammar *grammar;
     float vector[HIDDEN];
     enum finish finish;
     u32 place; /* among those who have ended, from 1 */
@@ -162,10 +205,14 @@ static struct engine *fresh_engine(struct model *m)
     struct err_text e = {0};
     struct engine_config c = {
         .queue = QUEUE, .prefill_beside = 8, .prefix_cache = true, .drafts = drafts};
+    c.grammars = speaks != NULL;
     static const float ones[HIDDEN] = {1, 1, 1};
     static const struct tensor norm = {.data = ones, .type = DTYPE_F32};
-    *m = (struct model){
-        .vocab = VOCAB, .hidden = HIDDEN, .norm_final = &norm, .n_eos = 1, .eos = {7}};
+    *m = (struct model){.vocab = words < VOCAB && speaks ? words : VOCAB,
+                        .hidden = HIDDEN,
+                        .norm_final = &norm,
+                        .n_eos = 1,
+                        .eos = {7}};
     memset(&fake, 0, sizeof fake);
     fake.device = (struct device){.ops = &fake_ops,
                                   .model = m,
@@ -177,7 +224,7 @@ static struct engine *fresh_engine(struct model *m)
                                              .context_by = "t"},
                                   .depth = depth};
     struct clock clock = {.now_ns = fake_now};
-    if (engine_open(&unit_arena, &fake.device, NULL, &c, clock, on_event, NULL, &g, &e))
+    if (engine_open(&unit_arena, &fake.device, speaks, &c, clock, on_event, NULL, &g, &e))
         unit_failed(__FILE__, __LINE__, e.text);
     ended = 0;
     return g;
@@ -197,6 +244,7 @@ static enum err submit(struct engine *g, struct wish *w)
                         .embeds = w->embeds,
                         .deadline_ns = w->deadline_ns,
                         .after = w->after,
+                        .grammar = w->grammar,
                         .user = w};
     return engine_submit(g, &r, &w->id, &e);
 }
@@ -259,30 +307,40 @@ static void fill(struct wish *w, u32 seed)
     w->embeds = draw() % 4 == 0;
 }
 
-static void solo_equals_batched(void)
+/* So many requests, one after another and beside each other, some of which are cancelled. False:
+ * something is refused, or goes on for ever. */
+static bool crowd(struct engine *g, u32 n, void (*make)(struct wish *w, u32 i), u32 *busy)
 {
-    struct model m;
-    struct engine *g = fresh_engine(&m);
-    wishes = ARENA_NEW(&unit_arena, struct wish, REQUESTS);
-    u32 sent = 0, hits = 0, cancelled = 0, busy = 0;
-    for (u32 round = 0; ended < REQUESTS; round++) {
-        CHECK(round < 100000);
+    struct err_text e = {0};
+    u32 sent = 0;
+    wishes = ARENA_NEW(&unit_arena, struct wish, n);
+    for (u32 round = 0; ended < n && round < 100000; round++) {
         bool lull =
             drafts && round % 400 > 50 && engine_stats(g).running > 2; /* room for guesses */
-        if (sent < REQUESTS && round % 3 != 1 && !lull) {
-            fill(&wishes[sent], sent);
+        if (sent < n && round % 3 != 1 && !lull) {
+            make(&wishes[sent], sent);
             struct engine_stats s = engine_stats(g);
             enum err r = submit(g, &wishes[sent]);
-            CHECK(r == (s.waiting + s.running < SLOTS + QUEUE ? ERR_OK : ERR_BUSY));
-            busy += r == ERR_BUSY;
+            if (r != (s.waiting + s.running < SLOTS + QUEUE ? ERR_OK : ERR_BUSY))
+                return false;
+            *busy += r == ERR_BUSY;
             sent += r == ERR_OK;
         }
         if (round % 37 == 5 && sent > 4)
             engine_cancel(g, wishes[sent - 3].id);
         engine_step(g);
-        struct err_text e = {0};
-        CHECK(engine_poll(g, round % 5 == 0, &e) == ERR_OK);
+        if (engine_poll(g, round % 5 == 0, &e) != ERR_OK)
+            return false;
     }
+    return ended == n;
+}
+
+static void solo_equals_batched(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    u32 hits = 0, cancelled = 0, busy = 0;
+    CHECK(crowd(g, REQUESTS, fill, &busy));
     for (u32 i = 0; i < REQUESTS; i++) {
         if (!same_as_alone(&wishes[i]))
             CHECK(!"solo == batched");
@@ -743,4 +801,99 @@ void engine_device_failure_ends_everybody(void)
 {
     for (depth = 1; depth <= 2; depth++)
         device_failure_ends_everybody();
+}
+
+/* --- grammars --------------------------------------------------------------------------------- */
+
+enum { FORMS = 3, ANSWERS = 120 };
+static struct grammar forms[FORMS];
+static struct masker masker;
+
+static bool make_forms(void)
+{
+    static const char *const schemas[FORMS] = {
+        "{\"type\": \"array\", \"items\": {\"type\": \"integer\"}}",
+        "{\"items\": {\"maxLength\": 5, \"type\": \"string\"}, \"type\": \"array\"}",
+        "{\"type\": \"object\", \"required\": [\"b\", \"ab\"], \"properties\": "
+        "{\"b\": {\"type\": \"string\"}, \"ab\": {\"enum\": [12, \"ab\"]}}}"};
+    for (u32 i = 0; i < FORMS; i++) {
+        const struct json *v = NULL;
+        struct err_text e = {0};
+        if (json_parse(&unit_arena, str_of(schemas[i]), "s", ERR_REQUEST, &v, &e) != ERR_OK ||
+            grammar_compile(&forms[i], v, &e) != ERR_OK)
+            return false;
+    }
+    return true;
+}
+
+/* Whether it got what one after another would give, each token of those that fit. */
+static bool fits_as_alone(const struct wish *w)
+{
+    static const struct sampling sampling = {.n_stop = 1, .stop = {7}};
+    u64 bits[MASK_WORDS(WORDS)];
+    u32 all[CONTEXT], n = w->n_prompt, outputs = 0;
+    struct grammar_state at;
+    bool ends = false;
+    grammar_begin(w->grammar, &at);
+    memcpy(all, w->prompt, n * sizeof *all);
+    for (; !ends && outputs < w->max_tokens; outputs++, n++) {
+        if (!mask_put(&masker, w->grammar, &at, &sampling, bits))
+            break;
+        all[n] = masked_reference(all, n, bits);
+        if (outputs == w->n_got)
+            return w->finish == FINISH_CANCELLED;
+        if (w->got[outputs] != all[n])
+            return false;
+        ends = all[n] == 7;
+        for (const char *p = all_words[all[n]]; !ends && *p; p++)
+            if (!grammar_step(w->grammar, &at, (u8)*p))
+                return false;
+        ends = ends || grammar_closed(&at);
+    }
+    return w->n_got == outputs &&
+           (w->finish == FINISH_CANCELLED || w->finish == (ends ? FINISH_STOP : FINISH_LENGTH));
+}
+
+static void fill_form(struct wish *w, u32 i)
+{
+    random_state = 2654435761u * (i + 1);
+    *w = (struct wish){.n_prompt = 1 + draw() % 40, .max_tokens = 1 + draw() % 60};
+    for (u32 k = 0; k < w->n_prompt; k++)
+        w->prompt[k] = k < 20 ? k % words : draw() % words;
+    w->grammar = i % (FORMS + 1) ? &forms[i % (FORMS + 1) - 1] : NULL;
+}
+
+static void answers_fit(void)
+{
+    struct model m;
+    struct engine *g = fresh_engine(&m);
+    u32 whole = 0, busy = 0;
+    CHECK(crowd(g, ANSWERS, fill_form, &busy));
+    for (u32 i = 0; i < ANSWERS; i++) {
+        const struct wish *w = &wishes[i];
+        if (!(w->grammar ? fits_as_alone(w) : same_as_alone(w)))
+            CHECK(!"fits, as alone");
+        whole += w->grammar && w->finish == FINISH_STOP;
+    }
+    CHECK(whole > ANSWERS / 4 && (depth == 1 || fake.late > 50));
+    CHECK(!drafts || (fake.guesses > 20 && engine_stats(g).drafts_stayed > 10));
+    CHECK(engine_stats(g).pages_free == PAGES);
+}
+
+/* Answers of a given form beside others: of all that is sampled what fits, though it is not known
+ * before the step is on its way. */
+void engine_answers_fit(void)
+{
+    speaks = words_tokenizer(&unit_arena, all_words, WORDS);
+    words = WORDS;
+    CHECK(speaks && make_forms() && mask_lay_out(&masker, &unit_arena, speaks, words, 4));
+    for (drafts = 0; drafts <= 4; drafts += 4)
+        for (depth = 1; depth <= 2; depth++) {
+            samples = SLOTS + drafts;
+            answers_fit();
+        }
+    samples = SLOTS;
+    drafts = 0;
+    words = VOCAB;
+    speaks = NULL;
 }

@@ -1,4 +1,4 @@
-#include "core/engine/grammar.h"
+#include "core/engine/grammar_pool.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -320,4 +320,44 @@ void grammar_reads_calls(void)
     CHECK(compiles_calls("<c>", "", &e));
     CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}") == 1);
     CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {} and so on") == 1);
+}
+
+static const struct grammar *take(struct grammar_pool *p, const char *schema)
+{
+    const struct json *v = NULL;
+    struct err_text e = {0};
+    struct grammar *spare = grammar_pool_spare(p);
+    if (json_parse(&unit_arena, str_of(schema), "s", ERR_REQUEST, &v, &e) != ERR_OK ||
+        grammar_compile(spare, v, &e) != ERR_OK)
+        return NULL;
+    return grammar_pool_take(p, spare);
+}
+
+/* Requests of one schema share a grammar, also one after another, as long as others do not need its
+ * place; what is in use stays. */
+void grammar_pool_shares(void)
+{
+    static const char *const a = "{\"properties\": {\"a\": {\"maxLength\": 3}}}",
+                             *const b = "{\"properties\": {\"a\": {\"maxLength\": 4}}}",
+                             *const c = "{\"pattern\": \"^a{2,3}$\"}",
+                             *const d = "{\"pattern\": \"^a{2,4}$\"}";
+    struct grammar_pool p;
+    CHECK(grammar_pool_open(&p, &unit_arena, 2));
+    const struct grammar *of_a = take(&p, a), *again = take(&p, a);
+    u64 serial = of_a->serial;
+    CHECK(of_a && again == of_a);
+    grammar_pool_give(&p, of_a);
+    const struct grammar *of_b = take(&p, b);
+    CHECK(of_b && of_b != of_a && of_b->serial != serial && of_a->serial == serial);
+    grammar_pool_give(&p, again);
+    grammar_pool_give(&p, of_b);
+    CHECK(take(&p, a) == of_a && of_a->serial == serial);
+    const struct grammar *of_c = take(&p, c);
+    grammar_pool_give(&p, of_c);
+    const struct grammar *of_d = take(&p, d);
+    CHECK(of_c && of_d && of_d != of_a && of_d->serial != of_c->serial);
+    CHECK(unit_reads(of_d, "\"aaaa\"") == 1 && unit_reads(of_c, "\"aaaa\"") == -1);
+    CHECK(unit_reads(of_a, "{\"a\": \"123\"}") == 1 && unit_reads(of_a, "{\"a\": \"1234") == -1);
+    grammar_pool_give(&p, of_d);
+    CHECK(take(&p, b) && of_a->serial == serial);
 }

@@ -15,7 +15,7 @@ static u32 pick(const struct sampling *s, const float *logits, u32 vocab, u32 po
 {
     struct sample_scratch x = {z_space, key_space, index_space};
     struct step_result r = {0};
-    sample_token(s, logits, vocab, position, 0, &counts, &x, &r);
+    sample_token(s, logits, vocab, NULL, position, 0, &counts, &x, &r);
     return r.token;
 }
 
@@ -135,12 +135,12 @@ void sample_min_tokens_and_logprobs(void)
     struct sample_scratch x = {z_space, key_space, index_space};
     struct step_result r = {0};
     static const float logits[4] = {0, 1, 5, 1};
-    sample_token(&s, logits, 4, 9, 0, &counts, &x, &r);
+    sample_token(&s, logits, 4, NULL, 9, 0, &counts, &x, &r);
     CHECK(r.token == 1 && r.n_top == 3);
     double norm = log(exp(0) + 2 * exp(1) + exp(5));
     CHECK(fabs(r.logprob - (1 - norm)) < 1e-5);
     CHECK(r.top[0].id == 2 && r.top[1].id == 1 && r.top[2].id == 3);
-    sample_token(&s, logits, 4, 9, 1, &counts, &x, &r);
+    sample_token(&s, logits, 4, NULL, 9, 1, &counts, &x, &r);
     CHECK(r.token == 2);
 }
 

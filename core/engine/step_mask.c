@@ -1,0 +1,45 @@
+/* Which tokens may come of a step's rows whose sequences have a grammar. */
+#include "core/engine/seq.h"
+
+void seq_read(const struct engine *g, const struct seq *s, struct grammar_state *at, u32 token)
+{
+    char bytes[LIMIT_TOKEN_BYTES];
+    u32 n = tokenizer_bytes(g->tokenizer, token, bytes);
+    for (u32 i = 0; i < n; i++) {
+        bool fits = grammar_step(s->grammar, at, (u8)bytes[i]);
+        ASSERT(fits);
+    }
+}
+
+/* Behind the newest token and behind each guess. What is sampled where nothing fits is not looked
+ * at; neither is what comes of a sequence that has ended meanwhile. Returns how many have tokens.
+ */
+static u32 mask_row(struct engine *g, const struct seq *s, const struct flight *f,
+                    const struct step_row *row)
+{
+    const size_t words = MASK_WORDS(g->device->model->vocab);
+    const u32 *guesses = f->tokens + row->first + row->n - row->samples + 1;
+    u64 *masks = g->masks + (row->masks - g->masks);
+    struct grammar_state at;
+    u32 n = 0;
+    memset(masks, 0xff, row->samples * words * sizeof *masks);
+    if (s->state != SEQ_RUNNING)
+        return row->samples;
+    grammar_copy(&at, &s->grammar_state);
+    while (mask_put(&g->masker, s->grammar, &at, &s->sampling, masks + n * words)) {
+        if (++n == row->samples)
+            return n;
+        seq_read(g, s, &at, guesses[n - 1]);
+    }
+    memset(masks + n * words, 0xff, words * sizeof *masks);
+    return n;
+}
+
+void step_mask(struct engine *g, struct flight *f)
+{
+    for (u32 i = 0; i < f->step.n_rows; i++) {
+        const struct step_row *row = &f->rows[i];
+        f->fitting[i] = row->masks ? mask_row(g, f->seqs[i], f, row) : row->samples;
+    }
+    f->late = false;
+}

@@ -1,0 +1,57 @@
+#include "core/engine/mask.h"
+#include "tests/unit/unit.h"
+#include "tests/unit/words.h"
+
+static struct masker c;
+static struct grammar g;
+
+/* Whatever a token is made of: it may come where the grammar reads it, and only there; a stop id
+ * where the text may end. */
+void mask_has_what_the_grammar_reads(void)
+{
+    static const char *const cases[][2] = {
+        {"{\"type\": \"object\"}", "{\"ab\": \"a\\u0061\xc3\xa9\", \"b\": [1, {\"\": null}]}"},
+        {"{\"items\": {\"type\": \"string\", \"minLength\": 2, \"maxLength\": 5}}",
+         "[\"abcab\",\"\xe2\x82\xac\\n\", \"\xc3\xa9\xc3\xa9\"]"},
+        {"{\"items\": {\"type\": \"string\", \"pattern\": \"^[ab1\\u00e9]{2,4}$\"}}",
+         "[\"ab\xc3\xa9\",\"\\u00e91\",\"aaaa\"]"},
+        {"{\"items\": {\"pattern\": \"b\", \"maxLength\": 6}}", "[\"aab\",\"b\xe2\x82\xac\\\"\"]"},
+        {"{\"items\": {\"anyOf\": [{\"type\": \"string\", \"maxLength\": 2}, {\"enum\": "
+         "[\"abca\"]}, "
+         "{\"type\": \"string\", \"pattern\": \"^a*$\"}]}}",
+         "[\"ab\",\"abca\",\"aaaaaa\"]"},
+        {"{\"properties\": {\"a\": {\"maxLength\": 3}, \"b\": {\"maxLength\": 3}}}",
+         "{\"a\": \"ab\",\"b\":\"abc\"}"},
+        {"{\"items\": {\"type\": \"number\", \"minimum\": -12, \"maximum\": 112}}",
+         "[-10,112,1.0]"},
+    };
+    static const struct sampling sampling = {.n_stop = 1, .stop = {3}};
+    u64 bits[MASK_WORDS(WORDS)];
+    struct tokenizer *t = words_tokenizer(&unit_arena, all_words, WORDS);
+    CHECK(t && mask_lay_out(&c, &unit_arena, t, WORDS, 16));
+    for (u32 i = 0; i < COUNTOF(cases); i++) {
+        const struct json *v = NULL;
+        struct err_text e = {0};
+        struct grammar_state s;
+        CHECK(json_parse(&unit_arena, str_of(cases[i][0]), "s", ERR_REQUEST, &v, &e) == ERR_OK);
+        CHECK(grammar_compile(&g, v, &e) == ERR_OK);
+        grammar_begin(&g, &s);
+        for (const char *p = cases[i][1];; p++) {
+            bool complete = grammar_complete(&g, &s), any = complete;
+            bool some = mask_put(&c, &g, &s, &sampling, bits);
+            for (u32 id = 0; id < WORDS; id++) {
+                bool fits = id == sampling.stop[0] ? complete : words_fit(&g, &s, all_words[id]);
+                any = any || fits;
+                if ((bits[id / 64] >> id % 64 & 1) != fits) {
+                    printf("%s: before %s: token %u\n", cases[i][0], p, id);
+                    CHECK(!"it may come as it is read");
+                }
+            }
+            CHECK(some == any);
+            if (!*p)
+                break;
+            CHECK(grammar_step(&g, &s, (u8)*p));
+        }
+        CHECK(grammar_complete(&g, &s));
+    }
+}

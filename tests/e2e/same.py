@@ -26,12 +26,17 @@ MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
 REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
 FLAGS = sys.argv[3:]
 AT_ONCE, FEW = 64, 3
+TEXT = {"type": "string", "maxLength": 12}
+FORMS = [{"type": "object"}, {"type": "array", "items": TEXT},
+         {"type": "object", "properties": {"a": TEXT, "b": {"type": "integer"}}, "required": ["b"]},
+         {"type": "string", "pattern": "^[a-z]+( [0-9]{2})*$"}]
 draw = random.Random(4)
 mine = threading.local()
 
 
 def request(i):
-    """A few shared beginnings, so that prefixes are found; every kind of sampling."""
+    """A few shared beginnings, so that prefixes are found; every kind of sampling; some answers of a
+    given form."""
     words = [str(draw.randrange(3)) * 20, "".join(draw.choice("abc def ghi.") for _ in range(90))]
     body = {"model": MODEL, "prompt": (words[0] + words[1])[:draw.randrange(1, 110)],
             "max_tokens": draw.randrange(1, 24), "logprobs": draw.randrange(0, 4), "seed": i,
@@ -42,15 +47,25 @@ def request(i):
         body |= {"presence_penalty": 0.5, "frequency_penalty": 0.3, "repetition_penalty": 1.2}
     if draw.randrange(3) == 0:
         body["priority"] = draw.randrange(-2, 3)
-    return body
+    return formed(body) if draw.randrange(4) == 0 else body
+
+
+def formed(body):
+    """The same as a chat, whose answer has to fit a schema."""
+    top = body.pop("logprobs")
+    return body | {
+        "messages": [{"role": "user", "content": body.pop("prompt")}], "ignore_eos": False,
+        "logprobs": top > 0, **({"top_logprobs": top} if top else {}),
+        "response_format": {"type": "json_schema",
+                            "json_schema": {"name": "form", "schema": draw.choice(FORMS)}}}
 
 
 def ask(port, body):
     """Over the thread's own connection, which ends with the thread."""
     if not hasattr(mine, "connection"):
         mine.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-    mine.connection.request("POST", "/v1/completions", json.dumps(body),
-                            {"content-type": "application/json"})
+    path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+    mine.connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
     r = mine.connection.getresponse()
     reply = json.loads(r.read())
     assert r.status == 200, reply

@@ -129,18 +129,22 @@ def prompt_logprobs():
     assert all(abs(a - b) < 0.05 for a, b in zip(cpu[1:], cuda[1:])), (cpu, cuda)
 
 
-def decode_calls(*flags):
-    """The driver calls behind the first step but one, and those behind the first launch."""
+def decode_calls(*flags, form=None):
+    """The driver calls of an answer of 20 tokens: any, or one of a given form."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         with server.Server(MODEL_DIR, *CUDA, *flags, environment={"ZIGCUDA_FAKE_LOG": log}) as s:
             begin = len(logged(log))
             c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
-            c.request("POST", "/v1/completions",
-                      json.dumps({"model": MODEL, "prompt": PROMPT, "max_tokens": 20,
-                                  "temperature": 0, "ignore_eos": True}),
-                      {"content-type": "application/json"})
-            assert c.getresponse().status == 200
+            body = {"model": MODEL, "max_tokens": 20, "temperature": 0}
+            if form:
+                body |= {"messages": [{"role": "user", "content": PROMPT}], "response_format": form}
+            else:
+                body |= {"prompt": PROMPT, "ignore_eos": True}
+            c.request("POST", "/v1/chat/completions" if form else "/v1/completions",
+                      json.dumps(body), {"content-type": "application/json"})
+            reply = json.loads(c.getresponse().read())
+            assert reply["usage"]["completion_tokens"] == 20, reply
             c.close()
             calls = logged(log)[begin:]
     return [n for n in calls if n != "cuStreamQuery"]
@@ -154,6 +158,16 @@ def three_calls_a_step():
     assert launches == 1 + 2 * 19, calls  # the prompt in one, then each step and its sampling
     assert copies == 20 + 2, f"{copies} copies"  # and once sampling, once the page table
     assert len(calls) == launches + copies, calls
+
+
+@check
+def four_calls_a_step_of_a_given_form():
+    """Its mask is one more, sent when the step is on its way."""
+    texts = {"type": "array", "minItems": 20, "items": {"type": "string", "minLength": 5}}
+    calls = decode_calls("--server.wait", "spin", "--engine.drafts", "0", form={
+        "type": "json_schema", "json_schema": {"name": "texts", "schema": texts}})
+    behind_prompt = calls[-4 * 19:]
+    assert behind_prompt == ["cuMemcpyHtoDAsync_v2", "cuLaunchCooperativeKernel"] * 38, calls
 
 
 @check

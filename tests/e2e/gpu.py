@@ -320,17 +320,26 @@ def watch(s, seen, stop):
         time.sleep(0.01)
 
 
-def lose(code, flags, words, flag):
+def formed(n):
+    schema = {"type": "array", "minItems": 50, "items": {"type": "string", "minLength": 5}}
+    return {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": n,
+            "stream": True, "response_format": {
+                "type": "json_schema", "json_schema": {"name": "texts", "schema": schema}}}
+
+
+def lose(code, flags, words, flag, form=False, nth=10):
     """A stream breaks off with an error, and then the same process serves again. What /ready said
     meanwhile."""
-    fail = f"kernel:{well()['kernels'] + 10}:{code}:{flag}"
+    fail = f"kernel:{well()['kernels'] + nth}:{code}:{flag}"
+    path, body = ("/v1/chat/completions", formed(40)) if form else ("/v1/completions",
+                                                                    wish(n=40, stream=True))
     seen, stop = [], threading.Event()
     with Gpu(*flags, env=environment(fail=fail, delay_us=2000)) as s:
         watcher = threading.Thread(target=watch, args=(s, seen, stop))
         watcher.start()
         try:
-            status, body = s.ask("POST", "/v1/completions", wish(n=40, stream=True))
-            assert status == 200 and '"device_failed"' in body, body[-600:]
+            status, said = s.ask("POST", path, body)
+            assert status == 200 and '"device_failed"' in said, said[-600:]
             time.sleep(0.5)  # from here on peers wait in the listener
             assert s.text_of() == well()["text"], "another answer"
             time.sleep(0.1)
@@ -356,6 +365,15 @@ def lost(code, *flags, words):
 def a_lost_device_is_told_and_the_process_starts_again():
     for code, name in ((700, "ILLEGAL_ADDRESS"), (719, "LAUNCH_FAILED")):
         lost(code, words=f"CUDA_ERROR_{name}")
+
+
+@check
+def a_device_is_lost_between_logits_and_their_mask():
+    """One of two launches behind each other is what makes logits, the other samples."""
+    for nth in 20, 21:
+        lose(719, (), "CUDA_ERROR_LAUNCH_FAILED", log_path(f"mask-{nth}"), True, nth)
+        lose("hang", ("--cuda.step_time", "500ms"), "cuda.step_time", log_path(f"hang-{nth}"), True,
+             nth)
 
 
 @check

@@ -35,8 +35,8 @@ mine = threading.local()
 
 
 def request(i):
-    """A few shared beginnings, so that prefixes are found; every kind of sampling; some answers of a
-    given form."""
+    """A few shared beginnings, so that prefixes are found; every kind of sampling; some answers of
+    a given form."""
     words = [str(draw.randrange(3)) * 20, "".join(draw.choice("abc def ghi.") for _ in range(90))]
     body = {"model": MODEL, "prompt": (words[0] + words[1])[:draw.randrange(1, 110)],
             "max_tokens": draw.randrange(1, 24), "logprobs": draw.randrange(0, 4), "seed": i,

@@ -410,7 +410,9 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
     struct request r = {.sampling = p->sampling,
                         .ignore_eos = p->ignore_eos,
                         .no_answer = p->no_answer,
-                        .prompt_logprobs = job->prompt_logprobs,
+                        .prompt_logprobs = !job->prompt_logprobs ? 0
+                                           : job->stream         ? STREAMED_PROMPT
+                                                                 : UINT32_MAX,
                         .special_text = !p->skip_special,
                         .continues = continues(p),
                         .grammar = job->grammar,
@@ -650,7 +652,7 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
                       "stream_options needs \"stream\": true");
     if (p->echo && p->logprobs && !api->g.prompt_logprobs)
         return refuse(f, 400, "unsupported_value", "echo",
-                      "echo with logprobs is off here (engine.prompt_logits)");
+                      "echo with logprobs is off here (engine.prompt_logprobs)");
     if (api->g.model->headless && !p->embeds)
         return refuse(f, 400, "unsupported_value", "model",
                       "this model has no lm_head: it makes embeddings (/v1/embeddings), and "

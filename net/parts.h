@@ -58,6 +58,9 @@ extern const struct dialect message_dialect;                  /* net/anthropic *
 extern const struct dialect embedding_dialect;                /* net/embed */
 
 /* The items of an answer so far, see net/walk.h. */
+/* Tokens of a prompt a step whose log probabilities are streamed: no more than a reader takes. */
+enum { STREAMED_PROMPT = 16 };
+
 enum item_kind { ITEM_NONE, ITEM_TEXT, ITEM_CALL };
 enum item_step { ITEM_LEFT_OUT, ITEM_GOES_ON, ITEM_BEGINS };
 struct items {

@@ -288,8 +288,8 @@ static void echo_rest(struct api *api, struct choice *c)
 }
 
 /* The prompt's tokens follow its text, in pieces that have none: joined, the pieces of a stream say
- * what the whole reply says. Such a prompt is computed engine.prompt_logits tokens a step, which is
- * slow enough for any reader. */
+ * what the whole reply says. Such a prompt is computed STREAMED_PROMPT tokens a step, which is slow
+ * enough for any reader. */
 void stream_prompt_token(struct api *api, struct choice *c, const struct step_result *r)
 {
     echo_rest(api, c);

@@ -2,7 +2,7 @@
 
 void device_check_step(const struct device *d, const struct step *s)
 {
-    u32 tokens = 0, samples = 0;
+    u32 tokens = 0, samples = 0, scores = 0;
     ASSERT(s->n_tokens <= d->limits.step_tokens);
     for (u32 i = 0; i < s->n_rows; i++) {
         const struct step_row *row = &s->rows[i];
@@ -18,7 +18,9 @@ void device_check_step(const struct device *d, const struct step *s)
             ASSERT(s->tokens[t] < d->model->vocab);
         tokens += row->n;
         ASSERT(row->samples <= row->n && (row->samples <= 1 || !sampling_counts(row->sampling)));
+        ASSERT(!row->scores || !row->follows);
         samples += row->samples;
+        scores += step_row_scores(row);
     }
-    ASSERT(tokens == s->n_tokens && samples <= d->limits.samples);
+    ASSERT(tokens == s->n_tokens && samples <= d->limits.samples && scores <= d->limits.scores);
 }

@@ -44,6 +44,8 @@ struct step_row {
     bool follows;   /* n is 1, and the token is the one that the slot's step in flight is about
                        to sample: tokens[first] is not read. Needs device.depth > 1 */
     bool rope_long; /* rotate by model.rope_long */
+    bool scores;    /* the others each yield what the logits say of the token behind them */
+    u32 next;       /* scores and no samples: what is behind the last one */
     u32 samples;    /* the last so many of them each yield a new token; more than one: those behind
                        the first are guesses, and the sampling counts nothing (sampling_counts) */
     u32 outputs;    /* tokens this sequence has produced before the first of these */
@@ -73,16 +75,17 @@ struct top_logprob {
     float logprob;
 };
 
-struct step_result { /* one a sample, in the order of rows and tokens */
+struct step_result { /* one a sample or score, in the order of rows and tokens */
     u32 slot, token;
-    float logprob; /* of the raw logits; only when asked for */
+    float logprob; /* of the raw logits; of samples only when asked for */
     u32 n_top;
     struct top_logprob top[LIMIT_LOGPROBS]; /* best first; ties: lowest id first */
 };
 
 struct device_limits {
     u32 slots;              /* sequences at once */
-    u32 samples;            /* results of one step: one a sequence, and one a guess */
+    u32 samples;            /* new tokens of one step: one a sequence, and one a guess */
+    u32 scores;             /* tokens of one step of which it is asked what the logits say */
     u32 pages;              /* KV pages of LIMIT_PAGE_TOKENS positions, all layers */
     u32 step_tokens;        /* tokens of one step */
     u32 context;            /* positions of one sequence */
@@ -119,8 +122,8 @@ struct device_ops {
     /* The late masks of the step that was submitted last are there; until then it is an error to
      * submit another. May be NULL if depth is 1. */
     enum err (*masks)(struct device *d, struct err_text *e);
-    /* 1: the oldest step in flight has finished, results in *out (as many as rows have samples, at
-     * most limits.samples; valid until the next submit); 0: still running; when `wait` is true it
+    /* 1: the oldest step in flight has finished, results in *out (as many as rows have samples
+     * and scores; valid until the next submit); 0: still running; when `wait` is true it
      * blocks until finished. A lost device sets *err. */
     int (*poll)(struct device *d, bool wait, const struct step_result **out, u32 *n, enum err *err,
                 struct err_text *e);
@@ -153,6 +156,18 @@ struct device {
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */
 };
+
+/* Results of a row that come before those of its samples. */
+static inline u32 step_row_scores(const struct step_row *row)
+{
+    return row->scores ? row->n - row->samples : 0;
+}
+
+/* What follows its token i, of which a score is wanted. */
+static inline u32 step_row_behind(const struct step *s, const struct step_row *row, u32 i)
+{
+    return i + 1 < row->n ? s->tokens[row->first + i + 1] : row->next;
+}
 
 /* Does it count tokens from step to step? Then what is guessed must not be sampled. */
 static inline bool sampling_counts(const struct sampling *s)

@@ -41,9 +41,6 @@ static bool lay_out(struct engine *g, struct arena *a)
         if (!f->rows || !f->seqs || !f->tokens || !f->hidden || !f->fitting)
             return false;
     }
-    g->prompt_logits = ARENA_NEW(a, float, g->config.prompt_logits *(size_t)vocab);
-    if (!g->prompt_logits)
-        return false;
     if (g->config.grammars) {
         g->masks = ARENA_NEW(a, u64, g->device->limits.samples * (size_t)MASK_WORDS(vocab));
         if (!g->masks || !mask_lay_out(&g->masker, a, g->tokenizer, vocab, kept_masks(slots)))
@@ -68,8 +65,7 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
     size_t a_row =
         sizeof(struct step_row) + sizeof(struct seq *) + sizeof(u32) + 4 * d->model->hidden;
     size_t a_flight = slots * a_row + 4 * (size_t)d->limits.step_tokens + 64;
-    return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight +
-           4 * (size_t)c->prompt_logits * d->model->vocab + 1024;
+    return sizeof(struct engine) + seqs * a_seq + slots * a_slot + d->depth * a_flight + 1024;
 }
 
 static size_t masks_bytes(const struct device *d)
@@ -209,7 +205,7 @@ static enum err check_tokens(const char *what, const u32 *ids, u32 n, u32 vocab,
 static enum err check_request(const struct engine *g, const struct request *r, struct err_text *e)
 {
     u32 vocab = g->device->model->vocab;
-    ASSERT(!r->prompt_logprobs || g->config.prompt_logits);
+    ASSERT(!r->prompt_logprobs || g->device->limits.scores);
     ASSERT(!r->embeds || (r->no_answer && !r->prompt_logprobs && !r->grammar));
     ASSERT(!r->grammar ||
            (g->config.grammars && g->tokenizer && !r->prompt_logprobs && !r->sampling.min_tokens));

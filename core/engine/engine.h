@@ -27,11 +27,12 @@ struct request {
     bool no_answer; /* the prompt is all that counts, and may fill the context: one token is made
                        all the same, and like the last of any answer it needs no position */
     bool embeds;    /* instead of an answer the last event, FINISH_STOP, has an embedding */
-    bool prompt_logprobs; /* an event for each prompt token but the first, before the output's;
-                             sampling.top_logprobs says how many others. No prefix is reused */
-    bool special_text;    /* special tokens in the output are written as text */
-    bool continues;       /* the output goes on in the prompt's text: the blank it may begin with is
-                             one between words. Else it is a text of its own */
+    u32 prompt_logprobs; /* tokens a step, at most; 0: none. An event for each prompt token but the
+                            first, before the output's;
+                            sampling.top_logprobs says how many others. No prefix is reused */
+    bool special_text;   /* special tokens in the output are written as text */
+    bool continues;      /* the output goes on in the prompt's text: the blank it may begin with is
+                            one between words. Else it is a text of its own */
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS]; /* copied */
     i32 priority;                        /* higher first; equal ones in order of arrival */
@@ -80,9 +81,8 @@ struct engine_config {
     u32 max_tokens;     /* when a request gives none; 0: up to the context */
     u32 prefill_beside; /* prefill tokens of a step in which others decode */
     bool prefix_cache;
-    u32 prompt_logits; /* prompt tokens a step whose logits are kept; 0: no prompt_logprobs */
-    u32 drafts;        /* guessed tokens a step; 0: none */
-    bool grammars;     /* requests may have one */
+    u32 drafts;    /* guessed tokens a step; 0: none */
+    bool grammars; /* requests may have one */
 };
 
 struct engine_stats {

@@ -35,8 +35,9 @@ struct seq {
     bool cancelled, late;
     u32 in_flight; /* steps that have a row of it */
     u32 guessed;
-    bool waits; /* for its newest token, as a draft may go on from there */
-    bool prompt_logprobs, embeds;
+    bool waits;          /* for its newest token, as a draft may go on from there */
+    u32 prompt_logprobs; /* tokens a step */
+    bool embeds;
     const struct grammar *grammar;
     struct grammar_state grammar_state; /* behind the newest token */
     struct sampling sampling;
@@ -52,7 +53,6 @@ struct flight { /* a step that was submitted, with all that it points to */
     float *hidden;         /* [slots][hidden]: of rows that embed */
     u32 *fitting; /* [slots] of a row's samples so many have tokens that fit, from the first
                      on: behind these the text ends */
-    bool logits;  /* fills prompt_logits */
     u32 masks;    /* that its rows have, */
     bool late;    /* which are not there yet */
 };
@@ -87,7 +87,6 @@ struct engine {
     struct sched_seq *plan; /* [slots] */
     struct seq **plan_seqs; /* [slots] */
     u32 *take;              /* [slots] */
-    float *prompt_logits;   /* [config.prompt_logits][vocab], one sequence's at a time */
     struct masker masker;
     u64 *masks;             /* [samples][MASK_WORDS(vocab)] of the newest flight */
     struct step_result end; /* for events without a token */

@@ -140,17 +140,15 @@ void step_sweep(struct engine *g)
 /* --- what a step brings ---------------------------------------------------------------------- */
 
 /* Logprobs of the prompt tokens that follow those of the row. */
-static void report_prompt(struct engine *g, struct seq *s, const struct step_row *row)
+static void report_prompt(struct engine *g, struct seq *s, const struct step_row *row,
+                          const struct step_result *results)
 {
-    u32 vocab = g->device->model->vocab;
-    for (u32 i = 0; i < row->n && row->pos + i + 1 < s->n_prompt; i++) {
-        struct step_result r = {.slot = s->slot, .token = s->tokens[row->pos + i + 1]};
-        sample_logprobs(&s->sampling, row->logits + (size_t)i * vocab, vocab, &r);
+    for (u32 i = 0; i < step_row_scores(row); i++) {
         struct event event = {.id = s->id,
                               .user = s->user,
                               .has_prompt_token = true,
                               .prompt_at = row->pos + i + 1,
-                              .result = &r,
+                              .result = &results[i],
                               .prompt_tokens = s->n_prompt,
                               .waited_ns = s->waited_ns};
         g->on_event(g->arg, &event);
@@ -191,7 +189,8 @@ static void judge_guesses(struct engine *g, const struct guesses *q)
 
 /* The step is done: its positions are in the cache, full pages can be found by others. Behind the
  * known tokens of the sequence stand so many that it is about to put out. */
-static void row_done(struct engine *g, struct seq *s, const struct step_row *row, u32 stayed)
+static void row_done(struct engine *g, struct seq *s, const struct step_row *row,
+                     const struct step_result *scores, u32 stayed)
 {
     s->in_flight--;
     s->pending -= row->samples || row->hidden;
@@ -199,8 +198,8 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
         retire(g, s);
         return;
     }
-    if (row->logits && !s->cancelled)
-        report_prompt(g, s, row);
+    if (!s->cancelled)
+        report_prompt(g, s, row, scores);
     /* Of one who was cancelled the token that a follower computed may not be known. */
     u32 known = MIN(s->computed, s->n_tokens + stayed);
     while ((s->committed + 1) * LIMIT_PAGE_TOKENS <= known) {
@@ -243,12 +242,12 @@ void step_done(struct engine *g, const struct step_result *results, u32 n)
     for (u32 i = 0; i < f->step.n_rows; i++) {
         struct seq *s = f->seqs[i];
         const struct step_row *row = &f->rows[i];
-        const struct step_result *of_row = results + next;
-        next += row->samples;
+        const struct step_result *scores = results + next, *of_row = scores + step_row_scores(row);
+        next += step_row_scores(row) + row->samples;
         ASSERT(next <= n && (!row->samples || of_row->slot == row->slot));
         bool goes_on = s->state == SEQ_RUNNING && !s->cancelled;
         struct guesses q = settle_guesses(s, f, row, of_row);
-        row_done(g, s, row, q.stayed);
+        row_done(g, s, row, scores, q.stayed);
         if (row->samples)
             judge_guesses(g, &q);
         if (row->hidden && goes_on)

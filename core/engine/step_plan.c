@@ -49,7 +49,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
 {
     u32 row = f->step.n_rows++, first = f->step.n_tokens;
     float *hidden = f->hidden + (size_t)row * g->device->model->hidden;
-    bool follows = s->planned >= s->n_tokens, logits = reports(s);
+    bool follows = s->planned >= s->n_tokens;
     bool last = follows || s->planned + n == s->n_tokens, sample = last && !s->embeds;
     bool masked = sample && s->grammar;
     u64 *masks = masked ? g->masks + f->masks * (size_t)MASK_WORDS(g->device->model->vocab) : NULL;
@@ -65,6 +65,8 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
                                      .pos = s->planned,
                                      .follows = follows,
                                      .rope_long = s->salt != 0,
+                                     .scores = reports(s),
+                                     .next = last ? 0 : s->tokens[s->planned + n - guessed],
                                      .samples = sample ? 1 + guessed : 0,
                                      .outputs = s->outputs + s->pending,
                                      .pages = s->pages,
@@ -72,11 +74,9 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
                                      .pages_version = s->pages_version,
                                      .sampling = &s->sampling,
                                      .masks = masks,
-                                     .logits = logits ? g->prompt_logits : NULL,
                                      .hidden = last && s->embeds ? hidden : NULL};
     f->seqs[row] = s;
     f->step.n_tokens += n;
-    f->logits = f->logits || logits;
     f->masks += masked ? 1 + guessed : 0;
     f->late = f->late || (masked && follows);
     s->planned += n;
@@ -98,25 +98,13 @@ static bool is_over(const struct seq *s)
     return s->cancelled || s->late || s->outputs + s->pending >= s->max_tokens;
 }
 
-/* Tokens of a running sequence that the next step could take; prompt_logits: those of a prompt can
- * still be asked for. */
-static u32 tokens_left(const struct engine *g, const struct seq *s, bool prompt_logits)
+/* Tokens of a running sequence that the next step could take. */
+static u32 tokens_left(const struct seq *s)
 {
     u32 left = s->n_tokens + s->pending - s->planned;
     if (is_over(s) || s->guessed || (s->pending && s->waits))
         return 0;
-    if (reports(s))
-        return prompt_logits ? MIN(left, g->config.prompt_logits) : 0;
-    return left;
-}
-
-/* Can the next step have logits of a prompt? There is one place for them. */
-static bool has_prompt_logits(const struct engine *g)
-{
-    bool logits = false;
-    for (u32 i = 0; i < g->n_flights; i++)
-        logits = logits || g->flights[(g->first_flight + i) % g->device->depth].logits;
-    return !logits;
+    return reports(s) ? MIN(left, s->prompt_logprobs) : left;
 }
 
 /* May its next tokens be guessed? Not where the device counts them from step to step. */
@@ -165,7 +153,7 @@ static bool has_guesses(struct engine *g, struct seq *s)
 bool step_plan(struct engine *g, struct flight *f)
 {
     u32 n = 0, sharers = 0; /* who has guesses */
-    bool full = false, prompt_logits = has_prompt_logits(g);
+    bool full = false;
     for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
         if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
@@ -177,8 +165,7 @@ bool step_plan(struct engine *g, struct flight *f)
             continue;
         }
         bool shares = has_guesses(g, s); /* before it is asked what is left: it may wait */
-        u32 left = tokens_left(g, s, prompt_logits);
-        prompt_logits = prompt_logits && !(left && reports(s));
+        u32 left = tokens_left(s);
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
         g->plan_seqs[n] = s;
         n += left > 0;
@@ -190,7 +177,7 @@ bool step_plan(struct engine *g, struct flight *f)
     u32 room = MIN(budget.step_tokens - taken, LIMIT_DRAFTS - taken % LIMIT_DRAFTS);
     room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
-    f->logits = f->late = false;
+    f->late = false;
     f->masks = 0;
     for (u32 i = 0; i < n; i++) {
         struct seq *s = g->plan_seqs[i];

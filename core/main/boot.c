@@ -218,6 +218,7 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
                        room, LIMIT_PAGE_TOKENS, page);
     limits->context = MIN(limits->context, limits->pages * LIMIT_PAGE_TOKENS);
     limits->samples = MIN(limits->samples, limits->slots + CPU_GUESSES);
+    limits->scores = o->engine_prompt_logprobs ? limits->step_tokens : 0;
     struct cpu_options cpu = {.set = b->kernels,
                               .threads = (u32)o->cpu_threads,
                               .pin = o->cpu_pin != CPU_PIN_OFF,
@@ -272,6 +273,7 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     TRY(gpu_find(o, o->cuda_wait, boot_end_if_asked, &b->boot, &b->clock, &info, &count, e));
     if (!o->engine_step_tokens)
         limits->step_tokens = cuda_step_tokens(b->model, &info, limits->slots);
+    limits->scores = o->engine_prompt_logprobs ? limits->step_tokens : 0;
     struct cuda_options cuda = {.info = &info,
                                 .clock = b->clock,
                                 .spin = o->server_wait == SERVER_WAIT_SPIN,
@@ -395,7 +397,6 @@ enum err boot_plan(struct box *b, struct err_text *e)
                                .max_tokens = (u32)o->engine_max_tokens,
                                .prefill_beside = (u32)o->engine_prefill_beside,
                                .prefix_cache = o->engine_prefix_cache,
-                               .prompt_logits = (u32)o->engine_prompt_logits,
                                .drafts = b->device->limits.samples - b->device->limits.slots,
                                .grammars = o->engine_grammars};
     engine_plan(b->device, &b->config, &b->plan);

@@ -141,7 +141,7 @@ static enum err configure_api(struct serve *s, struct box *b, struct err_text *e
                                         .queue = (u32)o->engine_queue,
                                         .connections = (u32)o->server_connections,
                                         .max_tokens = (u32)o->engine_max_tokens,
-                                        .prompt_logprobs = o->engine_prompt_logits != 0,
+                                        .prompt_logprobs = o->engine_prompt_logprobs,
                                         .grammars = o->engine_grammars,
                                         .queue_tokens = o->server_queue_tokens,
                                         .heartbeat_ms = o->server_heartbeat,

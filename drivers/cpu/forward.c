@@ -96,7 +96,7 @@ static void layout_step(struct forward *f, struct carve *c)
     f->blocks = carve(c, tokens * sizeof *f->blocks);
     f->wants = carve(c, tokens * sizeof *f->wants);
     f->tiles = carve(c, CEIL_DIV(tokens, f->tile) * sizeof *f->tiles);
-    f->results = carve(c, f->limits.samples * sizeof *f->results);
+    f->results = carve(c, (f->limits.samples + f->limits.scores) * sizeof *f->results);
 }
 
 void forward_layout(struct forward *f, struct carve *c)
@@ -175,12 +175,12 @@ static void cut_row_piece(struct forward *f, struct forward_tile *tile, u32 row_
     for (u32 t = from; t < to; t++) {
         bool sampled = t + row->samples >= row->first + row->n;
         f->token_row[t] = row_index;
-        if (!sampled && !row->logits)
+        if (!sampled && !row->logits && !row->scores)
             continue;
         u32 at = tile->want + tile->wants++;
         f->wants[at] = (struct forward_want){row_index, t, NULL};
         f->want_index[at] = t - tile->token;
-        if (sampled)
+        if (sampled || row->scores)
             f->wants[at].result = &f->results[f->n_results++];
     }
 }
@@ -444,7 +444,7 @@ static void layer_pass(const struct pass *p, u32 layer)
         mlp(p, l);
 }
 
-/* Hands a token's logits over and samples the next token. */
+/* Hands a token's logits over, and samples the next token or says what they say of it. */
 static void deliver(const struct pass *p, const struct forward_want *want, const float *logits)
 {
     struct forward *f = p->f;
@@ -456,8 +456,14 @@ static void deliver(const struct pass *p, const struct forward_want *want, const
     if (!want->result)
         return;
     struct sample_counts *counts = &f->counts[row->slot];
+    u32 at = want->token - row->first;
     *want->result = (struct step_result){.slot = row->slot};
-    u32 at = want->token - row->first, nth = row->samples - (row->n - at);
+    if (at < step_row_scores(row)) {
+        want->result->token = step_row_behind(f->step, row, at);
+        sample_logprobs(row->sampling, logits, vocab, want->result);
+        return;
+    }
+    u32 nth = row->samples - (row->n - at);
     sample_token(row->sampling, logits, vocab,
                  row->masks ? row->masks + (size_t)nth * MASK_WORDS(vocab) : NULL, row->pos + at,
                  row->outputs + nth, counts, &p->mine->sample, want->result);

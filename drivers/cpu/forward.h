@@ -52,7 +52,7 @@ struct forward_block {
 /* A token whose logits are wanted. */
 struct forward_want {
     u32 row, token;
-    struct step_result *result; /* NULL: not sampled */
+    struct step_result *result; /* NULL: only its logits are wanted */
 };
 
 struct forward_tile {
@@ -134,7 +134,7 @@ struct forward {
     struct forward_tile *tiles;
     _Atomic u64 ticket; /* see struct deal in forward.c */
     u32 n_tiles, n_results;
-    struct step_result *results; /* [samples] */
+    struct step_result *results; /* [samples + scores] */
 };
 
 /* Memory is laid out twice by the same code: with base NULL to learn the sizes, then for real. */

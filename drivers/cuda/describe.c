@@ -49,17 +49,23 @@ static u32 put_tiles(const struct model *m, const struct step *step, struct gpu_
     return n;
 }
 
-static void put_wants(const struct step *step, struct gpu_want *wants, struct description *d)
+static void put_wants(const struct step *step, struct gpu_want *wants, struct gpu_result *given,
+                      struct description *d)
 {
     for (u32 r = 0; r < step->n_rows; r++) {
         const struct step_row *row = &step->rows[r];
         u32 end = row->first + row->n, sampled = end - row->samples;
-        for (u32 t = row->logits ? row->first : sampled; t < end; t++) {
+        for (u32 t = row->logits || row->scores ? row->first : sampled; t < end; t++) {
             struct gpu_want *want = &wants[d->n_wants++];
             *want = (struct gpu_want){.token = t, .row = r, .result = ~0u};
-            if (t < sampled)
+            if (t < sampled && !row->scores)
                 continue;
             want->result = d->n_results++;
+            if (t < sampled) {
+                want->mask = WANT_GIVEN;
+                given[want->result].token = step_row_behind(step, row, t - row->first);
+                continue;
+            }
             want->nth = (u16)(t - sampled);
             want->mask = row->masks ? (u16)++d->n_masks : 0;
         }
@@ -92,7 +98,7 @@ struct description describe(const struct list *l, const struct step *step, u32 s
     g.n_tiles = put_tiles(l->model, step, (struct gpu_tile *)(void *)(w.host + w.bytes));
     array(&w, g.n_tiles * sizeof *g.tiles, &g.tiles);
     struct description d = {.wants = (const struct gpu_want *)(void *)(w.host + w.bytes)};
-    put_wants(step, (struct gpu_want *)(void *)(w.host + w.bytes), &d);
+    put_wants(step, (struct gpu_want *)(void *)(w.host + w.bytes), to->given, &d);
     array(&w, d.n_wants * sizeof *d.wants, &g.wants);
     d.passes = MAX(CEIL_DIV(d.n_wants, l->head_rows), 1u);
     struct gpu_step *passes = array(&w, d.passes * sizeof *passes, &d.passes_card);

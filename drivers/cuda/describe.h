@@ -19,10 +19,11 @@ struct description {
 /* Bytes of one at most. */
 size_t description_bytes(const struct list *l);
 
-/* Where it is written, where the card will have it, and where results, the card's clock and the
- * step's serial go: addresses of the card. */
+/* Where it is written, and the tokens of results that are given; where the card will have it, and
+ * where results, its clock and the step's serial go. */
 struct description_places {
     u8 *host;
+    struct gpu_result *given;
     u64 card, results, stamps, done; /* done: two words; the second is for passes but the last */
 };
 

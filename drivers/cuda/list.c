@@ -139,7 +139,7 @@ static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
     const struct {
         u32 **to;
         size_t n;
-    } words[] = {{&b->sample_work, l->limits.samples * sizeof(struct sample_work) / sizeof(u32)},
+    } words[] = {{&b->sample_work, l->head_rows * sizeof(struct sample_work) / sizeof(u32)},
                  {&b->attention_arrived, l->blocks * SPLITS_TEAMS},
                  {&b->linear_arrived, LINEAR_COUNTERS},
                  {&b->sample_arrived, 1},
@@ -268,8 +268,9 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
     op->logits = l->logits;
     op->stride = l->logits_stride;
     op->vocab = l->model->vocab;
-    op->z = carve_rows(s, l->limits.samples, l->logits_stride);
-    op->list = vram_pointer(s, samples * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
+    op->z = carve_rows(s, l->head_rows, l->logits_stride);
+    op->list =
+        vram_pointer(s, (size_t)l->head_rows * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
     op->mask_stride = 2 * MASK_WORDS(l->model->vocab);
     op->masks = l->masks = vram_pointer(s, samples * op->mask_stride * sizeof *op->masks);
     l->state.output_counts = vram_pointer(s, slots * vocab * sizeof *l->state.output_counts);

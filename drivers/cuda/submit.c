@@ -29,6 +29,11 @@ static void *piece(struct pinned *p, size_t bytes)
     return at;
 }
 
+static size_t results_max(const struct list *l)
+{
+    return (size_t)l->limits.samples + l->limits.scores;
+}
+
 static size_t mask_bytes(const struct list *l)
 {
     return MASK_WORDS(l->model->vocab) * sizeof(u64);
@@ -40,7 +45,7 @@ static void lay_out(struct steps *s, const struct list *l, struct pinned *p)
     s->done = piece(p, 2 * sizeof *s->done);
     for (u32 i = 0; i < STEPS_DEPTH; i++) {
         s->entries[i].host = piece(p, description_bytes(l));
-        s->entries[i].results = piece(p, l->limits.samples * sizeof *s->entries[i].results);
+        s->entries[i].results = piece(p, results_max(l) * sizeof *s->entries[i].results);
         s->entries[i].stamps = piece(p, 2 * sizeof *s->entries[i].stamps);
         s->entries[i].hidden = piece(p, slots * l->model->hidden * sizeof(float));
         s->entries[i].masks = piece(p, l->limits.samples * mask_bytes(l));
@@ -61,7 +66,7 @@ size_t steps_pinned_bytes(const struct list *l)
 size_t steps_host_bytes(const struct list *l)
 {
     return l->limits.slots * sizeof(struct steps_slot) +
-           l->limits.samples * sizeof(struct step_result) + 128;
+           results_max(l) * sizeof(struct step_result) + 128;
 }
 
 static enum err open_wake(struct steps *s, struct err_text *e)
@@ -83,7 +88,7 @@ enum err steps_open(struct steps *s, struct arena *host, struct err_text *e)
     s->event = -1;
     launch_open(s);
     s->slots = ARENA_NEW(host, struct steps_slot, l->limits.slots);
-    s->results = ARENA_NEW(host, struct step_result, l->limits.samples);
+    s->results = ARENA_NEW(host, struct step_result, results_max(l));
     if (!s->slots || !s->results)
         return arena_full(host, "steps of the CUDA backend", e);
     CUDA_TRY(
@@ -365,8 +370,8 @@ static enum err start(struct steps *s, struct steps_entry *entry, u32 serial, st
     }
     if (s->profile)
         profile_step(s->profile, step);
-    const struct description_places places = {entry->host, card, entry->results_card,
-                                              entry->stamps_card, s->done_card};
+    const struct description_places places = {
+        entry->host, entry->results, card, entry->results_card, entry->stamps_card, s->done_card};
     const struct description *d = &entry->description;
     entry->description = describe(l, step, serial, &places);
     CUDA_TRY(cuda_copy_in(card, entry->host, d->bytes, s->stream), e, "send a step");

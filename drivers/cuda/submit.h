@@ -93,7 +93,7 @@ struct steps {
     u8 *seen;                      /* [slots][vocab] */
     u32 *done; /* serial of the newest finished step; done[1]: nobody reads it */
     u64 done_card;
-    struct step_result *results; /* [samples] of the step polled last */
+    struct step_result *results; /* [samples + scores] of the step polled last */
     void *pinned;
     struct steps_times times;
     u32 submitted, finished;   /* serials */

@@ -12,7 +12,8 @@
  *   choice  From the buckets follows what is surely kept, and drawn from at once; what a cut may
  *           hit, and is listed, a few tokens mostly; and what is dropped.
  * The block that is last with a row cuts the list (sample_select.cuh), draws, and puts the result
- * out. That is quick as long as the list fits into shared memory.
+ * out. That is quick as long as the list fits into shared memory. Of a token that is given (of a
+ * prompt) only the log probability is wanted, and what could have come instead.
  *
  * Against the reference the token can differ only where two scores, or a sum and its target, are
  * within rounding of each other: the noise is computed in f32 here, within 2 units in the last
@@ -42,14 +43,15 @@ GPU struct sample_row sample_row(const struct op_sample *op, const struct gpu_ru
     const struct gpu_row *row = &run->step->rows[want->row];
     const struct gpu_sampling *s = &run->state.sampling[row->slot];
     size_t slot = (size_t)row->slot * op->vocab;
-    bool greedy = s->temperature < 1e-5f;
+    bool given = want->mask == WANT_GIVEN, greedy = s->temperature < 1e-5f;
     struct sample_row r;
     r.s = s;
-    r.work = &op->work[want->result];
+    r.given = given;
+    r.work = &op->work[i];
     r.out = &run->step->results[want->result];
     r.logits = op->logits + (size_t)i * op->stride;
-    r.z = op->z + (size_t)want->result * op->stride;
-    r.list = op->list + (size_t)want->result * SAMPLE_SIDES * op->stride;
+    r.z = op->z + (size_t)i * op->stride;
+    r.list = op->list + (size_t)i * SAMPLE_SIDES * op->stride;
     r.stride = op->stride;
     r.counts = run->state.output_counts + slot;
     r.prompt = run->state.prompt_seen + slot;
@@ -58,18 +60,18 @@ GPU struct sample_row sample_row(const struct op_sample *op, const struct gpu_ru
     r.slot = row->slot;
     r.outputs = row->outputs + want->nth;
     r.position = row->pos + want->token - row->first;
-    r.cut = sample_first(s, r.n);
+    r.cut = given ? (u32)CUT_NONE : sample_first(s, r.n);
     r.seed[0] = s->seed[0];
     r.seed[1] = s->seed[1];
     r.noise = r.cut == CUT_NONE && !greedy;
-    r.logprobs = s->logprobs;
+    r.logprobs = given || s->logprobs;
     r.deep = r.cut != CUT_NONE || r.logprobs;
-    r.fits = want->mask ? op->masks + (size_t)(want->mask - 1) * op->mask_stride : NULL;
-    r.masked = r.fits || (r.outputs < s->min_tokens && s->n_stop);
-    r.biased = s->n_bias;
-    r.last = want->token + 1 == row->first + row->n;
-    r.penalised =
-        s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    r.fits = want->mask && !given ? op->masks + (size_t)(want->mask - 1) * op->mask_stride : NULL;
+    r.masked = r.fits || (!given && r.outputs < s->min_tokens && s->n_stop);
+    r.biased = !given && s->n_bias;
+    r.last = !given && want->token + 1 == row->first + row->n;
+    r.penalised = !given && (s->repetition_penalty != 1 || s->presence_penalty != 0 ||
+                             s->frequency_penalty != 0);
     return r;
 }
 
@@ -322,7 +324,8 @@ GPU_CALL void sample_scores(const struct op_sample *op, const struct gpu_run *ru
 {
     sample_parts(op, run, [=](const struct sample_row *r, u32 from, u32 to) {
         struct sample_side *side = r->work->side;
-        sample_leave_best(&side[SAMPLE_DRAW].best, sample_best(r, from, to));
+        if (!r->given)
+            sample_leave_best(&side[SAMPLE_DRAW].best, sample_best(r, from, to));
         if (r->logprobs)
             sample_leave_best(&side[SAMPLE_LOGPROBS].best, sample_best_logit(r, from, to));
         if (r->deep || !sample_arrive(r, from, to))
@@ -615,7 +618,7 @@ GPU_CALL void sample_choice(const struct op_sample *op, const struct gpu_run *ru
         }
         if (!sample_arrive(r, from, to))
             return;
-        u32 token = sample_token(r, draw);
+        u32 token = r->given ? r->out->token : sample_token(r, draw);
         if (r->logprobs) {
             sample_logprobs(r, token);
         } else if (gpu_thread() == 0) {
@@ -635,7 +638,8 @@ GPU bool sample_is_any_deep(const struct op_sample *op, const struct gpu_run *ru
         const struct gpu_want *want = &run->step->wants[i];
         const struct gpu_sampling *s = &run->state.sampling[run->step->rows[want->row].slot];
         if (want->result != ~0u)
-            deep = sample_first(s, op->vocab) != CUT_NONE || s->logprobs;
+            deep =
+                want->mask == WANT_GIVEN || sample_first(s, op->vocab) != CUT_NONE || s->logprobs;
     }
     return gpu_sync_any(deep);
 }

@@ -32,6 +32,7 @@ struct sample_row {
     u32 cut; /* enum sample_first */
     u32 seed[2];
     bool noise, deep; /* what its scores are; is it not done with them? */
+    bool given;       /* it is not drawn, but the token that `out` has */
     bool masked, biased, penalised;
     bool last; /* of its row */
     bool logprobs;

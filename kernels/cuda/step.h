@@ -455,11 +455,11 @@ struct sample_work {
 
 struct op_sample {
     const float *logits;            /* [want][stride] */
-    float *z;                       /* [results][stride] work space */
-    u32 *list;                      /* [results][SAMPLE_SIDES][stride] work space */
-    struct sample_work *work;       /* [results] */
+    float *z;                       /* [want][stride] work space */
+    u32 *list;                      /* [want][SAMPLE_SIDES][stride] work space */
+    struct sample_work *work;       /* [want] */
     u32 *arrived;                   /* a counter of zero, left at zero */
-    const u32 *masks;               /* [results][mask_stride], bits: which tokens may come */
+    const u32 *masks;               /* [masks][mask_stride], bits: which tokens may come */
     u32 stride, vocab, mask_stride; /* stride is even */
 };
 
@@ -505,6 +505,9 @@ struct gpu_want { /* a token whose logits are computed */
     u16 nth;    /* of its row's results */
     u16 mask;   /* its number in op_sample.masks, from 1; 0: whichever token may come */
 };
+enum {
+    WANT_GIVEN = 0xffff
+}; /* for a mask: the result has the token, whose probability is wanted */
 
 /* As core/engine/device.h's struct sampling, one a slot; stays while the slot's sequence does. */
 struct gpu_sampling {

@@ -3,13 +3,9 @@
 
 #include "core/engine/sample.h"
 
-void reference_sample(const struct gpu_sampling *g, const float *logits, u32 vocab, const u64 *mask,
-                      u32 position, u32 outputs, u16 *counts, u8 *prompt, float *z, float *key,
-                      u32 *index, struct gpu_result *out)
+static struct sampling sampling_of(const struct gpu_sampling *g)
 {
-    static struct sampling s;
-    static struct step_result r;
-    s = (struct sampling){
+    struct sampling s = {
         .temperature = g->temperature,
         .top_k = g->top_k,
         .top_p = g->top_p,
@@ -28,14 +24,37 @@ void reference_sample(const struct gpu_sampling *g, const float *logits, u32 voc
     memcpy(s.stop, g->stop, sizeof s.stop);
     memcpy(s.bias_id, g->bias_id, sizeof s.bias_id);
     memcpy(s.bias, g->bias, sizeof s.bias);
+    return s;
+}
+
+static void put(struct gpu_result *out, const struct step_result *r)
+{
+    *out = (struct gpu_result){.token = r->token, .logprob = r->logprob, .n_top = r->n_top};
+    for (u32 i = 0; i < r->n_top; i++) {
+        out->top_id[i] = r->top[i].id;
+        out->top[i] = r->top[i].logprob;
+    }
+}
+
+void reference_sample(const struct gpu_sampling *g, const float *logits, u32 vocab, const u64 *mask,
+                      u32 position, u32 outputs, u16 *counts, u8 *prompt, float *z, float *key,
+                      u32 *index, struct gpu_result *out)
+{
+    struct sampling s = sampling_of(g);
+    struct step_result r;
     struct sample_counts c = {counts, prompt};
     struct sample_scratch x = {z, key, index};
     sample_token(&s, logits, vocab, mask, position, outputs, &c, &x, &r);
     if (sampling_counts(&s))
         sample_count(&c, r.token);
-    *out = (struct gpu_result){.token = r.token, .logprob = r.logprob, .n_top = r.n_top};
-    for (u32 i = 0; i < r.n_top; i++) {
-        out->top_id[i] = r.top[i].id;
-        out->top[i] = r.top[i].logprob;
-    }
+    put(out, &r);
+}
+
+void reference_given(const struct gpu_sampling *g, const float *logits, u32 vocab, u32 token,
+                     struct gpu_result *out)
+{
+    struct sampling s = sampling_of(g);
+    struct step_result r = {.token = token};
+    sample_logprobs(&s, logits, vocab, &r);
+    put(out, &r);
 }

@@ -86,7 +86,8 @@ struct side { /* what the host has of a step; rows of the step's vocabulary */
     u8 prompt[SLOTS * VOCAB_MAX];
     struct gpu_row row[SLOTS];
     struct gpu_want want[SLOTS];
-    u64 masks[SLOTS][MASK_WORDS]; /* each want's, if it has one */
+    u64 masks[SLOTS][MASK_WORDS];   /* each want's, if it has one */
+    struct gpu_result given[SLOTS]; /* tokens of those that are WANT_GIVEN */
 };
 static struct side host;
 
@@ -99,14 +100,14 @@ static u16 random_mask(u64 *mask, u32 i, u32 vocab)
         mask[v / 64] |= (u64)one_in(share) << v % 64;
     const u32 some = random_u32() % vocab;
     mask[some / 64] |= (u64)1 << some % 64;
-    return one_in(3) ? (u16)(i + 1) : 0;
+    return one_in(3) ? (u16)(i + 1) : one_in(4) ? (u16)WANT_GIVEN : 0;
 }
 
 /* What the reference takes for a want's. */
 static const u64 *mask_of(const struct side *h, u32 want)
 {
     const u32 mask = h->want[want].mask;
-    return mask ? h->masks[mask - 1] : NULL;
+    return mask && mask != WANT_GIVEN ? h->masks[mask - 1] : NULL;
 }
 
 static void random_row(struct side *to, u32 i, u32 vocab)
@@ -118,6 +119,7 @@ static void random_row(struct side *to, u32 i, u32 vocab)
         to->counts[at + v] = one_in(10) ? (u16)(random_u32() % 4) : 0;
         to->prompt[at + v] = one_in(8);
     }
+    to->given[i].token = random_u32() % vocab;
     to->row[i] = (struct gpu_row){i, i, 1, random_u32() % 10000, 0, random_u32() % 8};
     to->want[i] = (struct gpu_want){i, i, i, 0, random_mask(to->masks[i], i, vocab)};
 }
@@ -180,6 +182,7 @@ static void send(struct rig *g, const struct side *from, u32 n, u32 vocab)
     gpu_put(g->rows, from->row, sizeof from->row);
     gpu_put(g->wants, from->want, n * sizeof *from->want);
     gpu_put((void *)g->op.sample.masks, from->masks, sizeof from->masks);
+    gpu_put(g->step.results, from->given, sizeof from->given);
     g->op.sample.stride = stride;
     g->op.sample.vocab = vocab;
     gpu_put((void *)g->run.ops, &g->op, sizeof g->op);
@@ -239,17 +242,21 @@ static bool is_right(struct side *h, const struct results *got, u32 i, u32 vocab
     struct gpu_result expect;
     const struct gpu_result *r = &got->result[i];
     size_t at = (size_t)i * vocab;
-    reference_sample(&h->sampling[i], h->logits + at, vocab, mask_of(h, i), h->row[i].pos,
-                     h->row[i].outputs, h->counts + at, h->prompt + at, z, key, index, &expect);
+    bool given = h->want[i].mask == WANT_GIVEN;
+    if (given)
+        reference_given(&h->sampling[i], h->logits + at, vocab, h->given[i].token, &expect);
+    else
+        reference_sample(&h->sampling[i], h->logits + at, vocab, mask_of(h, i), h->row[i].pos,
+                         h->row[i].outputs, h->counts + at, h->prompt + at, z, key, index, &expect);
     tokens++;
     if (r->token != expect.token) {
         differ++;
         return true;
     }
-    if (got->last[i] != expect.token || r->slot != i ||
+    if ((!given && got->last[i] != expect.token) || r->slot != i ||
         memcmp(h->counts + at, got->counts + at, vocab * 2) != 0)
         return false;
-    if (!h->sampling[i].logprobs)
+    if (!given && !h->sampling[i].logprobs)
         return r->logprob == 0 && r->n_top == 0;
     if (isnan(expect.logprob))
         return true;
@@ -355,19 +362,25 @@ static void test_guesses(struct rig *g, u32 rounds)
         host.row[0] = (struct gpu_row){slot, 0, ahead + n, pos, 0, outputs};
         for (u32 i = 0; i < n; i++)
             host.want[i] = (struct gpu_want){ahead + i, 0, i, (u16)i, host.want[i].mask};
+        if (host.want[n - 1].mask == WANT_GIVEN) /* the newest is drawn, if any is */
+            host.want[n - 1].mask = 0;
         run(g, &host, n, vocab, 1 + round % gpu_multiprocessors(), &got);
         bool right = got.last[slot] == got.result[n - 1].token && got.done == g->step.serial &&
                      memcmp(host.counts, got.counts, (size_t)SLOTS * vocab * 2) == 0;
         for (u32 i = 0; i < n; i++) {
             struct gpu_result expect;
             size_t at = (size_t)slot * vocab;
-            reference_sample(s, host.logits + (size_t)i * vocab, vocab, mask_of(&host, i),
-                             pos + ahead + i, outputs + i, host.counts + at, host.prompt + at, z,
-                             key, index, &expect);
+            const float *logits = host.logits + (size_t)i * vocab;
+            bool given = host.want[i].mask == WANT_GIVEN;
+            if (given)
+                reference_given(s, logits, vocab, host.given[i].token, &expect);
+            else
+                reference_sample(s, logits, vocab, mask_of(&host, i), pos + ahead + i, outputs + i,
+                                 host.counts + at, host.prompt + at, z, key, index, &expect);
             tokens++;
             differ += got.result[i].token != expect.token;
             right = right && got.result[i].slot == slot &&
-                    (got.result[i].token != expect.token || !s->logprobs ||
+                    (got.result[i].token != expect.token || !(given || s->logprobs) ||
                      same_alternatives(&got.result[i], &expect));
         }
         if (!right && failed++ < 5)

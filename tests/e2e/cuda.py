@@ -117,7 +117,7 @@ def prompt_logprobs():
             "logprobs": 2}
     got = []
     for device in CPU, CUDA:
-        with server.Server(MODEL_DIR, "--engine.prompt_logits", "40", "--engine.slots", "2",
+        with server.Server(MODEL_DIR, "--engine.slots", "2",
                            *device) as s:
             c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
             c.request("POST", "/v1/completions", json.dumps(body),

@@ -54,6 +54,13 @@ static bool fits(const struct masker *c, const struct grammar *g, const struct g
     return reads(g, s, (struct str){bytes + from, n - from});
 }
 
+static bool steps(const struct grammar *g, const struct grammar_state *s, u8 byte)
+{
+    struct grammar_state at;
+    grammar_copy(&at, s);
+    return grammar_step(g, &at, byte);
+}
+
 static void enter(const struct grammar *g, struct mask_level *l)
 {
     l->in_text = grammar_in_text(g, &l->at, &l->text) && l->text.pattern == GRAMMAR_NONE;
@@ -140,26 +147,29 @@ static void fill(struct masker *c, const struct grammar *g, const struct grammar
     u8 least = grammar_in_mark(s) ? WORD_SPECIAL : WORD_ANY;
     grammar_copy(&c->levels[0].at, s);
     enter(g, &c->levels[0]);
-    for (u32 byte = 0; byte < 256; byte++) {
-        struct grammar_state at;
-        grammar_copy(&at, s);
-        if (c->words.first[byte] < c->words.first[byte + 1] && grammar_step(g, &at, (u8)byte))
+    for (u32 byte = 0; byte < 256; byte++)
+        if (c->words.first[byte] < c->words.first[byte + 1] && steps(g, s, (u8)byte))
             fill_byte(c, g, byte, least, m);
-    }
 }
 
 static struct mask *mask_of(struct masker *c, const struct grammar *g,
                             const struct grammar_state *s, bool rest);
 
-/* What is behind the quote that ends a string is the same wherever in the string that comes. */
+/* What is behind the quote that ends a string is the same wherever in the string that comes. They
+ * are in order of that. */
 static void fill_rest(struct masker *c, const struct grammar *g, const struct grammar_state *s,
                       struct mask *m)
 {
-    bool fit = false;
+    u8 behind = 0;
+    bool open = true, fit = false;
     for (u32 i = c->words.inside[WORD_CHARS + 1]; i < c->words.n_ends; i++) {
         u32 id = c->words.texts[i];
         const struct word *word = &c->words.words[id];
-        fit = word->alike ? fit : fits(c, g, s, id, word->end + 1u);
+        if (word->behind != behind)
+            open = word->behind == 0 || steps(g, s, word->behind);
+        behind = word->behind;
+        if (!word->alike)
+            fit = open && fits(c, g, s, id, word->end + 1u);
         set(m, id, fit);
     }
 }
@@ -250,6 +260,10 @@ static void fill_text(struct masker *c, const struct grammar_state *s, struct te
         return;
     }
     open_text(t);
+    grammar_copy(&c->levels[0].at, s);
+    enter(t->g, &c->levels[0]);
+    fill_byte(c, t->g, '\\', WORD_ANY, m); /* escapes, of which no two are alike */
+    t->dead['\\'] = true;
     for (u32 byte = 0; byte < 256; byte++)
         for (u32 i = c->words.first[byte]; !t->dead[byte] && i < c->words.first[byte + 1]; i++)
             set(m, c->words.order[i], pattern_fits(c, s, t, rest, c->words.order[i]));

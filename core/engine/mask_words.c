@@ -58,8 +58,9 @@ struct word word_of(struct str s)
     }
     if (i > WORD_CHARS)
         return (struct word){.kind = WORD_ANY};
+    u8 behind = i + 1 < s.n ? (u8)s.p[i + 1] : 0;
     u8 kind = i < s.n ? (plain ? WORD_END_PLAIN : WORD_END) : plain ? WORD_PLAIN : WORD_INSIDE;
-    return (struct word){.kind = kind, .chars = (u8)n, .end = (u8)i};
+    return (struct word){.kind = kind, .chars = (u8)n, .end = (u8)i, .behind = behind};
 }
 
 /* --- order ------------------------------------------------------------------------------------ */

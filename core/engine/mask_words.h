@@ -22,6 +22,7 @@ enum { WORD_CHARS = 255 };
 
 struct word {
     u8 kind, chars, end; /* so many characters of it are in the string, which end at this byte */
+    u8 behind;           /* the byte behind its quote; 0: it has none, or that is all */
     bool alike;          /* it has a quote, and behind that what the one before it in `texts` has */
 };
 

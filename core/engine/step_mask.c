@@ -22,17 +22,16 @@ static u32 mask_row(struct engine *g, const struct seq *s, const struct flight *
     u64 *masks = g->masks + (row->masks - g->masks);
     struct grammar_state at;
     u32 n = 0;
-    memset(masks, 0xff, row->samples * words * sizeof *masks);
-    if (s->state != SEQ_RUNNING)
-        return row->samples;
+    bool open = s->state == SEQ_RUNNING;
     grammar_copy(&at, &s->grammar_state);
-    while (mask_put(&g->masker, s->grammar, &at, &s->sampling, masks + n * words)) {
-        if (++n == row->samples)
-            return n;
-        seq_read(g, s, &at, guesses[n - 1]);
+    for (; open && n < row->samples; n++) {
+        if (n > 0)
+            seq_read(g, s, &at, guesses[n - 1]);
+        if (!mask_put(&g->masker, s->grammar, &at, &s->sampling, masks + n * words))
+            break;
     }
-    memset(masks + n * words, 0xff, words * sizeof *masks);
-    return n;
+    memset(masks + n * words, 0xff, (row->samples - n) * words * sizeof *masks);
+    return open ? n : row->samples;
 }
 
 void step_mask(struct engine *g, struct flight *f)

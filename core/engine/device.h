@@ -152,6 +152,7 @@ struct device {
     u64 look_ns; /* poll wants to be called by then though the descriptor says nothing, to see a
                     step that fails or hangs; set by submit and poll; 0: it need not */
     u32 depth;   /* steps that may be in flight: 1, or 2 */
+    u32 tile;    /* tokens that take no longer than one, in a step of more; 0: there are no such */
     size_t kv_page_bytes;    /* of all layers */
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */

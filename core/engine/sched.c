@@ -32,6 +32,8 @@ u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, 
     u32 room = budget.step_tokens - used;
     if (used > 0)
         room = MIN(room, budget.prefill_beside);
+    if (budget.tile && used + room > budget.tile && (used + room) % budget.tile < room / 2)
+        room -= (used + room) % budget.tile;
     if (first == n || room == 0)
         return used;
     u32 behind = shortest(seqs, n, first, take), reserve = behind < n ? room / RESERVE : 0;

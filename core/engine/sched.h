@@ -15,6 +15,8 @@ struct sched_seq {
 struct sched_budget {
     u32 step_tokens;    /* of one step, all sequences together */
     u32 prefill_beside; /* prefill tokens when something decodes too: bounds the gap it sees */
+    u32 tile; /* longer steps have whole tiles of so many, where that is not half of what prompts
+                 may have; 0: they have as many as they may */
 };
 
 /* seqs[n] stand in the order of service. take[i] becomes the number of tokens of seqs[i] in the

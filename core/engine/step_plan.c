@@ -171,10 +171,13 @@ bool step_plan(struct engine *g, struct flight *f)
         n += left > 0;
         sharers += left > 0 && shares;
     }
-    struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside};
+    struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside,
+                                  g->device->tile};
     u32 taken = sched_plan(g->plan, n, budget, g->take);
     /* Guesses may fill a tile, or a part of one; a step of one more token would take longer. */
-    u32 room = MIN(budget.step_tokens - taken, LIMIT_DRAFTS - taken % LIMIT_DRAFTS);
+    u32 tile = budget.tile && taken >= budget.tile ? budget.tile : LIMIT_DRAFTS;
+    u32 room = tile - taken % tile;
+    room = room == budget.tile ? 0 : MIN(room, budget.step_tokens - taken);
     room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->late = false;

@@ -267,6 +267,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                                 .model = model,
                                 .limits = *limits,
                                 .depth = STEPS_DEPTH,
+                                .tile = MID_TOKENS,
                                 .kv_page_bytes = list_kv_page_bytes(&c->list),
                                 .kernels = c->kernels,
                                 .shares_host_memory = c->info.integrated};

@@ -86,24 +86,29 @@ void sched_decodes_first(void)
 {
     struct sched_seq seqs[] = {{100, false}, {1, true}, {30, false}, {1, true}};
     u32 take[4];
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16}, take) == 18);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0}, take) == 18);
     CHECK(take[0] == 12 && take[1] == 1 && take[2] == 4 && take[3] == 1);
     seqs[1] = (struct sched_seq){10, false};
     seqs[3] = (struct sched_seq){5, false};
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16}, take) == 64);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0}, take) == 64);
     CHECK(take[0] == 48 && take[1] == 10 && take[2] == 1 && take[3] == 5);
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16}, take) == 145);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16, 0}, take) == 145);
     CHECK(take[0] == 100 && take[1] == 10 && take[2] == 30 && take[3] == 5);
-    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16}, take) == 64 && take[0] == 64);
-    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16}, take) == 5 && take[0] == 5);
+    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16, 0}, take) == 64 && take[0] == 64);
+    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16, 0}, take) == 5 && take[0] == 5);
     struct sched_seq late[] = {{8, false}, {90, false}}; /* what the first leaves goes behind it */
-    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16}, take) == 64);
+    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16, 0}, take) == 64);
     CHECK(take[0] == 8 && take[1] == 56);
     struct sched_seq put_off[] = {{8, false}, {0, false}, {3, false}};
-    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16}, take) == 11);
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0}, take) == 11);
     CHECK(take[0] == 8 && take[1] == 0 && take[2] == 3);
     put_off[0].left = 0;
-    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16}, take) == 3 && take[2] == 3);
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0}, take) == 3 && take[2] == 3);
+    struct sched_seq tiles[] = {{1, true}, {1, true}, {500, false}};
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 64, 32}, take) == 64 && take[2] == 62);
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 17, 32}, take) == 19 && take[2] == 17);
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 50, 32}, take) == 32 && take[2] == 30);
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 61, 32}, take) == 63 && take[2] == 61);
     struct sched_seq decodes[] = {{1, true}, {1, true}};
-    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16}, take) == 1);
+    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16, 0}, take) == 1);
 }

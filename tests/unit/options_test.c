@@ -124,7 +124,7 @@ void options_defaults(void)
     options_default(&o);
     CHECK(strcmp(o.model_dir, "") == 0 && o.model_context == 0);
     CHECK(o.engine_slots == 8 && o.engine_queue == 64 && o.engine_step_tokens == 0);
-    CHECK(o.engine_prefill_beside == 64 && o.engine_max_tokens == 0 && o.engine_kv == 0);
+    CHECK(o.engine_prefill_beside == 0 && o.engine_max_tokens == 0 && o.engine_kv == 0);
     CHECK(o.engine_kv_type == ENGINE_KV_TYPE_AUTO && o.engine_prefix_cache);
     CHECK(o.device_kind == DEVICE_KIND_AUTO && o.cpu_activations == CPU_ACTIVATIONS_AUTO);
     CHECK(strcmp(o.cpu_kernels, "auto") == 0 && o.cpu_threads == 0 && o.engine_prefix_cache);

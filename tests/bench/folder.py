@@ -47,7 +47,7 @@ def bf16(value):
 
 
 def noise(scale):
-    """A block of bf16 numbers in (-scale, scale), which repeat in another place of each row: rows that
+    """A block of bf16 numbers in (-scale, scale), whose length is no multiple of a row's: rows that
     are the same would make tokens that are."""
     draw = random.Random(1)
     words = [bf16(draw.uniform(-scale, scale)) for _ in range((1 << 14) - 1)]

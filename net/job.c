@@ -410,6 +410,7 @@ static bool submit(struct api *api, struct job *job, const struct params *p,
     struct request r = {.sampling = p->sampling,
                         .ignore_eos = p->ignore_eos,
                         .no_answer = p->no_answer,
+                        .grows = !p->max_tokens,
                         .prompt_logprobs = !job->prompt_logprobs ? 0
                                            : job->stream         ? STREAMED_PROMPT
                                                                  : UINT32_MAX,

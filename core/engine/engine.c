@@ -19,12 +19,13 @@ static bool lay_out(struct engine *g, struct arena *a)
     g->seqs = ARENA_NEW(a, struct seq, g->seqs_n);
     g->order = ARENA_NEW(a, struct seq *, g->seqs_n);
     g->slot_used = ARENA_NEW(a, bool, slots);
+    g->holders = ARENA_NEW(a, struct seq *, slots);
     g->drafts = ARENA_NEW(a, struct draft, slots);
     g->plan = ARENA_NEW(a, struct sched_seq, slots);
     g->plan_seqs = ARENA_NEW(a, struct seq *, slots);
     g->take = ARENA_NEW(a, u32, slots);
-    if (!g->seqs || !g->order || !g->slot_used || !g->drafts || !g->plan || !g->plan_seqs ||
-        !g->take)
+    if (!g->seqs || !g->order || !g->slot_used || !g->holders || !g->drafts || !g->plan ||
+        !g->plan_seqs || !g->take)
         return false;
     if (g->config.drafts && !recall_open(&g->recall, a))
         return false;
@@ -60,7 +61,7 @@ static size_t engine_bytes(const struct device *d, const struct engine_config *c
     size_t slots = d->limits.slots, seqs = seqs_of(d, c), context = d->limits.context;
     size_t a_seq = sizeof(struct seq) + sizeof(struct seq *) + 4 * (context + DRAFT_GRAM) +
                    4 * (size_t)seq_pages((u32)context) + 128;
-    size_t a_slot = sizeof(bool) + sizeof(struct draft) + sizeof(struct seq *) +
+    size_t a_slot = sizeof(bool) + sizeof(struct draft) + 2 * sizeof(struct seq *) +
                     sizeof(struct sched_seq) + sizeof(u32);
     size_t a_row =
         sizeof(struct step_row) + sizeof(struct seq *) + sizeof(u32) + 4 * d->model->hidden;
@@ -243,6 +244,7 @@ enum err engine_submit(struct engine *g, const struct request *r, u64 *id, struc
                       .n_tokens = r->n_prompt,
                       .max_tokens = max_tokens,
                       .positions = positions,
+                      .grows = r->grows && !r->no_answer,
                       .deadline_ns = r->deadline_ns,
                       .after = r->after,
                       .submit_ns = clock_now_ns(&g->clock),

@@ -3,9 +3,10 @@
  *
  * The caller drives it from one thread: engine_submit and engine_cancel at any time, then
  * engine_step to start work and engine_poll to collect it; events come through one callback inside
- * engine_poll. Because a request's pages are reserved when it is admitted, nothing is ever
- * preempted or recomputed. Output text is handed out as whole characters, and never a byte that
- * could still become part of a stop string.
+ * engine_poll. A request's pages are reserved when it is admitted, or taken as it grows, but never
+ * those without which somebody admitted before it could not end: nothing is preempted or
+ * recomputed. Output text is handed out as whole characters, and never a byte that could still
+ * become part of a stop string.
  *
  * All memory (queue, prompts, page tables, text) is taken in engine_open from planned memory.
  */
@@ -23,6 +24,8 @@ struct request {
     u32 n_prompt;
     u32 max_tokens;           /* 0: up to the context or the engine's default */
     struct sampling sampling; /* its stop ids are added to the model's end-of-sequence ids */
+    bool grows; /* max_tokens is a bound that nobody asked for: KV pages are taken as it goes on,
+                   and it may wait for some between two tokens */
     bool ignore_eos;
     bool no_answer; /* the prompt is all that counts, and may fill the context: one token is made
                        all the same, and like the last of any answer it needs no position */

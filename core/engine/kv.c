@@ -5,6 +5,7 @@ struct kv_page {
     u32 before, after; /* idle list, when holders == 0 */
     u32 parent, salt;  /* when committed */
     u32 children;      /* committed pages that name this one as parent */
+    u32 round, ended;  /* of kv_ends: holders that have ended in this round */
     bool committed;
     u32 tokens[LIMIT_PAGE_TOKENS];
 };
@@ -195,6 +196,23 @@ void kv_release(struct kv *kv, const u32 *pages, u32 n)
         if (--kv->pages[i].holders == 0)
             idle_add(kv, i, !kv->pages[i].committed);
     }
+}
+
+void kv_ends_begin(struct kv *kv)
+{
+    kv->round++;
+}
+
+u32 kv_ends(struct kv *kv, const u32 *pages, u32 n)
+{
+    u32 idle = 0;
+    for (u32 k = 0; k < n; k++) {
+        struct kv_page *p = &kv->pages[pages[k]];
+        p->ended = p->round == kv->round ? p->ended + 1 : 1;
+        p->round = kv->round;
+        idle += p->ended == p->holders;
+    }
+    return idle;
 }
 
 bool kv_consistent(const struct kv *kv)

@@ -26,6 +26,7 @@ struct kv {
     u32 first_idle, last_idle; /* pages nobody holds, longest unused first */
     u32 idle;                  /* how many */
     bool keep;                 /* prefix cache on */
+    u32 round;                 /* of kv_ends_begin */
     u64 hits, lookups;         /* in pages */
 };
 
@@ -51,6 +52,11 @@ u32 kv_commit(struct kv *kv, u32 page, u32 parent, u32 salt, const u32 *tokens);
 
 /* Gives pages[n] (in sequence order) back. */
 void kv_release(struct kv *kv, const u32 *pages, u32 n);
+
+/* How many pages would be idle if their holders ended one after another: kv_ends_begin, then for
+ * each the pages that it alone or with those before it holds. */
+void kv_ends_begin(struct kv *kv);
+u32 kv_ends(struct kv *kv, const u32 *pages, u32 n);
 
 /* Every page is idle or held, the idle list is whole, no idle parent waits behind its child: a
  * checker for tests and simulations. */

@@ -28,8 +28,10 @@ struct seq {
     u32 *tokens; /* [room], the last n_likely of them: maybe the output, until that comes */
     u32 n_prompt, n_likely, n_tokens, computed, planned, pending, cached, outputs, max_tokens;
     u32 positions; /* all that it can ever need */
+    bool grows;    /* their pages are taken as it goes on */
     u32 *pages;    /* [pages a sequence can have] */
     u32 n_pages, committed, pages_version;
+    u64 starved; /* g->released when it got none; 0: it has what it needs */
     u32 salt;
     u64 deadline_ns, after, submit_ns, waited_ns;
     bool cancelled, late;
@@ -77,7 +79,10 @@ struct engine {
     struct draft *drafts; /* [slots] */
     struct recall recall; /* for these */
     u32 guess[LIMIT_SLOTS];
-    u64 blocked; /* who found no slot or too few pages, until there can be more; 0: nobody */
+    u64 blocked;  /* who found no slot or too few pages, until there can be more; 0: nobody */
+    u64 released; /* changes when there can be more pages */
+    struct seq **holders; /* [n_holders] of pages, in the order in which they were admitted */
+    u32 n_holders;
     u64 next_id;
     u64 deadline_ns; /* no request has an earlier one; UINT64_MAX: none has one */
     bool failed;
@@ -102,6 +107,18 @@ static inline u32 seq_pages(u32 tokens)
 /* NULL: it has ended. */
 struct seq *seq_find(struct engine *g, u64 id);
 void seq_end_waiting(struct engine *g, struct seq *s, enum seq_state state);
+
+/* Gives a sequence that is admitted, or about to be, pages for so many positions, if those who were
+ * admitted before can still get all that they may need, each when those before it have ended
+ * (Dijkstra's banker, EWD 108). False: not now. */
+bool seq_take_pages(struct engine *g, struct seq *s, u32 positions);
+
+/* There can be more pages than before. */
+static inline void seq_pages_released(struct engine *g)
+{
+    g->blocked = 0;
+    g->released++;
+}
 
 /* Moves a state of its grammar by a token that fits. */
 void seq_read(const struct engine *g, const struct seq *s, struct grammar_state *at, u32 token);

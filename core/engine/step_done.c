@@ -12,10 +12,15 @@ static void retire(struct engine *g, struct seq *s)
     if (s->in_flight)
         return;
     if (s->n_pages) {
+        u32 at = 0;
         kv_release(&g->kv, s->pages, s->n_pages);
+        while (g->holders[at] != s)
+            at++;
+        g->n_holders--;
+        memmove(&g->holders[at], &g->holders[at + 1], (g->n_holders - at) * sizeof *g->holders);
         g->slot_used[s->slot] = false;
         g->running--;
-        g->blocked = 0;
+        seq_pages_released(g);
     }
     s->state = SEQ_FREE;
     g->in_use--;
@@ -206,7 +211,7 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
         u32 i = s->committed++, page = s->pages[i];
         s->pages[i] = kv_commit(&g->kv, page, i ? s->pages[i - 1] : KV_NO_PAGE, s->salt,
                                 s->tokens + i * LIMIT_PAGE_TOKENS);
-        g->blocked = 0;
+        seq_pages_released(g);
         s->pages_version += s->pages[i] != page;
     }
 }

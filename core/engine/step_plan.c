@@ -1,13 +1,13 @@
 /* What the next step has: whose turn it is, how many tokens of each, and what is guessed. */
 #include "core/engine/seq.h"
 
-/* Gives the sequence a slot and all its pages; false when there is no room now. Who found none is
+/* Gives the sequence a slot and its pages; false when there is no room now. Who found none is
  * looked at again when somebody has given his back, or has committed pages: those may be his
  * prefix, or there already and one of them given back. Nothing else makes room: what others take
  * meanwhile leaves no more than there was, even when it is his prefix that they hold. */
 static bool admit(struct engine *g, struct seq *s)
 {
-    u32 slot = 0, need = seq_pages(s->positions);
+    u32 slot = 0;
     if (g->blocked == s->id)
         return false;
     g->blocked = s->id;
@@ -15,17 +15,20 @@ static bool admit(struct engine *g, struct seq *s)
         return false;
     /* The last prompt token is always computed: its logits are needed. */
     u32 reuse = s->prompt_logprobs ? 0 : s->n_prompt - 1; /* those need the logits of all */
-    u32 found = kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, need);
-    if (!kv_take(&g->kv, need - found, s->pages + found)) {
+    u32 found = kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, seq_pages(s->positions));
+    s->n_pages = found;
+    s->starved = 0;
+    if (!seq_take_pages(g, s, s->n_prompt + 1)) {
         kv_release(&g->kv, s->pages, found);
+        s->n_pages = 0;
         return false;
     }
+    g->holders[g->n_holders++] = s;
     while (g->slot_used[slot])
         slot++;
     g->slot_used[slot] = true;
     g->running++;
     s->slot = slot;
-    s->n_pages = need;
     s->committed = found;
     s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
     seq_end_waiting(g, s, SEQ_RUNNING);
@@ -134,6 +137,8 @@ static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
 {
     struct draft *d = &g->drafts[s->slot];
     most = is_guessable(g, s) ? MIN(most, s->max_tokens - s->outputs - 1) : 0;
+    most = MIN(most, s->n_pages * LIMIT_PAGE_TOKENS -
+                         MIN(s->planned + 1, s->n_pages * LIMIT_PAGE_TOKENS));
     u32 n = draft_find(d, s->tokens, s->n_tokens, most, g->guess);
     return n && s->grammar ? fitting(g, s, n) : n;
 }
@@ -166,6 +171,8 @@ bool step_plan(struct engine *g, struct flight *f)
         }
         bool shares = has_guesses(g, s); /* before it is asked what is left: it may wait */
         u32 left = tokens_left(s);
+        if (left && s->planned >= s->n_prompt && !seq_take_pages(g, s, s->planned + 1))
+            left = 0; /* until others have ended */
         g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
         g->plan_seqs[n] = s;
         n += left > 0;

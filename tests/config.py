@@ -109,8 +109,8 @@ def refusals(dir):
             "--config", ini)
     refused("unknown_flag", USAGE, "--engine.slotz; did you mean --engine.slots",
             "--engine.slotz=4")
-    refused("out_of_range", USAGE, "--engine.slots is '0'; it has to be a whole number from 1 to "
-            "256", "--engine.slots", "0")
+    refused("out_of_range", USAGE, "--engine.slots is '257'; it has to be a whole number from 0 to "
+            "256", "--engine.slots", "257")
     refused("bad_unit", USAGE, "'4GB'; it has to be a size from 0 to 16 TiB", "--engine.kv=4GB")
     refused("no_value", USAGE, "--engine.kv needs a value", "--engine.kv")
     refused("no_file_name", USAGE, "--config needs the name of a file", "--config")
@@ -132,7 +132,7 @@ def etc_file(dir):
     shutil.copy(ZIGCUDA[0], os.path.join(dir, "zigcuda"))
     os.mkdir(os.path.join(dir, "etc"))
     status, out, err = inside()
-    check("no_etc_file", status == 0 and rows(out)["engine.slots"] == ("8", "default"), out + err)
+    check("no_etc_file", status == 0 and rows(out)["engine.slots"] == ("0", "default"), out + err)
     etc = os.path.join(dir, "etc/zigcuda.ini")
     with open(etc, "w") as f:
         f.write("[engine]\nslots = 9\n")
@@ -141,7 +141,7 @@ def etc_file(dir):
     got = rows(inside()[1])
     check("etc_file_is_read", got["engine.slots"] == ("9", "/etc/zigcuda.ini:2"), got)
     got = rows(inside("--config", "/other.ini")[1])
-    check("named_file_replaces_it", got["engine.slots"] == ("8", "default")
+    check("named_file_replaces_it", got["engine.slots"] == ("0", "default")
           and got["engine.queue"] == ("9", "/other.ini:2"), got)
     for name, target in ("dangling", "nowhere.ini"), ("looping", "zigcuda.ini"):
         os.remove(etc)

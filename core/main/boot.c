@@ -18,8 +18,12 @@ enum {
     PROMPT_BYTES_MIN = 64 << 10,
     PROMPT_BYTES_MAX = 4 << 20,
     STEP_TOKENS = 512,
+    SLOTS = 8, /* engine.slots, by default; and where a card has memory to spare: */
+    LARGE_CARD_SLOTS = 32,
     KV_SHARE = 4, /* a fitted KV cache takes at most one part in this of what the box has */
 };
+
+#define LARGE_CARD_BYTES (20 * GIB)
 
 const char *bytes_text(size_t bytes, char *out)
 {
@@ -168,7 +172,16 @@ static enum dtype cpu_kv_type(const struct box *b)
     return b->model->embed.type == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
-/* Slots, step tokens and context from the options; as many KV pages as could be of use. */
+/* And as many KV pages as could be of use. */
+static void set_slots(struct device_limits *limits, const struct options *o, u32 slots)
+{
+    size_t want = (size_t)slots * CEIL_DIV(limits->context, LIMIT_PAGE_TOKENS);
+    limits->slots = slots;
+    limits->samples = MIN(slots + (u32)o->engine_drafts, LIMIT_SLOTS);
+    limits->pages = (u32)MIN(want, (size_t)UINT32_MAX - 1);
+}
+
+/* Slots, step tokens and context from the options. */
 static enum err limits_of(const struct box *b, struct device_limits *limits, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -176,17 +189,14 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
     if (o->model_context > m->context)
         return err_set(e, ERR_CONFIG, "model.context is %u; the model has %u positions",
                        (u32)o->model_context, m->context);
-    limits->slots = (u32)o->engine_slots;
-    limits->samples = MIN(limits->slots + (u32)o->engine_drafts, LIMIT_SLOTS);
     limits->step_tokens = o->engine_step_tokens ? (u32)o->engine_step_tokens : STEP_TOKENS;
+    limits->context = o->model_context ? (u32)o->model_context : m->context;
+    set_slots(limits, o, o->engine_slots ? (u32)o->engine_slots : SLOTS);
     if (limits->step_tokens <= limits->slots)
         return err_set(e, ERR_CONFIG,
                        "engine.step_tokens is %u; it must be more than engine.slots (%u), or "
                        "prompts would never be read beside a full batch",
                        limits->step_tokens, limits->slots);
-    limits->context = o->model_context ? (u32)o->model_context : m->context;
-    size_t want = (size_t)limits->slots * CEIL_DIV(limits->context, LIMIT_PAGE_TOKENS);
-    limits->pages = (u32)MIN(want, (size_t)UINT32_MAX - 1);
     return ERR_OK;
 }
 
@@ -282,6 +292,9 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     if (!b->only_plan && !b->model->random)
         TRY(page_in_start(&b->page_in, &b->boot, b->model, b->available_bytes, e));
     TRY(gpu_find(o, o->cuda_wait, boot_end_if_asked, &b->boot, &b->clock, &info, &count, e));
+    if (!o->engine_slots && !o->engine_step_tokens && !info.integrated &&
+        info.memory_bytes >= LARGE_CARD_BYTES)
+        set_slots(limits, o, LARGE_CARD_SLOTS);
     if (!o->engine_step_tokens)
         limits->step_tokens = cuda_step_tokens(b->model, &info, limits->slots);
     limits->scores = o->engine_prompt_logprobs ? limits->step_tokens : 0;

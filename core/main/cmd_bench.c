@@ -693,7 +693,7 @@ static enum err go(int argc, char **argv, struct err_text *e)
     TRY(each(bench.guesses, most_guesses, e));
     TRY(each(bench.prompts, nothing, e));
     TRY(each(bench.depths, nothing, e));
-    b->options.engine_slots = MIN(MAX(b->options.engine_slots, bench.most), LIMIT_SLOTS);
+    b->options.engine_slots = MIN(MAX(MAX(b->options.engine_slots, 8), bench.most), LIMIT_SLOTS);
     TRY(boot_model(b, e));
     b->work_extra_bytes = bench.kl ? (size_t)KL_CHUNK * b->model->vocab * sizeof(float) : 0;
     b->work_extra_option = "--kl";

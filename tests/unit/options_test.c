@@ -123,7 +123,7 @@ void options_defaults(void)
 {
     options_default(&o);
     CHECK(strcmp(o.model_dir, "") == 0 && o.model_context == 0);
-    CHECK(o.engine_slots == 8 && o.engine_queue == 64 && o.engine_step_tokens == 0);
+    CHECK(o.engine_slots == 0 && o.engine_queue == 64 && o.engine_step_tokens == 0);
     CHECK(o.engine_prefill_beside == 0 && o.engine_max_tokens == 0 && o.engine_kv == 0);
     CHECK(o.engine_kv_type == ENGINE_KV_TYPE_AUTO && o.engine_prefix_cache);
     CHECK(o.device_kind == DEVICE_KIND_AUTO && o.cpu_activations == CPU_ACTIVATIONS_AUTO);
@@ -149,15 +149,15 @@ void options_take_every_type(void)
 void options_bounds(void)
 {
     CHECK(good("[engine]\nslots = 1\n") && good("[engine]\nslots = 256\n"));
-    CHECK(bad("[engine]\nslots = 0\n", "t.ini:2: engine.slots is '0'; it has to be a whole number "
-                                       "from 1 to 256"));
+    CHECK(bad("[engine]\nqueue = 0\n", "t.ini:2: engine.queue is '0'; it has to be a whole number "
+                                       "from 1 to 4096"));
     CHECK(bad("[engine]\n\n\nslots = 257", "t.ini:4: engine.slots is '257'"));
     CHECK(bad("[engine]\nslots = 8 # comment", "'8 # comment'"));
     CHECK(bad("[engine]\nslots = 8 # comment", "256; a comment has a line of its own"));
     CHECK(bad("[engine]\nslots = 8 ; comment", "256; a comment has a line of its own"));
     CHECK(bad("[engine]\nslots = \"8\"",
               "engine.slots is '\"8\"'; it has to be a whole number from "
-              "1 to 256; leave out the quotes"));
+              "0 to 256; leave out the quotes"));
     CHECK(bad("[model]\ndir = \"/x\"\n", "model.dir is '\"/x\"'; it has to be text"));
     CHECK(bad("[server]\nlisten = '[::1]:80'\n", "control characters; leave out the quotes"));
     CHECK(good("[model]\ndir = /x\"y\"\n") && good("[model]\ndir = \"\n"));
@@ -234,7 +234,7 @@ void options_long_lines(void)
     static const char tail[] = "[engine]\nslots = 4\n";
     memcpy(text + LIMIT_INI_LINE_BYTES, tail, sizeof tail);
     CHECK(read_text(text, LIMIT_INI_LINE_BYTES + sizeof tail - 1) == ERR_CONFIG);
-    CHECK(o.engine_slots == 8);
+    CHECK(o.engine_slots == 0);
     /* The longest path is taken, one more byte is not. */
     int n = snprintf(text, 16, "[model]\ndir=");
     memset(text + n, 'p', LIMIT_PATH_BYTES);
@@ -270,7 +270,7 @@ void options_flags(void)
     CHECK(flag("--engine.slots", "6", NULL) && o.engine_slots == 6);
     CHECK(o.from[OPTION_engine_slots] == OPTION_FROM_FLAG);
     CHECK(flag("--engine.slots", "7", NULL) && o.engine_slots == 7);
-    CHECK(flag("--engine.slots", "0", "--engine.slots is '0'; it has to be a whole number"));
+    CHECK(flag("--engine.slots", "257", "--engine.slots is '257'; it has to be a whole number"));
     CHECK(o.engine_slots == 7);
     CHECK(flag("--model", value, NULL));
     value[0] = 'X'; /* options hold their own text */

@@ -86,7 +86,7 @@ void engine_plan(const struct device *d, const struct engine_config *c, struct p
                  "engine.drafts", "%u slots, and earlier answers", d->limits.slots);
     if (c->grammars)
         plan_add(p, PLACE_HOST, masks_bytes(d), "grammars", "engine.grammars", "%u masks",
-                 d->limits.samples);
+                 d->limits.samples + kept_masks(d->limits.slots));
     plan_add(p, PLACE_HOST, kv_bytes(d->limits.pages), "KV page table", "engine.kv", "%u pages",
              d->limits.pages);
 }

@@ -262,7 +262,7 @@ static void fill_text(struct masker *c, const struct grammar_state *s, struct te
     open_text(t);
     grammar_copy(&c->levels[0].at, s);
     enter(t->g, &c->levels[0]);
-    fill_byte(c, t->g, '\\', WORD_ANY, m); /* escapes, of which no two are alike */
+    fill_byte(c, t->g, '\\', WORD_ANY, m); /* escapes: the grammar reads them */
     t->dead['\\'] = true;
     for (u32 byte = 0; byte < 256; byte++)
         for (u32 i = c->words.first[byte]; !t->dead[byte] && i < c->words.first[byte + 1]; i++)

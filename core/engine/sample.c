@@ -303,8 +303,10 @@ void sample_token(const struct sampling *s, const float *logits, u32 vocab, cons
 {
     const float *z = logits;
     if (mask || processes(s, outputs)) {
-        for (u32 i = 0; i < vocab; i++)
-            x->z[i] = !mask || mask[i / 64] >> i % 64 & 1 ? logits[i] : -INFINITY;
+        memcpy(x->z, logits, vocab * sizeof *x->z);
+        for (u32 i = 0; i < vocab && mask; i++)
+            if (!(mask[i / 64] >> i % 64 & 1))
+                x->z[i] = -INFINITY;
         process(s, x->z, vocab, outputs, counts);
         z = x->z;
     }

@@ -3,9 +3,9 @@
  * `step` computes everything, puts the sampled tokens into pinned memory and last the step's serial
  * into *done, where the host sees it. A slot's page table, sampling parameters and counts are sent
  * only when they changed. So a decode step costs the host three driver calls (a copy, the step, its
- * sampling), and three more where the caller sleeps: the driver then writes to an eventfd. It does
- * so from a stream of its own, as in the steps' stream the next step would wait for it (an H200:
- * 0.2 ms a step).
+ * sampling), one more where its tokens have masks, and three more where the caller sleeps: the
+ * driver then writes to an eventfd. It does so from a stream of its own, as in the steps' stream
+ * the next step would wait for it (an H200: 0.2 ms a step).
  *
  * Up to STEPS_DEPTH steps are in flight, in stream order; each owns an entry of the ring until it
  * is polled. An error of the card sticks: every later call tells it again. A step that takes longer
@@ -105,6 +105,7 @@ struct steps {
     struct err_text failed;
 };
 
+/* Bytes of all pinned memory. */
 size_t steps_pinned_bytes(const struct list *l);
 
 /* Takes pinned memory, and from `host` what the host alone uses. */

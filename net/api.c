@@ -12,6 +12,7 @@ enum {
     TEXT_MIN_BYTES = 12 * DECODE_PIECE_BYTES + 6 * LIMIT_STOP_STRING_BYTES +
                      (LIMIT_LOGPROBS + 1) * (10 * LIMIT_TOKEN_BYTES + 128) + 4096,
     REPLY_BYTES_MAX = 64 << 20, /* of fitted stores */
+    VECTOR_BYTES_MAX = 8 << 20, /* in them */
     CONVERSATION_BYTES_MAX = 16 << 20,
     REPLY_HEAD_BYTES = 1024,
 };
@@ -29,25 +30,30 @@ static u32 jobs_of(const struct api_config *g)
     return g->limits.slots + g->queue;
 }
 
-/* Fitted: 8 bytes a token of a whole context for every request, within `most`, and of one that
- * takes `each`. */
-static u32 fitted_blocks(const struct api_config *g, size_t bytes, size_t most, size_t each)
+/* Fitted: 8 bytes a token of a whole context for every request, within `most`, and no less than
+ * `least`. */
+static u32 fitted_blocks(const struct api_config *g, size_t bytes, size_t most, size_t least)
 {
-    size_t context = g->limits.context;
     if (bytes == 0)
-        bytes = MAX(MIN(jobs_of(g) * context * 8, most), context * each);
+        bytes = MAX(MIN(jobs_of(g) * (size_t)g->limits.context * 8, most), least);
     return (u32)MIN(CEIL_DIV(bytes, (size_t)STORE_BLOCK_BYTES) + jobs_of(g), UINT32_MAX);
 }
 
-/* Plain records, or one reply with all logprobs. */
+/* Plain records, or one reply with all logprobs; and the vectors of as many inputs as there may be,
+ * where they are small. */
 static u32 store_blocks(const struct api_config *g)
 {
-    return fitted_blocks(g, g->reply_bytes, REPLY_BYTES_MAX, 8 + 8 * LIMIT_LOGPROBS);
+    const struct model *m = g->model;
+    size_t all = (size_t)g->limits.context * (8 + 8 * LIMIT_LOGPROBS),
+           vectors = m->embedding.refused ? 0 : LIMIT_INPUTS * (size_t)m->hidden * sizeof(float);
+    return fitted_blocks(g, g->reply_bytes, REPLY_BYTES_MAX,
+                         MAX(all, MIN(vectors, (size_t)VECTOR_BYTES_MAX)));
 }
 
 static u32 conversation_blocks(const struct api_config *g)
 {
-    return fitted_blocks(g, g->conversation_bytes, CONVERSATION_BYTES_MAX, 8);
+    return fitted_blocks(g, g->conversation_bytes, CONVERSATION_BYTES_MAX,
+                         (size_t)g->limits.context * 8);
 }
 
 static size_t table_bytes(const struct api_config *g)
@@ -445,10 +451,17 @@ static void fail(struct api *api, struct job *job, const struct refusal *f)
     if (job->stream) {
         stream_failed(api, job, f);
     } else {
-        send_refusal(api, &job->caller, f);
+        if (!job->embeds.told) /* else half of the reply is out */
+            send_refusal(api, &job->caller, f);
         job->caller.conn = 0;
     }
     job_cancel(api, job);
+}
+
+static void is_over(struct api *api, struct job *job)
+{
+    job->over = true;
+    api->n_over++;
 }
 
 static void fail_too_long(struct api *api, struct job *job)
@@ -531,6 +544,8 @@ void api_event(struct api *api, const struct event *event)
     if (event->finish == FINISH_NONE || --job->open > 0)
         return;
     if (!job->failed && job->caller.conn) {
+        if (job->embeds.n && embed_begin_reply(api, job))
+            return; /* and is over when it is sent */
         if (job->stream)
             stream_end(api, job);
         else
@@ -538,8 +553,7 @@ void api_event(struct api *api, const struct event *event)
         if (job->overflow && !job->failed)
             fail_too_long(api, job);
     }
-    job->over = true;
-    api->n_over++;
+    is_over(api, job);
 }
 
 /* --- turns -------------------------------------------------------------------------------------
@@ -583,10 +597,14 @@ static void send_all(struct api *api, u64 done)
     }
 }
 
-static void echoes(struct api *api)
+/* What is there already, and goes out as the connections take it. */
+static void send_more(struct api *api)
 {
-    for (struct job *j = api->first_job; j; j = j->next)
+    for (struct job *j = api->first_job; j; j = j->next) {
         stream_echo(api, j);
+        if (j->embeds.told && !j->over && !embed_send(api, j))
+            is_over(api, j);
+    }
 }
 
 static void heartbeats(struct api *api, u64 now)
@@ -623,7 +641,7 @@ bool api_turn(struct api *api, bool wait)
         step_submitted(api, &s, end);
     }
     heartbeats(api, end);
-    echoes(api);
+    send_more(api);
     if (api->draining)
         socket_close_idle(api);
     send_all(api, done);
@@ -634,7 +652,7 @@ u64 api_next_ns(const struct api *api)
 {
     u64 next = engine_next_ns(api->g.engine);
     for (const struct job *j = api->first_job; j; j = j->next) {
-        if (stream_echo_waits(api, j))
+        if (stream_echo_waits(api, j) || embed_waits(api, j))
             return 0;
         if (api->g.heartbeat_ms && j->stream && !j->ws && j->caller.conn)
             next = MIN(next, j->sent_ns + api->g.heartbeat_ms * 1000000);

@@ -10,6 +10,9 @@
 enum {
     REPLY_BYTES = 4096, /* what stands around the vectors, and the head */
     VECTOR_BYTES = 64,  /* what stands around one of them */
+    PIECE_BYTES = 768,  /* of a vector: whole floats, and whole letters of base64 */
+    PIECE_ROOM = VECTOR_BYTES + PIECE_BYTES / 4 * JSON_F32_BYTES,
+    SEND_ROOM = REPLY_BYTES + PIECE_ROOM, /* less than the least server.output */
 };
 
 static u32 window(const struct api *api, u32 inputs)
@@ -38,12 +41,6 @@ static bool check_size(const struct api *api, const struct params *p, u32 *size,
                   *size);
 }
 
-static size_t reply_bytes(const struct embeds *e)
-{
-    size_t text = e->base64 ? BASE64_BYTES(e->size * sizeof(float)) : e->size * JSON_F32_BYTES;
-    return REPLY_BYTES + e->n * (VECTOR_BYTES + text);
-}
-
 bool embed_check(const struct api *api, struct job *job, const struct params *p,
                  const struct prompts *all, struct refusal *f)
 {
@@ -56,14 +53,7 @@ bool embed_check(const struct api *api, struct job *job, const struct params *p,
     if (p->deadline_ms)
         e->deadline_ns = job->caller.start_ns + p->deadline_ms * 1000000;
     job->n_choices = window(api, e->n);
-    if (!check_size(api, p, &e->size, f))
-        return false;
-    return reply_bytes(e) <= api->g.body_bytes ||
-           refuse(f, 400, "request_too_large", "input",
-                  "the reply to %u inputs can take %zu bytes, the limit is %zu (server.body_max): "
-                  "send fewer at a time%s",
-                  e->n, reply_bytes(e), api->g.body_bytes,
-                  e->base64 ? "" : ", or ask for encoding_format base64");
+    return check_size(api, p, &e->size, f);
 }
 
 static void take_choices(struct api *api, struct job *job, const struct prompts *all)
@@ -199,52 +189,66 @@ static void put_floats(struct json_out *o, const void *p, size_t bytes)
     }
 }
 
-static void put_vector(struct json_out *o, const struct api *api, const struct embeds *e,
-                       struct chain_reader *r)
+static void put_head(struct json_out *o)
 {
-    enum { PIECE = 768 }; /* whole floats, and whole letters of base64 */
-    u8 piece[PIECE];
-    char letters[BASE64_BYTES(PIECE) + 1];
+    json_open(o, '{');
+    json_key(o, "object");
+    json_put_str(o, STR("list"));
+    json_key(o, "data");
+    json_open(o, '[');
+}
+
+static void open_vector(struct json_out *o, const struct embeds *e, u32 i)
+{
+    o->comma = i > 0;
+    json_open(o, '{');
+    json_key(o, "object");
+    json_put_str(o, STR("embedding"));
+    json_key(o, "index");
+    json_put_u64(o, i);
+    json_key(o, "embedding");
     if (e->base64)
         json_open_str(o);
     else
         json_open(o, '[');
-    for (size_t left = e->size * sizeof(float), n; left > 0; left -= n) {
-        n = MIN(left, sizeof piece);
-        bool there = store_get(&api->store, &e->vectors, r, piece, n);
+}
+
+static void close_vector(struct json_out *o, const struct embeds *e)
+{
+    if (e->base64)
+        json_close_str(o);
+    else
+        json_close(o, ']');
+    json_close(o, '}');
+}
+
+/* From e->at_byte on, as long as there is room. */
+static void put_vectors(struct json_out *o, const struct api *api, struct embeds *e)
+{
+    const size_t bytes = e->size * sizeof(float);
+    u8 piece[PIECE_BYTES];
+    char letters[BASE64_BYTES(PIECE_BYTES) + 1];
+    while (e->at_byte < e->n * bytes && o->cap - o->n >= SEND_ROOM) {
+        size_t at = e->at_byte % bytes, n = MIN(bytes - at, sizeof piece);
+        bool there = store_get(&api->store, &e->vectors, &e->from, piece, n);
         ASSERT(there);
+        o->comma = true;
+        if (at == 0)
+            open_vector(o, e, (u32)(e->at_byte / bytes));
         if (e->base64) {
             base64(letters, piece, n);
             json_put_piece(o, str_of(letters));
         } else {
             put_floats(o, piece, n);
         }
+        if (at + n == bytes)
+            close_vector(o, e);
+        e->at_byte += n;
     }
-    if (e->base64)
-        json_close_str(o);
-    else
-        json_close(o, ']');
 }
 
-static void whole(struct json_out *o, const struct api *api, struct job *job)
+static void put_tail(struct json_out *o, const struct api *api, const struct embeds *e)
 {
-    const struct embeds *e = &job->embeds;
-    struct chain_reader r = store_from(&e->vectors);
-    json_open(o, '{');
-    json_key(o, "object");
-    json_put_str(o, STR("list"));
-    json_key(o, "data");
-    json_open(o, '[');
-    for (u32 i = 0; i < e->n; i++) {
-        json_open(o, '{');
-        json_key(o, "object");
-        json_put_str(o, STR("embedding"));
-        json_key(o, "index");
-        json_put_u64(o, i);
-        json_key(o, "embedding");
-        put_vector(o, api, e, &r);
-        json_close(o, '}');
-    }
     json_close(o, ']');
     json_key(o, "model");
     json_put_str(o, str_of(api->g.name));
@@ -256,6 +260,63 @@ static void whole(struct json_out *o, const struct api *api, struct job *job)
     json_put_u64(o, e->tokens);
     json_close(o, '}');
     json_close(o, '}');
+}
+
+static bool is_whole(const struct embeds *e)
+{
+    return e->at_byte == e->n * e->size * sizeof(float);
+}
+
+static void whole(struct json_out *o, const struct api *api, struct job *job)
+{
+    put_head(o);
+    put_vectors(o, api, &job->embeds);
+    ASSERT(is_whole(&job->embeds));
+    put_tail(o, api, &job->embeds);
+}
+
+bool embed_begin_reply(struct api *api, struct job *job)
+{
+    struct embeds *e = &job->embeds;
+    size_t text = e->base64 ? BASE64_BYTES(e->size * sizeof(float)) : e->size * JSON_F32_BYTES;
+    e->from = store_from(&e->vectors);
+    e->told = REPLY_BYTES + SEND_ROOM + e->n * (VECTOR_BYTES + text) > api->g.body_bytes;
+    if (!e->told)
+        return false;
+    job_give_choices(api, job); /* others may have them, however slowly this peer reads */
+    if (!conn_begin(api->conns, job->caller.conn, job->status, "application/json",
+                    api_extra(api, &job->caller, NULL)))
+        job_lost(api, job);
+    return true;
+}
+
+bool embed_waits(const struct api *api, const struct job *job)
+{
+    return job->embeds.told &&
+           (!job->caller.conn || conn_room(api->conns, job->caller.conn) >= SEND_ROOM);
+}
+
+bool embed_send(struct api *api, struct job *job)
+{
+    struct embeds *e = &job->embeds;
+    conn_id *conn = &job->caller.conn;
+    if (!*conn || !embed_waits(api, job))
+        return *conn != 0;
+    struct json_out o =
+        json_out_over(api->text, MIN(conn_room(api->conns, *conn), api->text_bytes));
+    if (e->at_byte == 0)
+        put_head(&o);
+    put_vectors(&o, api, e);
+    bool end = is_whole(e);
+    if (end)
+        put_tail(&o, api, e);
+    ASSERT(!o.full);
+    if (!conn_write(api->conns, *conn, (struct str){o.p, o.n}) ||
+        (end && !conn_end(api->conns, *conn)))
+        job_lost(api, job);
+    else if (end)
+        *conn = 0;
+    return *conn != 0;
 }
 
 const struct dialect embedding_dialect = {

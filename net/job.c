@@ -273,11 +273,8 @@ struct choice *job_take_choice(struct api *api)
     return c;
 }
 
-static void give_choices(struct api *api, struct job *job)
+void job_give_choices(struct api *api, struct job *job)
 {
-    store_give(&api->store, &job->request);
-    store_give(&api->store, &job->embeds.ids);
-    store_give(&api->store, &job->embeds.vectors);
     while (job->choices) {
         struct choice *c = job->choices;
         job->choices = c->next;
@@ -461,7 +458,10 @@ static struct job *take_job(struct api *api)
 
 static void give_job(struct api *api, struct job *job)
 {
-    give_choices(api, job);
+    store_give(&api->store, &job->request);
+    store_give(&api->store, &job->embeds.ids);
+    store_give(&api->store, &job->embeds.vectors);
+    job_give_choices(api, job);
     if (job->grammar)
         grammar_pool_give(&api->grammars, job->grammar);
     job->next = api->free_jobs;

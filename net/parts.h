@@ -109,6 +109,9 @@ struct embeds {
     struct chain ids;       /* of the inputs that wait: how many, then these */
     struct chain_reader at; /* the next of them */
     struct chain vectors;   /* f32 [n][size] */
+    bool told;              /* all are there; the reply is on its way in pieces, */
+    size_t at_byte;         /* so far, */
+    struct chain_reader from; /* which is here */
 };
 
 struct job {
@@ -216,6 +219,7 @@ MUST bool job_prompt_ids(struct api *api, const struct params *p, u32 **ids, u32
                          struct refusal *f);
 
 struct choice *job_take_choice(struct api *api);
+void job_give_choices(struct api *api, struct job *job);
 
 /* Whether it is asked for the one model there is. */
 MUST bool job_check_model(const struct api *api, const struct params *p, bool needed,
@@ -244,6 +248,12 @@ MUST bool embed_submit(struct api *api, struct job *job, const struct prompts *a
  * or f says why the job fails. */
 MUST bool embed_event(struct api *api, struct choice *c, const struct event *event,
                       struct refusal *f);
+/* All vectors are there. True: the reply is longer than what is sent whole, and goes out in pieces
+ * by embed_send, which sends what the connection takes now: true as long as there is more, which
+ * embed_waits says it could send by now. */
+MUST bool embed_begin_reply(struct api *api, struct job *job);
+MUST bool embed_send(struct api *api, struct job *job);
+bool embed_waits(const struct api *api, const struct job *job);
 
 /* --- net/stream and net/whole --------------------------------------------------------------- */
 
@@ -290,7 +300,7 @@ void shape_token(struct json_out *o, const struct api *api, u32 id);
 /* {token: logprob, ...} of completions: the tops and the token itself. */
 void shape_text_tops(struct json_out *o, const struct api *api, const struct step_result *r,
                      u32 tops);
-double shape_logprob(float logprob);
+float shape_logprob(float logprob);
 /* text_offset behind prompt token `i`, when it was `chars` before it. */
 u32 shape_echoed(const struct choice *c, struct decode_stream *d, u32 i, u32 token, u32 chars);
 u32 shape_chars(struct str s);

@@ -69,9 +69,9 @@ void shape_usage(struct json_out *o, const struct job *job)
 /* --- logprobs ----------------------------------------------------------------------------------
  */
 
-double shape_logprob(float logprob)
+float shape_logprob(float logprob)
 {
-    return isfinite(logprob) && logprob > -9999.0f ? logprob : -9999.0;
+    return isfinite(logprob) && logprob > -9999.0f ? logprob : -9999.0f;
 }
 
 void shape_token(struct json_out *o, const struct api *api, u32 id)
@@ -88,7 +88,7 @@ static void token_entry(struct json_out *o, const struct api *api, u32 id, float
     json_key(o, "token");
     json_put_str(o, (struct str){bytes, n});
     json_key(o, "logprob");
-    json_put_f64(o, shape_logprob(logprob), 9);
+    json_put_f32(o, shape_logprob(logprob));
     json_key(o, "bytes");
     json_open(o, '[');
     for (u32 i = 0; i < n; i++)
@@ -138,7 +138,7 @@ void shape_text_tops(struct json_out *o, const struct api *api, const struct ste
     for (u32 i = 0; i < n; i++) {
         u32 k = tokenizer_bytes(api->g.tokenizer, ids[i], bytes);
         json_key_str(o, (struct str){bytes, k});
-        json_put_f64(o, shape_logprob(logprobs[i]), 9);
+        json_put_f32(o, shape_logprob(logprobs[i]));
     }
     json_close(o, '}');
 }

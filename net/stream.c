@@ -214,7 +214,7 @@ static void text_logprobs(struct json_out *o, struct api *api, const struct choi
     if (first)
         json_put_null(o);
     else
-        json_put_f64(o, shape_logprob(r->logprob), 9);
+        json_put_f32(o, shape_logprob(r->logprob));
     json_close(o, ']');
     json_key(o, "top_logprobs");
     json_open(o, '[');

@@ -221,7 +221,7 @@ static void text_list(struct json_out *o, const struct api *api, const struct ch
         else if (first && what != TEXT_OFFSET)
             json_put_null(o);
         else if (what == TOKEN_LOGPROBS)
-            json_put_f64(o, shape_logprob(w.r.logprob), 9);
+            json_put_f32(o, shape_logprob(w.r.logprob));
         else if (what == TOP_LOGPROBS)
             shape_text_tops(o, api, &w.r, c->job->top_logprobs);
         else

@@ -395,9 +395,20 @@ void json_close(struct json_out *o, char bracket)
     o->comma = true;
 }
 
+static bool is_plain(u8 c)
+{
+    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+}
+
 static void escaped(struct json_out *o, struct str s)
 {
     for (size_t i = 0; i < s.n;) {
+        size_t plain = i; /* most of what is written, and some of it is long: at once */
+        while (i < s.n && is_plain((u8)s.p[i]))
+            i++;
+        put(o, s.p + plain, i - plain);
+        if (i == s.n)
+            break;
         u8 c = (u8)s.p[i];
         u32 cp, n = utf8_decode(s.p + i, s.n - i, &cp);
         if (n == 0) {
@@ -465,18 +476,27 @@ void json_put_number(struct json_out *o, struct str text)
     put(o, text.p, text.n);
 }
 
+static void put_digits(struct json_out *o, u64 v)
+{
+    char text[20], *p = text + sizeof text;
+    do
+        *--p = (char)('0' + v % 10);
+    while (v /= 10);
+    put(o, p, (size_t)(text + sizeof text - p));
+}
+
 void json_put_u64(struct json_out *o, u64 v)
 {
-    char text[24];
     separate(o);
-    put(o, text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)v));
+    put_digits(o, v);
 }
 
 void json_put_i64(struct json_out *o, i64 v)
 {
-    char text[24];
     separate(o);
-    put(o, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
+    if (v < 0)
+        put(o, "-", 1);
+    put_digits(o, v < 0 ? 0 - (u64)v : (u64)v);
 }
 
 void json_put_f64(struct json_out *o, double v, int significant)
@@ -498,7 +518,7 @@ void json_put_f32(struct json_out *o, float v)
     char text[2 + 5 + 9 + 1], *p = text;
     double a = fabs((double)v);
     int point = 0; /* digits before it */
-    if (a != 0 && (a < 1e-4 || a >= 1e8)) {
+    if (!(a < 1e8) || (a != 0 && a < 1e-4)) {
         json_put_f64(o, v, 9);
         return;
     }

@@ -66,7 +66,7 @@ static void json_token(struct json_out *o, u32 id, float logprob)
     json_put_str(o, (struct str){bytes, n});
     if (run.logprobs) {
         json_key(o, "logprob");
-        json_put_f64(o, logprob, 9);
+        json_put_f32(o, logprob);
     }
 }
 

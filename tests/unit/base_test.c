@@ -139,6 +139,33 @@ void json_f32_reads_back(void)
     }
 }
 
+void json_writes_what_it_reads(void)
+{
+    static const char want[] = "[0,9,10,18446744073709551615,0,-1,-9223372036854775808,"
+                               "9223372036854775807,null,\"a~\x7f\",\"\\\"\xc3\xa4\\\\ \\n\\u0001b\","
+                               "\"\xef\xbf\xbd\",\"\"]";
+    static const u64 counts[] = {0, 9, 10, UINT64_MAX};
+    static const i64 whole[] = {0, -1, INT64_MIN, INT64_MAX};
+    char text[sizeof want];
+    for (size_t cap = 0; cap < sizeof want; cap++) {
+        struct json_out o = json_out_over(text, cap);
+        json_open(&o, '[');
+        for (size_t i = 0; i < COUNTOF(counts); i++)
+            json_put_u64(&o, counts[i]);
+        for (size_t i = 0; i < COUNTOF(whole); i++)
+            json_put_i64(&o, whole[i]);
+        json_put_f32(&o, NAN);
+        json_put_str(&o, STR("a~\x7f"));
+        json_put_str(&o, STR("\"\xc3\xa4\\ \n\x01"
+                             "b"));
+        json_put_str(&o, STR("\xff"));
+        json_put_str(&o, STR(""));
+        json_close(&o, ']');
+        CHECK(o.full == (cap < sizeof want - 1) && o.n <= cap);
+        CHECK(o.full || memcmp(text, want, o.n) == 0);
+    }
+}
+
 void json_prefixes_never_crash(void)
 {
     static const char text[] =

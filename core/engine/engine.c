@@ -102,6 +102,11 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
     g->device = d;
     g->tokenizer = t;
     g->config = *c;
+    g->budget = (struct sched_budget){.step_tokens = d->limits.step_tokens,
+                                      .prefill_beside = c->prefill_beside,
+                                      .tile = d->tile,
+                                      .even = c->even_steps ? model_even_pos(d->model) : 0,
+                                      .deep = d->deep};
     g->clock = clock;
     g->on_event = on_event;
     g->arg = arg;

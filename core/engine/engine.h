@@ -83,6 +83,7 @@ struct engine_config {
     u32 queue;          /* requests that may wait */
     u32 max_tokens;     /* when a request gives none; 0: up to the context */
     u32 prefill_beside; /* prefill tokens of a step in which others decode */
+    bool even_steps;    /* none takes longer because a prompt is long: others may come meanwhile */
     bool prefix_cache;
     u32 drafts;    /* guessed tokens a step; 0: none */
     bool grammars; /* requests may have one */

@@ -2,11 +2,18 @@
 
 enum { RESERVE = 4 }; /* one part in this of a step's prompt tokens is for those behind the first */
 
-static u32 give(const struct sched_seq *seqs, u32 *take, u32 i, u32 room)
+/* Gives seqs[i] what there is room for, by what its tokens count; returns how much room is left. */
+static u32 give(const struct sched_seq *seqs, const struct sched_budget *b, u32 *take, u32 i,
+                u32 room)
 {
-    u32 more = MIN(seqs[i].left - take[i], room);
-    take[i] += more;
-    return more;
+    const u64 one = 2 * (u64)b->even, counts = MAX((u64)b->even + seqs[i].pos, one);
+    u32 may = room;
+    if (counts > one && one > 0) {
+        may = (u32)(room * one / counts);
+        may = may > b->deep ? may - may % b->deep : MIN(room, b->deep);
+    }
+    take[i] = MIN(seqs[i].left, may);
+    return room - (one ? (u32)MIN(take[i] * counts / one, (u64)room) : take[i]);
 }
 
 /* The prompt behind `first` with the least left that has got nothing yet; n when there is none. */
@@ -37,9 +44,13 @@ u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, 
     if (first == n || room == 0)
         return used;
     u32 behind = shortest(seqs, n, first, take), reserve = behind < n ? room / RESERVE : 0;
-    used += room;
-    room -= give(seqs, take, first, room - reserve);
-    for (; behind < n && room > 0; behind = shortest(seqs, n, first, take))
-        room -= give(seqs, take, behind, room);
-    return used - (room - give(seqs, take, first, room));
+    u32 rest = reserve + give(seqs, &budget, take, first, room - reserve), left = rest;
+    for (; behind < n && left > 0; behind = shortest(seqs, n, first, take))
+        left = give(seqs, &budget, take, behind, left);
+    if (left > 0) /* of what was put by */
+        give(seqs, &budget, take, first, room - (rest - left));
+    used = 0;
+    for (u32 i = 0; i < n; i++)
+        used += take[i];
+    return used;
 }

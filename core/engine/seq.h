@@ -67,6 +67,7 @@ struct engine {
     struct device *device;
     const struct tokenizer *tokenizer;
     struct engine_config config;
+    struct sched_budget budget; /* of every step */
     struct clock clock;
     engine_on_event *on_event;
     void *arg;

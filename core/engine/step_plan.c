@@ -143,12 +143,24 @@ static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
     return n && s->grammar ? fitting(g, s, n) : n;
 }
 
+/* How many tokens may be guessed beside so many others of `rows` rows: they may fill a tile, or a
+ * part of one; a step of one more token would take longer. */
+static u32 guess_room(const struct engine *g, u32 tokens, u32 rows)
+{
+    const struct device_limits *l = &g->device->limits;
+    u32 tile = g->device->tile && tokens >= g->device->tile ? g->device->tile : LIMIT_DRAFTS;
+    u32 room = tile - tokens % tile;
+    if (room == g->device->tile)
+        return 0;
+    return MIN(MIN(room, g->config.drafts), MIN(l->step_tokens - tokens, l->samples - rows));
+}
+
 /* Has the sequence guesses for the next step? If its newest token is on its way, and those before
  * have an idea of what follows, it waits: a step that knows nothing but that token would be in the
- * way of a draft. */
-static bool has_guesses(struct engine *g, struct seq *s)
+ * way of a draft. Not `worth` it: where there is next to no room for guesses, nobody waits. */
+static bool has_guesses(struct engine *g, struct seq *s, bool worth)
 {
-    bool idea = find_guesses(g, s, g->config.drafts) > 0;
+    bool idea = worth && find_guesses(g, s, g->config.drafts) > 0;
     if (s->waits && !s->pending && !idea)
         draft_judge(&g->drafts[s->slot], 1, 0);
     s->waits = s->pending && idea;
@@ -158,7 +170,7 @@ static bool has_guesses(struct engine *g, struct seq *s)
 bool step_plan(struct engine *g, struct flight *f)
 {
     u32 n = 0, sharers = 0; /* who has guesses */
-    bool full = false;
+    bool full = false, worth = guess_room(g, g->running, g->running) * 6 >= g->running;
     for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
         if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
@@ -169,23 +181,18 @@ bool step_plan(struct engine *g, struct flight *f)
             full = true;
             continue;
         }
-        bool shares = has_guesses(g, s); /* before it is asked what is left: it may wait */
+        bool shares = has_guesses(g, s, worth); /* before it is asked what is left: it may wait */
         u32 left = tokens_left(s);
         if (left && s->planned >= s->n_prompt && !seq_take_pages(g, s, s->planned + 1))
             left = 0; /* until others have ended */
-        g->plan[n] = (struct sched_seq){.left = left, .decodes = s->outputs + s->pending > 0};
+        g->plan[n] = (struct sched_seq){
+            .left = left, .decodes = s->outputs + s->pending > 0, .pos = s->planned};
         g->plan_seqs[n] = s;
         n += left > 0;
         sharers += left > 0 && shares;
     }
-    struct sched_budget budget = {g->device->limits.step_tokens, g->config.prefill_beside,
-                                  g->device->tile};
-    u32 taken = sched_plan(g->plan, n, budget, g->take);
-    /* Guesses may fill a tile, or a part of one; a step of one more token would take longer. */
-    u32 tile = budget.tile && taken >= budget.tile ? budget.tile : LIMIT_DRAFTS;
-    u32 room = tile - taken % tile;
-    room = room == budget.tile ? 0 : MIN(room, budget.step_tokens - taken);
-    room = MIN(MIN(room, g->config.drafts), g->device->limits.samples - n);
+    u32 taken = sched_plan(g->plan, n, g->budget, g->take);
+    u32 room = guess_room(g, taken, n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->late = false;
     f->masks = 0;

@@ -191,6 +191,7 @@ enum err serve_plan(struct serve *s, struct box *b, struct err_text *e)
     b->spin = spins(o);
     TRY(leave_core(o, e));
     TRY(boot_plan(b, e));
+    b->config.even_steps = true;
     configure_net(s, o);
     if (s->loop_config.listen.tls)
         TRY(tls_open(&b->boot, &s->tls_config, &b->clock, &s->tls, e));

@@ -662,6 +662,21 @@ static enum err open_folder(struct opening *o)
     return name_model(o);
 }
 
+u32 model_even_pos(const struct model *m)
+{
+    double products = 0, position = 0;
+    for (u32 i = 0; i < m->layers_n; i++) {
+        const struct layer *l = &m->layers[i];
+        double mlp = l->mixture ? (double)m->experts_used * m->expert_intermediate +
+                                      m->shared_intermediate
+                                : m->intermediate;
+        double heads = 2.0 * (m->heads + m->kv_heads) * m->head_dim;
+        products += m->hidden * (heads + 3 * mlp);
+        position += l->window ? 0 : 2.0 * m->heads * m->head_dim;
+    }
+    return position > 0 ? (u32)MIN(MAX(products / position, 1.0), 1e9) : 0;
+}
+
 enum err model_open(struct arena *keep, struct arena *scratch, const char *dir, struct model **out,
                     struct err_text *e)
 {

@@ -116,6 +116,10 @@ static inline u32 model_qk_norm_n(const struct model *m, u32 heads)
     return (m->qk_norm == QK_NORM_ROWS ? heads : 1) * m->head_dim;
 }
 
+/* How many positions a token attends to in as many operations as all products of the layers take; 0
+ * where windows bound all of them. */
+u32 model_even_pos(const struct model *m);
+
 /* Opens and checks `dir`. Keeps what stays in `keep`; `scratch` is free again afterwards. The
  * weight files stay mapped for the life of the process, also when the folder is refused. */
 MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *dir,

@@ -470,6 +470,8 @@ static struct forward_layer *new_layers(struct arena *keep, const struct model *
     return layers;
 }
 
+enum { DEEP_TOKENS = 32 }; /* weights are read once for so many: fewer would wait for memory */
+
 enum err cpu_open(struct arena *keep, const struct model *model, const struct device_limits *limits,
                   const struct cpu_options *options, struct device **out, struct err_text *e)
 {
@@ -489,6 +491,7 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                                 .model = model,
                                 .limits = *limits,
                                 .depth = 1,
+                                .deep = DEEP_TOKENS,
                                 .kv_page_bytes = cpu_kv_page_bytes(model, options->kv_type),
                                 .kernels = options->set->name};
     c->set = options->set;

@@ -220,6 +220,14 @@ static enum err open_card(struct cuda_device *c, struct code *code, const struct
 
 static const struct device_ops cuda_ops;
 
+/* Attention to a long prompt is shared out by 128 rows of queries, of one KV head each: those of
+ * fewer tokens than these do not fill the card. */
+static u32 deep_tokens(const struct model *m, const struct cuda_info *info)
+{
+    u32 n = info->sms * 128 / m->heads;
+    return MAX(n / MID_TOKENS * MID_TOKENS, (u32)MID_TOKENS);
+}
+
 enum err cuda_open(struct arena *keep, const struct model *model, struct device_limits *limits,
                    const struct cuda_options *o, struct device **out, struct err_text *e)
 {
@@ -268,6 +276,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                                 .limits = *limits,
                                 .depth = STEPS_DEPTH,
                                 .tile = MID_TOKENS,
+                                .deep = deep_tokens(model, &c->info),
                                 .kv_page_bytes = list_kv_page_bytes(&c->list),
                                 .kernels = c->kernels,
                                 .shares_host_memory = c->info.integrated};

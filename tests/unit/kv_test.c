@@ -84,31 +84,55 @@ void kv_random_walk(void)
 
 void sched_decodes_first(void)
 {
-    struct sched_seq seqs[] = {{100, false}, {1, true}, {30, false}, {1, true}};
+    struct sched_seq seqs[] = {{100, false, 0}, {1, true, 0}, {30, false, 0}, {1, true, 0}};
     u32 take[4];
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0}, take) == 18);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0, 0, 0}, take) == 18);
     CHECK(take[0] == 12 && take[1] == 1 && take[2] == 4 && take[3] == 1);
-    seqs[1] = (struct sched_seq){10, false};
-    seqs[3] = (struct sched_seq){5, false};
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0}, take) == 64);
+    seqs[1] = (struct sched_seq){10, false, 0};
+    seqs[3] = (struct sched_seq){5, false, 0};
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0, 0, 0}, take) == 64);
     CHECK(take[0] == 48 && take[1] == 10 && take[2] == 1 && take[3] == 5);
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16, 0}, take) == 145);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16, 0, 0, 0}, take) == 145);
     CHECK(take[0] == 100 && take[1] == 10 && take[2] == 30 && take[3] == 5);
-    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16, 0}, take) == 64 && take[0] == 64);
-    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16, 0}, take) == 5 && take[0] == 5);
-    struct sched_seq late[] = {{8, false}, {90, false}}; /* what the first leaves goes behind it */
-    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16, 0}, take) == 64);
+    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16, 0, 0, 0}, take) == 64 && take[0] == 64);
+    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16, 0, 0, 0}, take) == 5 &&
+          take[0] == 5);
+    struct sched_seq late[] = {{8, false, 0},
+                               {90, false, 0}}; /* what the first leaves goes behind it */
+    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16, 0, 0, 0}, take) == 64);
     CHECK(take[0] == 8 && take[1] == 56);
-    struct sched_seq put_off[] = {{8, false}, {0, false}, {3, false}};
-    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0}, take) == 11);
+    struct sched_seq put_off[] = {{8, false, 0}, {0, false, 0}, {3, false, 0}};
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0, 0, 0}, take) == 11);
     CHECK(take[0] == 8 && take[1] == 0 && take[2] == 3);
     put_off[0].left = 0;
-    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0}, take) == 3 && take[2] == 3);
-    struct sched_seq tiles[] = {{1, true}, {1, true}, {500, false}};
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 64, 32}, take) == 64 && take[2] == 62);
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 17, 32}, take) == 19 && take[2] == 17);
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 50, 32}, take) == 32 && take[2] == 30);
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 61, 32}, take) == 63 && take[2] == 61);
-    struct sched_seq decodes[] = {{1, true}, {1, true}};
-    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16, 0}, take) == 1);
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0, 0, 0}, take) == 3 &&
+          take[2] == 3);
+    struct sched_seq tiles[] = {{1, true, 0}, {1, true, 0}, {500, false, 0}};
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 64, 32, 0, 0}, take) == 64 &&
+          take[2] == 62);
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 17, 32, 0, 0}, take) == 19 &&
+          take[2] == 17);
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 50, 32, 0, 0}, take) == 32 &&
+          take[2] == 30);
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 61, 32, 0, 0}, take) == 63 &&
+          take[2] == 61);
+    struct sched_seq long_one[] = {{9000, false, 30000}, {50, false, 0}, {1, true, 0}};
+    const struct sched_budget even = {512, 128, 0, 1000, 32}; /* 30000 counts as 15.5 */
+    CHECK(sched_plan(long_one, 1, even, take) == 32 && take[0] == 32);
+    CHECK(sched_plan(long_one, 2, even, take) == 50 + 32 && take[1] == 50);
+    CHECK(sched_plan(long_one, 3, even, take) == 32 + 32 + 1 && take[1] == 32 && take[2] == 1);
+    const struct sched_budget on_card = {512, 128, 32, 10000, 64}; /* as 2 */
+    CHECK(sched_plan(long_one, 1, on_card, take) == 256 && take[0] == 256);
+    long_one[0].pos = 25000; /* 1.75: 292, of which 64 */
+    CHECK(sched_plan(long_one, 1, on_card, take) == 256);
+    long_one[0].pos = 10000;
+    CHECK(sched_plan(long_one, 1, on_card, take) == 512);
+    long_one[0].pos = 1000000; /* no fewer than 64 */
+    CHECK(sched_plan(long_one, 1, on_card, take) == 64);
+    CHECK(sched_plan(long_one, 3, on_card, take) == 64 + 31 + 1);
+    CHECK(sched_plan(long_one, 1, (struct sched_budget){5, 2, 0, 10000, 64}, take) == 5);
+    struct sched_seq deep[] = {{500, false, 90000}, {1000, false, 90000}, {3, false, 0}};
+    CHECK(sched_plan(deep, 3, even, take) == 32 + 32 + 3 && take[0] == 32);
+    struct sched_seq decodes[] = {{1, true, 0}, {1, true, 0}};
+    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16, 0, 0, 0}, take) == 1);
 }

@@ -382,5 +382,11 @@ void shape_fills_its_weights(void)
     const size_t bytes = m->file_bytes; /* for a plan nothing is made */
     CHECK(model_shape(&unit_arena, emptied(), "100m", 4, 4, 0, &m, &e) == ERR_OK);
     CHECK(!m->random && m->file_bytes == bytes && !m->files[0].p && !m->layers[0].down.data);
+    CHECK(model_even_pos(m) == 4096); /* 768 * (2 * 16 * 64 + 3 * 2048) / (2 * 12 * 64) */
+    for (u32 i = 0; i < 12; i++) {
+        CHECK(model_even_pos(m) == 4096 * 12 / (12 - i));
+        m->layers[i].window = 100;
+    }
+    CHECK(model_even_pos(m) == 0);
     CHECK(model_shape(&unit_arena, emptied(), "100b", 4, 4, 7, &m, &e) == ERR_USAGE);
 }

@@ -46,7 +46,7 @@ parser.add_argument("parts", nargs="*")
 parser.add_argument("--requests", type=int, default=2000)
 parser.add_argument("--long-tokens", type=int, default=32768)
 parser.add_argument("--json", default="")
-ARGS = parser.parse_args(args[:args.index("--")] if FLAGS else args)
+ARGS = parser.parse_args(args[:args.index("--")] if "--" in args else args)
 MODEL_DIR = ARGS.model
 MODEL = os.path.basename(MODEL_DIR.rstrip("/"))
 FOLDER = tempfile.TemporaryDirectory()

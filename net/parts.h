@@ -106,11 +106,11 @@ struct embeds {
     u64 tokens; /* of all inputs */
     u64 deadline_ns;
     i32 priority;
-    struct chain ids;       /* of the inputs that wait: how many, then these */
-    struct chain_reader at; /* the next of them */
-    struct chain vectors;   /* f32 [n][size] */
-    bool told;              /* all are there; the reply is on its way in pieces, */
-    size_t at_byte;         /* so far, */
+    struct chain ids;         /* of the inputs that wait: how many, then these */
+    struct chain_reader at;   /* the next of them */
+    struct chain vectors;     /* f32 [n][size] */
+    bool told;                /* all are there; the reply is on its way in pieces, */
+    size_t at_byte;           /* so far, */
     struct chain_reader from; /* which is here */
 };
 

@@ -667,9 +667,9 @@ u32 model_even_pos(const struct model *m)
     double products = 0, position = 0;
     for (u32 i = 0; i < m->layers_n; i++) {
         const struct layer *l = &m->layers[i];
-        double mlp = l->mixture ? (double)m->experts_used * m->expert_intermediate +
-                                      m->shared_intermediate
-                                : m->intermediate;
+        double mlp = l->mixture
+                         ? (double)m->experts_used * m->expert_intermediate + m->shared_intermediate
+                         : m->intermediate;
         double heads = 2.0 * (m->heads + m->kv_heads) * m->head_dim;
         products += m->hidden * (heads + 3 * mlp);
         position += l->window ? 0 : 2.0 * m->heads * m->head_dim;

@@ -141,9 +141,9 @@ void json_f32_reads_back(void)
 
 void json_writes_what_it_reads(void)
 {
-    static const char want[] = "[0,9,10,18446744073709551615,0,-1,-9223372036854775808,"
-                               "9223372036854775807,null,\"a~\x7f\",\"\\\"\xc3\xa4\\\\ \\n\\u0001b\","
-                               "\"\xef\xbf\xbd\",\"\"]";
+    static const char want[] =
+        "[0,9,10,18446744073709551615,0,-1,-9223372036854775808,9223372036854775807,null,"
+        "\"a~\x7f\",\"\\\"\xc3\xa4\\\\ \\n\\u0001b\",\"\xef\xbf\xbd\",\"\"]";
     static const u64 counts[] = {0, 9, 10, UINT64_MAX};
     static const i64 whole[] = {0, -1, INT64_MIN, INT64_MAX};
     char text[sizeof want];

@@ -27,15 +27,34 @@ static u32 shortest(const struct sched_seq *seqs, u32 n, u32 first, const u32 *t
     return best;
 }
 
+/* One token each for at most so many of those that decode. */
+static u32 give_decodes(const struct sched_seq *seqs, u32 n, u32 *take, u32 most)
+{
+    u32 used = 0;
+    for (u64 fewest = 0, next; used < most && fewest != UINT64_MAX; fewest = next) {
+        next = UINT64_MAX;
+        for (u32 i = 0; i < n && used < most; i++) {
+            if (!seqs[i].decodes || seqs[i].turns < fewest)
+                continue;
+            if (seqs[i].turns == fewest)
+                used += take[i] = 1;
+            else
+                next = MIN(next, seqs[i].turns);
+        }
+    }
+    return used;
+}
+
 u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, u32 *take)
 {
-    u32 used = 0, first = n;
-    for (u32 i = 0; i < n; i++) {
-        take[i] = seqs[i].decodes && used < budget.step_tokens;
-        used += take[i];
-        if (!seqs[i].decodes && first == n)
+    u32 first = n;
+    for (u32 i = n; i-- > 0;) {
+        take[i] = 0;
+        if (!seqs[i].decodes)
             first = i;
     }
+    u32 most = budget.tile && first == n ? budget.tile : UINT32_MAX;
+    u32 used = give_decodes(seqs, n, take, MIN(most, budget.step_tokens));
     u32 room = budget.step_tokens - used;
     if (used > 0)
         room = MIN(room, budget.prefill_beside);

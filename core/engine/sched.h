@@ -10,14 +10,16 @@
 struct sched_seq {
     u32 left; /* tokens not computed yet; 1 for one that decodes; 0: not in this step */
     bool decodes;
-    u32 pos; /* of the first of them */
+    u32 pos;   /* of the first of them */
+    u64 turns; /* how often it has had one; counts where not all that decode are in one step */
 };
 
 struct sched_budget {
     u32 step_tokens;    /* of one step, all sequences together */
     u32 prefill_beside; /* prefill tokens when something decodes too: bounds the gap it sees */
     u32 tile; /* longer steps have whole tiles of so many, where that is not half of what prompts
-                 may have; 0: they have as many as they may */
+                 may have; and without prompts no step is longer: a part of a tile takes as long as
+                 a whole one. 0: steps have as many as they may */
     u32 even; /* here a token takes twice as long as at the beginning, as it attends to those before
                  it; further on it counts as (even + pos) / (2 even) tokens, so that no step takes
                  longer than that; 0: tokens count as one anywhere */
@@ -25,7 +27,8 @@ struct sched_budget {
 };
 
 /* seqs[n] stand in the order of service. take[i] becomes the number of tokens of seqs[i] in the
- * next step (0: not this time). Decodes go first, one token each. What is left of the budget is for
+ * next step (0: not this time). Decodes go first, one token each, those who have had fewest
+ * first. What is left of the budget is for
  * prompts, by what they count: the first in order gets all but a quarter; the quarter goes to the
  * others, shortest first, so that a short prompt does not wait until a long one has been read; what
  * they do not need goes to the first as well. The first always moves, so nobody starves. Returns

@@ -31,6 +31,7 @@ struct seq {
     bool grows;    /* their pages are taken as it goes on */
     u32 *pages;    /* [pages a sequence can have] */
     u32 n_pages, committed, pages_version;
+    u64 turns;   /* steps it has been in, more or less: see sched_seq */
     u64 starved; /* g->released + 1 when it got none; 0: it has what it needs */
     u32 salt;
     u64 deadline_ns, after, submit_ns, waited_ns;
@@ -80,6 +81,7 @@ struct engine {
     struct draft *drafts; /* [slots] */
     struct recall recall; /* for these */
     u32 guess[LIMIT_SLOTS];
+    u64 turns;    /* the most that one has had */
     u64 blocked;  /* who found no slot or too few pages, until there can be more; 0: nobody */
     u64 released; /* changes when there can be more pages */
     struct seq **holders; /* [n_holders] of pages, in the order in which they were admitted */

@@ -32,6 +32,7 @@ static bool admit(struct engine *g, struct seq *s)
     s->committed = found;
     s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
     seq_end_waiting(g, s, SEQ_RUNNING);
+    s->turns = g->turns; /* as if it had been there before */
     s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
     g->stats.prompt_tokens += s->n_prompt;
     g->stats.cached_tokens += s->cached;
@@ -62,6 +63,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
         memcpy(f->tokens + first, s->tokens + s->planned, n * sizeof *s->tokens);
     memcpy(f->tokens + first + n, g->guess, guessed * sizeof *g->guess);
     n += guessed;
+    g->turns = MAX(g->turns, ++s->turns);
     f->rows[row] = (struct step_row){.slot = s->slot,
                                      .first = first,
                                      .n = n,
@@ -170,7 +172,8 @@ static bool has_guesses(struct engine *g, struct seq *s, bool worth)
 bool step_plan(struct engine *g, struct flight *f)
 {
     u32 n = 0, sharers = 0; /* who has guesses */
-    bool full = false, worth = guess_room(g, g->running, g->running) * 6 >= g->running;
+    const u32 rows = g->device->tile ? MIN(g->running, g->device->tile) : g->running;
+    bool full = false, worth = guess_room(g, rows, rows) * 6 >= rows;
     for (u32 i = 0; i < g->ordered; i++) {
         struct seq *s = g->order[i];
         if (s->state == SEQ_WAITING && (full || s->cancelled || s->late || shares_unread(g, s)))
@@ -185,8 +188,10 @@ bool step_plan(struct engine *g, struct flight *f)
         u32 left = tokens_left(s);
         if (left && s->planned >= s->n_prompt && !seq_take_pages(g, s, s->planned + 1))
             left = 0; /* until others have ended */
-        g->plan[n] = (struct sched_seq){
-            .left = left, .decodes = s->outputs + s->pending > 0, .pos = s->planned};
+        g->plan[n] = (struct sched_seq){.left = left,
+                                        .decodes = s->outputs + s->pending > 0,
+                                        .pos = s->planned,
+                                        .turns = s->turns};
         g->plan_seqs[n] = s;
         n += left > 0;
         sharers += left > 0 && shares;

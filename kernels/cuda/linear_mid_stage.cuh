@@ -41,7 +41,7 @@ template <u32 KIND, u32 TOKENS> struct mid_shape {
     static constexpr bool inputs_first = KIND == MATRIX_INT4 && TOKENS > MID_BYTES_TOKENS;
     static constexpr bool bytes = KIND == MATRIX_INT4 && TOKENS <= MID_BYTES_TOKENS;
     /* Sums of slices tell for themselves (mid_take), rather than a counter of them: less time where
-     * there are few and registers for it, else more (tests/bench/results/cuda.md). */
+     * there are few and registers for it, else more (tests/bench/results/cuda_log.md). */
     static constexpr bool tells = roomy;
     static constexpr bool begun = /* sums do not begin with 0 */
         KIND == MATRIX_INT4 && TOKENS == 32;

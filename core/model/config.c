@@ -7,10 +7,16 @@
 #include <stdio.h>
 
 /* Models that see as well: the language model's keys are those of text_config, its class there
- * this one unless it says another. Images are for others to look at; only text is computed. */
+ * this one unless it says another; or `flat`, in older files, these keys are beside those of the
+ * rest. Images are for others to look at; only text is computed. */
 static const struct seeing {
     const char *name, *text;
-} seeing[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+    bool flat;
+} seeing[] = {{"gemma3", "gemma3_text", false},
+              {"mistral3", "mistral", false},
+              {"qwen2_vl", "qwen2_vl_text", true},
+              {"qwen2_5_vl", "qwen2_5_vl_text", true},
+              {"qwen3_vl", "qwen3_vl_text", false}};
 
 static const struct seeing *find_seeing(const struct fields *k)
 {
@@ -400,7 +406,8 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
         .partial_allowed = f->fused || f->partial > 0,
         .head_dim = m->head_dim,
         .context = m->context,
-        .phi3 = f->fused};
+        .phi3 = f->fused,
+        .mrope = f->mrope};
     s.original =
         fields_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
     struct fields full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
@@ -539,8 +546,11 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
                             struct config *c)
 {
     const struct seeing *sees = find_seeing(outer);
-    struct fields text = sees ? fields_in(outer, "text_config") : *outer, *k = &text;
-    const struct family *f = family_find(k, sees ? sees->text : "");
+    bool flat = !sees || (sees->flat && !fields_get(outer, "text_config"));
+    struct fields text = flat ? *outer : fields_in(outer, "text_config"), *k = &text;
+    struct str absent = str_of(sees ? sees->text : "");
+    const struct family *f =
+        family_find(k, sees && flat ? absent : fields_str(k, "model_type", absent.p));
     if (!f)
         return k->e->code;
     c->sees = sees != NULL;

@@ -43,6 +43,30 @@ static const struct family families[] = {
      .window = 4096,
      .attention_bias_key = true,
      .qk_norm = QK_NORM_HEADS},
+    {.name = "qwen2_vl_text",
+     .kv_heads = 8,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .windows = WINDOWS_QWEN,
+     .window = 4096,
+     .qkv_bias = true,
+     .mrope = true},
+    {.name = "qwen2_5_vl_text",
+     .kv_heads = 8,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .windows = WINDOWS_QWEN,
+     .window = 4096,
+     .qkv_bias = true,
+     .mrope = true},
+    {.name = "qwen3_vl_text",
+     .kv_heads = 32,
+     .head_dim = 128,
+     .theta = 5e5,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .mrope = true},
     {.name = "qwen2_moe",
      .kv_heads = 16,
      .theta = 1e4,
@@ -198,16 +222,16 @@ static const struct family families[] = {
      .local_rope = true},
 };
 
-const struct family *family_find(const struct fields *k, const char *absent)
+const struct family *family_find(const struct fields *k, struct str type)
 {
-    struct str type = fields_str(k, "model_type", absent);
     for (size_t i = 0; i < COUNTOF(families); i++)
         if (str_is(type, families[i].name))
             return &families[i];
     fields_refuse(
         k, "model_type",
-        "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen3, "
-        "qwen3_moe, smollm3, phi3, seed_oss, ernie4_5, glm, glm4, granite, granitemoe, olmo2, "
-        "olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and gemma3_text are supported");
+        "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
+        "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, smollm3, phi3, seed_oss, ernie4_5, glm, glm4, "
+        "granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and gemma3_text "
+        "are supported");
     return NULL;
 }

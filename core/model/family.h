@@ -44,6 +44,8 @@ struct family {
                            query_pre_attn_scalar and softcaps */
     bool multipliers;   /* of embedding, attention, what is added to x, logits */
     bool query_scaling; /* of queries beyond the positions of training */
+    bool mrope;         /* positions are of time, height and width: of text all three are the same,
+                           and which dimensions go by which makes no difference */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
@@ -54,7 +56,7 @@ struct family {
     const char *activation_key; /* NULL: hidden_act */
 };
 
-/* The row of k's model_type (`absent`: where that is missing); refused where there is none. */
-const struct family *family_find(const struct fields *k, const char *absent);
+/* The row of a model_type, which k has or lacks; refused where there is none. */
+const struct family *family_find(const struct fields *k, struct str type);
 
 #endif

@@ -213,15 +213,22 @@ static enum err open_weights(struct opening *o)
     return open_lone(o);
 }
 
+static bool is_text_part(struct str name)
+{
+    return str_starts(name, STR("model.layers.")) || str_starts(name, STR("model.norm.")) ||
+           str_starts(name, STR("model.embed_tokens."));
+}
+
 /* The language model of one that sees under the names it has alone: its tensors are called
  * language_model.model.X and language_model.lm_head.X, or model.language_model.X and lm_head.X, by
- * the version that wrote them. Those of the rest get names that nobody asks for. */
+ * the version that wrote them, or as they are where what sees is called visual.X. Those of the rest
+ * get names that nobody asks for. */
 static enum err name_text_part(struct opening *o)
 {
     static const char *const cuts[] = {"language_model.", "model.language_", "model."};
     for (u32 i = 0; i < o->tensors.n; i++) {
         struct str *name = &o->tensors.v[i]->name;
-        u32 c = 0;
+        u32 c = is_text_part(*name) ? COUNTOF(cuts) : 0;
         while (c < COUNTOF(cuts) && !str_starts(*name, str_of(cuts[c])))
             c++;
         size_t n = c < COUNTOF(cuts) ? strlen(cuts[c]) : 0;

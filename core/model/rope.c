@@ -148,13 +148,18 @@ static void fill_longrope(struct arena *keep, float *f, struct rope *out, struct
         fields_refuse(k, "original_max_position_embeddings", "it must be at least 2");
 }
 
+static struct str without_mrope(const struct rope_setting *s, struct str type)
+{
+    return s->mrope && str_is(type, "mrope") ? STR("default") : type;
+}
+
 /* rope_type, or its old name type. */
 static struct str type_of(const struct fields *k, const struct rope_setting *s, const char **key)
 {
     *key = fields_get(k, "rope_type") ? "rope_type" : "type";
-    struct str type = fields_str(k, *key, "default");
+    struct str type = without_mrope(s, fields_str(k, *key, "default"));
     if (!s->phi3) {
-        if (fields_get(k, "type") && !str_eq(fields_str(k, "type", ""), type))
+        if (fields_get(k, "type") && !str_eq(without_mrope(s, fields_str(k, "type", "")), type))
             fields_refuse(k, "type",
                           "rope_type says otherwise, and versions of transformers "
                           "differ in which of them they follow");

@@ -19,6 +19,7 @@ struct rope_setting {
     u32 context;  /* max_position_embeddings */
     u32 original; /* top-level original_max_position_embeddings; 0: none */
     bool phi3;    /* the type names "su" and "yarn" mean longrope */
+    bool mrope;   /* the type name "mrope" means default */
 };
 
 /* Builds the tables for the rope object k (an empty one: type default). A longrope has two: `out`

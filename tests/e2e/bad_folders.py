@@ -129,6 +129,21 @@ def seeing5(name):
     return "model." + name.replace("language_model.model.", "language_model.")
 
 
+def as_published(folder):
+    """Qwen2.5-VL's files, of transformers before 4.52: the keys of the text part beside the rest.
+    Its names are those that its goldens have."""
+    path = folder.file("config.json")
+    with open(path) as f:
+        config = json.load(f)
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    text.pop("model_type")
+    config |= text | {"rope_theta": rope["rope_theta"], "rope_scaling": {
+        "mrope_section": rope["mrope_section"], "type": "mrope"}}
+    with open(path, "w") as f:
+        json.dump(config, f)
+
+
 def tokenizer(change):
     """change(tokenizer.json, tokenizer_config.json)"""
     def run(folder):
@@ -225,6 +240,14 @@ CHANGES = [
     ("zero points of their own, said symmetric", "llama-gptq4-asym", quant(sym=True), OK, ""),
     ("other names of a text part", "gemma3-seeing-bf16", rename(seeing5), OK, ""),
     ("other names, and a head", "mistral3-seeing-f16", rename(seeing5), OK, ""),
+    ("other names, of one whose text part has none", "qwen2-5-vl-bf16",
+     rename(lambda n: n if n.startswith("lm_head.") else "model." + n.replace(
+         "model.", "language_model.")), OK, ""),
+    ("no text_config", "qwen2-5-vl-bf16", as_published, OK, ""),
+    ("no text_config where there has to be one", "qwen3-vl-bf16", lambda f: f.config(
+        text_config=None), MODEL, "text_config"),
+    ("layer nobody asked for, of a text part without a name", "qwen2-5-vl-bf16",
+     add("model.layers.9.mlp.up_proj.weight", FLOATS), MODEL, "model.layers.9."),
     ("layer nobody asked for, of a text part", "gemma3-seeing-bf16",
      add("language_model.model.layers.9.mlp.up_proj.weight", FLOATS), MODEL,
      "model.layers.9."),

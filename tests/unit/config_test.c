@@ -272,6 +272,45 @@ void config_text_parts(void)
     CHECK(m.layers[0].window == 0 && m.kv_heads == 8 && m.heads == 32);
 }
 
+/* As in Qwen2.5-VL-7B-Instruct-AWQ, whose text part's keys are beside the others, and in
+ * Qwen3-VL-8B-Instruct. */
+void config_positions_of_three_kinds(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    const char *flat =
+        "{\"architectures\":[\"Qwen2_5_VLForConditionalGeneration\"],\"eos_token_id\":151645,"
+        "\"hidden_size\":3584,\"intermediate_size\":18944,\"max_position_embeddings\":128000,"
+        "\"max_window_layers\":28,\"model_type\":\"qwen2_5_vl\",\"num_attention_heads\":28,"
+        "\"num_hidden_layers\":28,\"num_key_value_heads\":4,\"quantization_config\":{\"bits\":4,"
+        "\"group_size\":128,\"modules_to_not_convert\":[\"visual\"],\"quant_method\":\"awq\","
+        "\"version\":\"gemm\",\"zero_point\":true},\"rms_norm_eps\":1e-06,\"rope_scaling\":"
+        "{\"mrope_section\":[16,24,24],%s\"type\":\"mrope\"},\"rope_theta\":1000000.0,"
+        "\"sliding_window\":32768,\"tie_word_embeddings\":false,\"use_sliding_window\":false,"
+        "\"vision_config\":{\"hidden_size\":1280},\"vocab_size\":152064}";
+    const char *const types[] = {"", "\"rope_type\":\"default\","};
+    char text[2048];
+    for (size_t i = 0; i < COUNTOF(types); i++) {
+        snprintf(text, sizeof text, flat, types[i]);
+        CHECK(parse(text, &m, &c, &e) == ERR_OK);
+        CHECK(c.sees && !c.headless && c.qkv_bias && !c.o_bias && c.quant.method == QUANT_AWQ);
+        CHECK(str_is(m.model_type, "qwen2_5_vl_text") && m.kv_heads == 4 && m.head_dim == 128);
+        CHECK(m.layers[27].window == 0 && m.rope[ROPE_FULL].scale == 1 && m.eos[0] == 151645);
+        CHECK(fabsf(m.rope[ROPE_FULL].freq[32] - 1e-3f) < 1e-9f);
+    }
+    CHECK(parse("{\"architectures\":[\"Qwen3VLForConditionalGeneration\"],\"model_type\":"
+                "\"qwen3_vl\",\"text_config\":{\"attention_bias\":false,\"eos_token_id\":151645,"
+                "\"head_dim\":128,\"hidden_size\":4096,\"intermediate_size\":12288,"
+                "\"max_position_embeddings\":262144,\"model_type\":\"qwen3_vl_text\","
+                "\"num_attention_heads\":32,\"num_hidden_layers\":36,\"num_key_value_heads\":8,"
+                "\"rope_scaling\":{\"mrope_interleaved\":true,\"mrope_section\":[24,20,20],"
+                "\"rope_type\":\"default\"},\"rope_theta\":5000000,\"vocab_size\":151936},"
+                "\"tie_word_embeddings\":false,\"vision_config\":{\"depth\":27}}",
+                &m, &c, &e) == ERR_OK);
+    CHECK(c.sees && !c.qkv_bias && m.qk_norm == QK_NORM_HEADS && m.context == 262144);
+}
+
 void config_keys_are_honoured(void)
 {
     struct model m;
@@ -462,6 +501,10 @@ void config_refusals(void)
     } cases[] = {
         {"gpt2", "", "model_type is \"gpt2\": llama, mistral"},
         {"gemma3", "", "text_config.hidden_size is missing"},
+        {"qwen3", KV ",\"rope_scaling\":{\"type\":\"mrope\"}",
+         "rope_scaling.type is \"mrope\": default"},
+        {"qwen2_5_vl", "\"text_config\":{\"model_type\":\"qwen9\"}",
+         "text_config.model_type is \"qwen9\": llama, mistral"},
         {"gemma3", "\"text_config\":3", "text_config is 3: an object"},
         {"mistral3", "\"text_config\":{\"model_type\":\"ministral4\"}",
          "text_config.model_type is \"ministral4\": llama, mistral"},

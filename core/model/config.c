@@ -12,11 +12,9 @@
 static const struct seeing {
     const char *name, *text;
     bool flat;
-} seeing[] = {{"gemma3", "gemma3_text", false},
-              {"mistral3", "mistral", false},
-              {"qwen2_vl", "qwen2_vl_text", true},
-              {"qwen2_5_vl", "qwen2_5_vl_text", true},
-              {"qwen3_vl", "qwen3_vl_text", false}};
+} seeing[] = {{"gemma3", "gemma3_text", false},     {"mistral3", "mistral", false},
+              {"qwen2_vl", "qwen2_vl_text", true},  {"qwen2_5_vl", "qwen2_5_vl_text", true},
+              {"qwen3_vl", "qwen3_vl_text", false}, {"qwen3_vl_moe", "qwen3_vl_moe_text", false}};
 
 static const struct seeing *find_seeing(const struct fields *k)
 {
@@ -350,7 +348,7 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     u32 step = 1;
-    if (f->mixtures != MIXTURES_MIXTRAL)
+    if (f->mixtures != MIXTURES_MIXTRAL && !f->renormalized)
         m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
     if (f->mixtures == MIXTURES_QWEN) {
         m->expert_intermediate =

@@ -86,6 +86,15 @@ static const struct family families[] = {
      .attention_bias_key = true,
      .qk_norm = QK_NORM_HEADS,
      .mixtures = MIXTURES_QWEN},
+    {.name = "qwen3_vl_moe_text",
+     .kv_heads = 16,
+     .theta = 5e5,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .mixtures = MIXTURES_QWEN,
+     .renormalized = true,
+     .mrope = true},
     {.name = "smollm3",
      .kv_heads = 4,
      .theta = 2e6,
@@ -230,7 +239,8 @@ const struct family *family_find(const struct fields *k, struct str type)
     fields_refuse(
         k, "model_type",
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
-        "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, smollm3, phi3, seed_oss, ernie4_5, glm, glm4, "
+        "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, smollm3, phi3, seed_oss, ernie4_5, "
+        "glm, glm4, "
         "granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and gemma3_text "
         "are supported");
     return NULL;

@@ -53,6 +53,7 @@ struct family {
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
     } mixtures;
     bool shared_expert;         /* beside those, one that all tokens take */
+    bool renormalized;          /* whatever the key says */
     const char *activation_key; /* NULL: hidden_act */
 };
 

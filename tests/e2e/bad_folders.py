@@ -144,6 +144,16 @@ def as_published(folder):
         json.dump(config, f)
 
 
+def transposed(folder):
+    """As Qwen3-VL's mixtures are published, in bf16: [experts][inputs][outputs]."""
+    def change(tensors):
+        for name in list(tensors):
+            if ".experts." in name:
+                dtype, (experts, n, k), data = tensors[name]
+                tensors[name] = (dtype, [experts, k, n], data)
+    folder.tensors(change)
+
+
 def tokenizer(change):
     """change(tokenizer.json, tokenizer_config.json)"""
     def run(folder):
@@ -244,6 +254,7 @@ CHANGES = [
      rename(lambda n: n if n.startswith("lm_head.") else "model." + n.replace(
          "model.", "language_model.")), OK, ""),
     ("no text_config", "qwen2-5-vl-bf16", as_published, OK, ""),
+    ("experts transposed", "qwen3-vl-moe-bf16", transposed, MODEL, "experts.gate_up_proj"),
     ("no text_config where there has to be one", "qwen3-vl-bf16", lambda f: f.config(
         text_config=None), MODEL, "text_config"),
     ("layer nobody asked for, of a text part without a name", "qwen2-5-vl-bf16",

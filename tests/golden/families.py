@@ -138,6 +138,8 @@ SEEING = {
                                       num_heads=2, **VISION)),
     "qwen3-vl": ("qwen3_vl", dict(depth=1, out_hidden_size=64, num_position_embeddings=16,
                                   num_heads=2, deepstack_visual_indexes=[0], **VISION)),
+    "qwen3-vl-moe": ("qwen3_vl_moe", dict(depth=1, out_hidden_size=64, num_position_embeddings=16,
+                                          num_heads=2, deepstack_visual_indexes=[0], **VISION)),
     "gemma3-seeing": ("gemma3", dict(model_type="siglip_vision_model", **VISION)),
     "mistral3-seeing": ("mistral3", dict(model_type="pixtral", head_dim=8, **VISION)),
 }
@@ -146,8 +148,13 @@ FAMILIES["qwen3-embedding"] = ("qwen3", dict(head_dim=32, num_hidden_layers=1,
                                              intermediate_size=64, tie_word_embeddings=True), 18)
 FAMILIES["qwen2-5-vl"] = ("qwen2_5_vl_text", dict(num_hidden_layers=1, rope_parameters=dict(
     rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3])), 39)
-FAMILIES["qwen3-vl"] = ("qwen3_vl_text", dict(num_hidden_layers=1, head_dim=32, rope_parameters=dict(
-    rope_type="default", rope_theta=10000.0, mrope_section=[6, 5, 5], mrope_interleaved=True)), 40)
+INTERLEAVED = dict(rope_type="default", rope_theta=10000.0, mrope_section=[6, 5, 5],
+                   mrope_interleaved=True)
+FAMILIES["qwen3-vl"] = ("qwen3_vl_text", dict(num_hidden_layers=1, head_dim=32,
+                                              rope_parameters=INTERLEAVED), 40)
+FAMILIES["qwen3-vl-moe"] = ("qwen3_vl_moe_text", dict(
+    num_hidden_layers=1, head_dim=32, num_experts=6, num_experts_per_tok=2,
+    moe_intermediate_size=48, rope_parameters=INTERLEAVED), 41)
 FAMILIES["gemma3-seeing"] = FAMILIES["gemma3"][:2] + (16,)
 FAMILIES["mistral3-seeing"] = ("mistral", dict(num_hidden_layers=1, head_dim=32,
                                                sliding_window=None), 17)

@@ -36,7 +36,7 @@ CORE = ["llama", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemm
 EXTRA = [("llama-form4", "f16"), ("llama-linear", "bf16"), ("llama-yarn", "f16"),
          ("qwen2-window", "f16"), ("phi3-long", "bf16"), ("gemma", "bf16"),
          ("mistral-sharded", "f16"), ("gemma3-seeing", "bf16"), ("mistral3-seeing", "f16"),
-         ("qwen2-5-vl", "bf16"), ("qwen3-vl", "bf16"),
+         ("qwen2-5-vl", "bf16"), ("qwen3-vl", "bf16"), ("qwen3-vl-moe", "bf16"),
          ("llama", "f16"), ("llama", "bf16"), ("qwen3-embedding", "bf16"),
          ("qwen3-moe-step", "bf16"), ("qwen3-moe-joined", "bf16"), ("mixtral", "f32")]
 EXPERTS = ["qwen3-moe", "mixtral"]

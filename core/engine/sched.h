@@ -27,12 +27,11 @@ struct sched_budget {
 };
 
 /* seqs[n] stand in the order of service. take[i] becomes the number of tokens of seqs[i] in the
- * next step (0: not this time). Decodes go first, one token each, those who have had fewest
- * first. What is left of the budget is for
- * prompts, by what they count: the first in order gets all but a quarter; the quarter goes to the
- * others, shortest first, so that a short prompt does not wait until a long one has been read; what
- * they do not need goes to the first as well. The first always moves, so nobody starves. Returns
- * the step's tokens.
+ * next step (0: not this time). Decodes go first, one token each; where that is more than a tile,
+ * those who have had fewest turns. What is left of the budget is for prompts, by what their tokens
+ * count: the first in order gets all but a quarter; the quarter goes to the others, shortest first,
+ * so that a short prompt does not wait until a long one has been read; what they do not need goes
+ * to the first as well. The first always moves, so nobody starves. Returns the step's tokens.
  */
 u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, u32 *take);
 

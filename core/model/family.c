@@ -240,8 +240,7 @@ const struct family *family_find(const struct fields *k, struct str type)
         k, "model_type",
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, smollm3, phi3, seed_oss, ernie4_5, "
-        "glm, glm4, "
-        "granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and gemma3_text "
-        "are supported");
+        "glm, glm4, granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and "
+        "gemma3_text are supported");
     return NULL;
 }

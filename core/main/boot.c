@@ -20,10 +20,12 @@ enum {
     STEP_TOKENS = 512,
     SLOTS = 8, /* engine.slots, by default; and where a card has memory to spare: */
     LARGE_CARD_SLOTS = 32,
+    LARGEST_CARD_SLOTS = 128,
     KV_SHARE = 4, /* a fitted KV cache takes at most one part in this of what the box has */
 };
 
 #define LARGE_CARD_BYTES (20 * GIB)
+#define LARGEST_CARD_BYTES (64 * GIB)
 
 const char *bytes_text(size_t bytes, char *out)
 {
@@ -294,7 +296,8 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
     TRY(gpu_find(o, o->cuda_wait, boot_end_if_asked, &b->boot, &b->clock, &info, &count, e));
     if (!o->engine_slots && !o->engine_step_tokens && !info.integrated &&
         info.memory_bytes >= LARGE_CARD_BYTES)
-        set_slots(limits, o, LARGE_CARD_SLOTS);
+        set_slots(limits, o,
+                  info.memory_bytes >= LARGEST_CARD_BYTES ? LARGEST_CARD_SLOTS : LARGE_CARD_SLOTS);
     if (!o->engine_step_tokens)
         limits->step_tokens = cuda_step_tokens(b->model, &info, limits->slots);
     limits->scores = o->engine_prompt_logprobs ? limits->step_tokens : 0;

@@ -241,6 +241,20 @@ def steps_are_short_where_a_display_limits_them():
 
 
 @check
+def large_cards_have_more_slots():
+    def slots(fake, *flags):
+        out, _ = zigcuda("plan", "--model", DEMO, *CUDA, *flags, fake=fake)
+        return int(re.search(r" (\d+) slots, \d+ waiting", out).group(1))
+
+    assert slots("memory=17179869184") == 8
+    assert slots("memory=25769803776") == 32
+    assert slots("memory=85899345920") == 128
+    assert slots("memory=85899345920,integrated=1") == 8  # is the box's
+    assert slots("memory=85899345920", "--engine.slots", "5") == 5
+    assert slots("memory=85899345920", "--engine.step_tokens", "64") == 8
+
+
+@check
 def other_pages_are_refused():
     _, err = zigcuda("plan", "--model", MODEL_DIR, *CUDA, "--engine.kv_type", "f32", want=3)
     assert "engine.kv_type is f32, which the CUDA backend has not" in err, err

@@ -30,7 +30,14 @@ static u32 shortest(const struct sched_seq *seqs, u32 n, u32 first, const u32 *t
 /* One token each for at most so many of those that decode. */
 static u32 give_decodes(const struct sched_seq *seqs, u32 n, u32 *take, u32 most)
 {
-    u32 used = 0;
+    u32 used = 0, all = 0;
+    for (u32 i = 0; i < n; i++)
+        all += seqs[i].decodes;
+    if (all <= most) {
+        for (u32 i = 0; i < n; i++)
+            take[i] = seqs[i].decodes;
+        return all;
+    }
     for (u64 fewest = 0, next; used < most && fewest != UINT64_MAX; fewest = next) {
         next = UINT64_MAX;
         for (u32 i = 0; i < n && used < most; i++) {

@@ -32,7 +32,6 @@ static bool admit(struct engine *g, struct seq *s)
     s->committed = found;
     s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
     seq_end_waiting(g, s, SEQ_RUNNING);
-    s->turns = g->turns; /* as if it had been there before */
     s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
     g->stats.prompt_tokens += s->n_prompt;
     g->stats.cached_tokens += s->cached;
@@ -63,7 +62,8 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
         memcpy(f->tokens + first, s->tokens + s->planned, n * sizeof *s->tokens);
     memcpy(f->tokens + first + n, g->guess, guessed * sizeof *g->guess);
     n += guessed;
-    g->turns = MAX(g->turns, ++s->turns);
+    s->turns = s->outputs + s->pending > 0 ? s->turns + 1 : g->turns; /* as if it had been there */
+    g->turns = MAX(g->turns, s->turns);
     f->rows[row] = (struct step_row){.slot = s->slot,
                                      .first = first,
                                      .n = n,

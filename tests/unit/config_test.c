@@ -282,20 +282,22 @@ void config_positions_of_three_kinds(void)
     const char *flat =
         "{\"architectures\":[\"Qwen2_5_VLForConditionalGeneration\"],\"eos_token_id\":151645,"
         "\"hidden_size\":3584,\"intermediate_size\":18944,\"max_position_embeddings\":128000,"
-        "\"max_window_layers\":28,\"model_type\":\"qwen2_5_vl\",\"num_attention_heads\":28,"
+        "\"max_window_layers\":28,\"model_type\":\"%s\",\"num_attention_heads\":28,"
         "\"num_hidden_layers\":28,\"num_key_value_heads\":4,\"quantization_config\":{\"bits\":4,"
         "\"group_size\":128,\"modules_to_not_convert\":[\"visual\"],\"quant_method\":\"awq\","
         "\"version\":\"gemm\",\"zero_point\":true},\"rms_norm_eps\":1e-06,\"rope_scaling\":"
         "{\"mrope_section\":[16,24,24],%s\"type\":\"mrope\"},\"rope_theta\":1000000.0,"
         "\"sliding_window\":32768,\"tie_word_embeddings\":false,\"use_sliding_window\":false,"
         "\"vision_config\":{\"hidden_size\":1280},\"vocab_size\":152064}";
+    const char *const names[] = {"qwen2_5_vl", "qwen2_vl"};
     const char *const types[] = {"", "\"rope_type\":\"default\","};
-    char text[2048];
-    for (size_t i = 0; i < COUNTOF(types); i++) {
-        snprintf(text, sizeof text, flat, types[i]);
+    char text[2048], name[32];
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, flat, names[i / 2], types[i % 2]);
+        snprintf(name, sizeof name, "%s_text", names[i / 2]);
         CHECK(parse(text, &m, &c, &e) == ERR_OK);
         CHECK(c.sees && !c.headless && c.qkv_bias && !c.o_bias && c.quant.method == QUANT_AWQ);
-        CHECK(str_is(m.model_type, "qwen2_5_vl_text") && m.kv_heads == 4 && m.head_dim == 128);
+        CHECK(str_is(m.model_type, name) && m.kv_heads == 4 && m.head_dim == 128);
         CHECK(m.layers[27].window == 0 && m.rope[ROPE_FULL].scale == 1 && m.eos[0] == 151645);
         CHECK(fabsf(m.rope[ROPE_FULL].freq[32] - 1e-3f) < 1e-9f);
     }

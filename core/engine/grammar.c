@@ -412,9 +412,20 @@ static enum act string(const struct grammar *g, struct grammar_frame *f, u8 c)
 
 /* --- numbers, literals ------------------------------------------------------------------------ */
 
+/* a: digits, those before the point, and how they compare; b, c: the rest by the step. */
 static struct range_at range_at(const struct grammar_frame *f)
 {
-    return (struct range_at){.digits = f->a, .compare = f->b, .whole = f->c};
+    return (struct range_at){.digits = f->a & 15,
+                             .whole = f->a >> 4 & 15,
+                             .compare = (u8)(f->a >> 8),
+                             .rest = (u32)f->b << 16 | f->c};
+}
+
+static void set_range_at(struct grammar_frame *f, struct range_at at)
+{
+    f->a = (u16)(at.compare << 8 | at.whole << 4 | at.digits);
+    f->b = (u16)(at.rest >> 16);
+    f->c = (u16)at.rest;
 }
 
 static bool number_complete(const struct grammar *g, const struct grammar_frame *f)
@@ -441,11 +452,10 @@ static enum act digits(struct grammar_frame *f, u8 c, u32 most, bool whole)
     return is_digit(c) ? REFUSED : PASSED;
 }
 
-/* A number with bounds. a, b, c: where it stands in its range. */
+/* A number with bounds, or of a step. */
 static enum act bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
 {
-    const struct grammar_node *n = &g->nodes[f->node];
-    const struct range *r = &g->ranges[n->items];
+    const struct range *r = &g->ranges[g->nodes[f->node].items];
     struct range_at at = range_at(f);
     u8 phase = f->phase;
     bool fits;
@@ -454,22 +464,20 @@ static enum act bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
                    : phase == SIGN && c == '0'         ? ZERO
                                                        : DIGITS;
         fits = range_digit(r, &at, c, f->phase == DIGITS);
-    } else if (c == '.' && !n->whole && (phase == ZERO || phase == DIGITS)) {
+    } else if (c == '.' && (phase == ZERO || phase == DIGITS)) {
         f->phase = POINT;
         fits = range_point(r, &at);
     } else {
         return !is_digit(c) && number_complete(g, f) ? PASSED : REFUSED;
     }
-    f->a = at.digits;
-    f->b = at.compare;
-    f->c = at.whole;
+    set_range_at(f, at);
     return fits ? TAKEN : REFUSED;
 }
 
 static enum act begin_bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
 {
     bool negative = c == '-';
-    f->b = range_begin(negative).compare;
+    set_range_at(f, range_begin(negative));
     if (negative)
         return g->ranges[g->nodes[f->node].items].none[1] ? REFUSED : TAKEN;
     return is_digit(c) ? bounded(g, f, c) : REFUSED;

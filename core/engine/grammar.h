@@ -2,14 +2,15 @@
  * grammar is compiled from JSON Schema once (grammar_compile); a state is moved by one byte at a
  * time, and says whether the text may end. So what is let through fits the schema, always; not all
  * that fits is let through: an object's members come in the order of its properties, numbers have
- * at most 15 digits (with bounds 15 in all, and no exponent), one blank stands in front at most,
- * and elsewhere one, or one or two line ends and an indent.
+ * at most 15 digits (with bounds or multipleOf 15 in all, no exponent, and with multipleOf no more
+ * of them behind the point than it has), one blank stands in front at most, and elsewhere one, or
+ * one or two line ends and an indent.
  *
  * The schema's subset: type, properties, required, additionalProperties (false; for objects without
  * properties also a schema), items, minItems, maxItems, minLength, maxLength, minimum, maximum,
- * exclusiveMinimum, exclusiveMaximum, pattern, format, enum, const, anyOf, oneOf of what can be
- * told apart, $ref into the same document (recursive, too), allOf of one. Words that only describe
- * are passed over; any other is refused with its path.
+ * exclusiveMinimum, exclusiveMaximum, multipleOf, pattern, format, enum, const, anyOf, oneOf of
+ * what can be told apart, $ref into the same document (recursive, too), allOf of one. Words that
+ * only describe are passed over; any other is refused with its path.
  */
 #ifndef ZIGCUDA_GRAMMAR_H
 #define ZIGCUDA_GRAMMAR_H

@@ -1,13 +1,25 @@
 #include "core/engine/range.h"
 
-#define HUGE_SIZE 1000000000000000u /* 10^RANGE_DIGITS */
-
+/* 10^n; n: 0 to RANGE_DIGITS. */
 static u64 power(u32 n)
 {
-    u64 p = 1;
-    while (n--)
-        p *= 10;
-    return p;
+    static const u64 powers[RANGE_DIGITS + 1] = {1,
+                                                 10,
+                                                 100,
+                                                 1000,
+                                                 10000,
+                                                 100000,
+                                                 1000000,
+                                                 10000000,
+                                                 100000000,
+                                                 1000000000,
+                                                 10000000000,
+                                                 100000000000,
+                                                 1000000000000,
+                                                 10000000000000,
+                                                 100000000000000,
+                                                 1000000000000000};
+    return powers[n];
 }
 
 /* --- bounds ----------------------------------------------------------------------------------- */
@@ -79,71 +91,9 @@ bool range_end_of(struct str number, bool open, struct range_end *out)
     return true;
 }
 
-/* Below, equal, above: of two sizes. */
-static int compare(const struct range_bound *a, const struct range_bound *b)
-{
-    u64 x = a->digits * power(RANGE_DIGITS - a->n), y = b->digits * power(RANGE_DIGITS - b->n);
-    if (a->whole != b->whole)
-        return a->whole < b->whole ? -1 : 1;
-    return x < y ? -1 : x > y;
-}
-
 static bool is_zero(const struct range_bound *b)
 {
     return b->digits == 0;
-}
-
-/* The integer next to a bound, inwards: that is away from 0, or towards it. False: there is none
- * of so many digits, or none on this side of 0. */
-static bool to_whole(struct range_bound *b, bool away)
-{
-    u64 unit = power((u32)(b->n - b->whole)), size = b->digits / unit;
-    bool fraction = b->digits % unit;
-    if (away)
-        size += fraction || b->open;
-    else if (b->open && !fraction && size == 0)
-        return false;
-    else
-        size -= b->open && !fraction;
-    *b = (struct range_bound){.digits = size, .n = 1, .set = true};
-    while (b->n < RANGE_DIGITS && size >= power(b->n))
-        b->n++;
-    b->whole = b->n;
-    return size < HUGE_SIZE;
-}
-
-/* One side of 0: sizes from low to high. NULL: no such bound. False: nothing is between them. */
-static bool side(const struct range_bound *low, const struct range_bound *high, bool whole,
-                 struct range_bound *to_low, struct range_bound *to_high)
-{
-    *to_low = low ? *low : (struct range_bound){0};
-    *to_high = high ? *high : (struct range_bound){0};
-    if ((low && whole && !to_whole(to_low, true)) || (high && whole && !to_whole(to_high, false)))
-        return false;
-    if (!high)
-        return true;
-    if (!low)
-        return !(to_high->open && is_zero(to_high));
-    int order = compare(to_low, to_high);
-    return order < 0 || (order == 0 && !to_low->open && !to_high->open);
-}
-
-bool range_of(const struct range_end *low, const struct range_end *high, bool whole,
-              struct range *out)
-{
-    *out = (struct range){0};
-    for (u32 i = 0; i < 2; i++) {
-        const struct range_end *near = i ? high : low, *far = i ? low : high;
-        bool sign = i, out_of = near && near->huge && near->negative == sign;
-        /* Below 0 there are no numbers where 0 is the lowest one: -0 is not asked for. */
-        bool none = far && (far->negative != sign) && (sign || !is_zero(&far->bound) || far->huge);
-        const struct range_bound *inner = near && (near->negative == sign) ? &near->bound : NULL;
-        if (near && !near->huge && is_zero(&near->bound))
-            inner = near->bound.open ? &near->bound : NULL;
-        const struct range_bound *outer = far && !far->huge ? &far->bound : NULL;
-        out->none[i] = none || out_of || !side(inner, outer, whole, &out->low[i], &out->high[i]);
-    }
-    return !out->none[0] || !out->none[1];
 }
 
 static bool same_bound(const struct range_bound *a, const struct range_bound *b)
@@ -154,11 +104,40 @@ static bool same_bound(const struct range_bound *a, const struct range_bound *b)
 
 bool range_same(const struct range *a, const struct range *b)
 {
-    bool same = true;
+    bool same = a->step.size == b->step.size && a->step.behind == b->step.behind;
     for (u32 i = 0; i < 2; i++)
         same = same && a->none[i] == b->none[i] && same_bound(&a->low[i], &b->low[i]) &&
                same_bound(&a->high[i], &b->high[i]);
     return same;
+}
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+/* The greatest common divisor. */
+static u64 common(u64 a, u64 b)
+{
+    while (b) {
+        u64 rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+bool range_step_of(struct str number, struct range_step *out)
+{
+    struct range_end end;
+    if (!range_end_of(number, false, &end) || end.huge || end.bound.n > RANGE_STEP_DIGITS)
+        return false;
+    out->size = end.negative ? 0 : (u32)end.bound.digits;
+    out->behind = end.bound.n - end.bound.whole;
+    return true;
+}
+
+struct range_step range_step_whole(struct range_step step)
+{
+    u64 size = step.size / common(step.size, power(step.behind));
+    return (struct range_step){.size = (u32)size};
 }
 
 /* --- digits ----------------------------------------------------------------------------------- */
@@ -173,7 +152,7 @@ static u32 against(const struct range_at *at, u32 shift)
 
 static void set_against(struct range_at *at, u32 shift, u32 how)
 {
-    at->compare = (u16)((at->compare & ~(3u << shift)) | how << shift);
+    at->compare = (u8)((at->compare & ~(3u << shift)) | how << shift);
 }
 
 static bool sign_of(const struct range_at *at)
@@ -194,33 +173,68 @@ static bool has_more(const struct range_bound *b, u32 i)
 
 struct range_at range_begin(bool negative)
 {
-    return (struct range_at){.compare = (u16)(EQUAL << LOW_SHIFT | EQUAL << HIGH_SHIFT |
-                                              (negative ? 1 : 0) << SIGN_SHIFT)};
+    return (struct range_at){.compare = (u8)(EQUAL << LOW_SHIFT | EQUAL << HIGH_SHIFT |
+                                             (negative ? 1 : 0) << SIGN_SHIFT)};
 }
 
-/* Can it be a number at or above `low`, with `whole` digits before the point? */
-static bool reaches(const struct range_bound *low, const struct range_at *at, u32 whole)
+/* Digits i to n of a bound, as an integer. */
+static u64 tail(const struct range_bound *b, u32 i, u32 n)
+{
+    u64 head = n < b->n ? b->digits / power(b->n - n) : b->digits * power(n - b->n);
+    return head % power(n - i);
+}
+
+/* Of the numbers that begin so and have `whole` digits before the point and n in all: the first one
+ * that is not below the bound, by what follows in it. */
+static u64 tails_first(const struct range_bound *low, const struct range_at *at, u32 whole, u32 n)
 {
     u32 how = against(at, LOW_SHIFT);
-    if (!low->set || whole != low->whole)
-        return !low->set || whole > low->whole;
-    return how == ABOVE || (how == EQUAL && (!low->open || at->digits < RANGE_DIGITS));
+    if (!low->set || whole > low->whole || (whole == low->whole && how == ABOVE))
+        return 0;
+    if (whole < low->whole || how == BELOW)
+        return UINT64_MAX;
+    return tail(low, at->digits, n) + (low->open || has_more(low, n));
 }
 
-static bool stays(const struct range_bound *high, const struct range_at *at, u32 whole)
+/* And the one behind the last that is not above it. */
+static u64 tails_end(const struct range_bound *high, const struct range_at *at, u32 whole, u32 n)
 {
     u32 how = against(at, HIGH_SHIFT);
-    if (!high->set || whole != high->whole)
-        return !high->set || whole < high->whole;
-    return how == BELOW || (how == EQUAL && (!high->open || has_more(high, at->digits)));
+    if (!high->set || whole < high->whole || (whole == high->whole && how == BELOW))
+        return power(n - at->digits);
+    if (whole > high->whole || how == ABOVE)
+        return 0;
+    return tail(high, at->digits, n) + (!high->open || has_more(high, n));
+}
+
+/* With n digits in all, of which `whole` are before the point: is one that begins so in it? */
+static bool fits(const struct range *r, const struct range_at *at, u32 whole, u32 n)
+{
+    bool sign = sign_of(at);
+    u64 first = tails_first(&r->low[sign], at, whole, n);
+    u64 end = tails_end(&r->high[sign], at, whole, n);
+    if (first >= end || r->step.size == 1)
+        return first < end;
+    /* Without its point it is a multiple of this. */
+    u64 step = r->step.size / common(r->step.size, power(r->step.behind - (n - whole)));
+    u64 begun = at->rest % step * (power(n - at->digits) % step);
+    u64 rest = (begun + first % step) % step;
+    return rest == 0 || step - rest < end - first;
+}
+
+/* How many digits a number has at most. Those that have fewer are among these, with zeros. */
+static u32 room(const struct range *r, u32 whole)
+{
+    return MIN(whole + r->step.behind, (u32)RANGE_DIGITS);
 }
 
 static bool goes_on(const struct range *r, const struct range_at *at, bool may_grow)
 {
     bool sign = sign_of(at);
-    u32 from = at->whole ? at->whole : at->digits, to = may_grow ? RANGE_DIGITS : from;
+    u32 from = at->whole ? at->whole : at->digits;
+    u32 most = r->high[sign].set ? r->high[sign].whole : RANGE_DIGITS, to = may_grow ? most : from;
     for (u32 whole = from; whole <= to && !r->none[sign]; whole++)
-        if (reaches(&r->low[sign], at, whole) && stays(&r->high[sign], at, whole))
+        if (fits(r, at, whole, room(r, whole)))
             return true;
     return false;
 }
@@ -228,17 +242,18 @@ static bool goes_on(const struct range *r, const struct range_at *at, bool may_g
 static void compare_digit(const struct range_bound *b, struct range_at *at, u32 shift, u32 digit)
 {
     u32 of_bound = digit_of(b, at->digits);
-    if (against(at, shift) == EQUAL && digit != of_bound)
+    if (b->set && against(at, shift) == EQUAL && digit != of_bound)
         set_against(at, shift, digit < of_bound ? BELOW : ABOVE);
 }
 
 bool range_digit(const struct range *r, struct range_at *at, u8 digit, bool may_grow)
 {
     bool sign = sign_of(at);
-    if (at->digits == RANGE_DIGITS)
+    if (at->digits == (at->whole ? room(r, at->whole) : RANGE_DIGITS))
         return false;
     compare_digit(&r->low[sign], at, LOW_SHIFT, digit - '0');
     compare_digit(&r->high[sign], at, HIGH_SHIFT, digit - '0');
+    at->rest = (u32)(((u64)at->rest * 10 + digit - '0') % r->step.size);
     at->digits++;
     return goes_on(r, at, may_grow);
 }
@@ -246,15 +261,41 @@ bool range_digit(const struct range *r, struct range_at *at, u8 digit, bool may_
 bool range_point(const struct range *r, struct range_at *at)
 {
     at->whole = at->digits;
-    return at->digits < RANGE_DIGITS && goes_on(r, at, false);
+    return at->digits < room(r, at->whole) && goes_on(r, at, false);
 }
 
 bool range_complete(const struct range *r, const struct range_at *at)
 {
-    bool sign = sign_of(at);
-    const struct range_bound *low = &r->low[sign];
-    u32 whole = at->whole ? at->whole : at->digits;
-    bool short_of = low->set && whole == low->whole && against(at, LOW_SHIFT) == EQUAL &&
-                    (low->open || has_more(low, at->digits));
-    return !short_of && goes_on(r, at, false);
+    return fits(r, at, at->whole ? at->whole : at->digits, at->digits);
+}
+
+/* --- ranges ----------------------------------------------------------------------------------- */
+
+static bool begins(const struct range *r, bool negative)
+{
+    for (u8 digit = '0'; digit <= '9'; digit++) {
+        struct range_at at = range_begin(negative);
+        if (range_digit(r, &at, digit, digit != '0'))
+            return true;
+    }
+    return false;
+}
+
+bool range_of(const struct range_end *low, const struct range_end *high, struct range_step step,
+              struct range *out)
+{
+    *out = (struct range){.step = step};
+    for (u32 i = 0; i < 2; i++) {
+        const struct range_end *near = i ? high : low, *far = i ? low : high;
+        bool sign = i, out_of = near && near->huge && near->negative == sign;
+        /* Below 0 there are no numbers where 0 is the lowest one: -0 is not asked for. */
+        bool none = far && (far->negative != sign) && (sign || !is_zero(&far->bound) || far->huge);
+        bool above_0 = near && is_zero(&near->bound) && near->bound.open;
+        if (near && !near->huge && (near->negative == sign || above_0))
+            out->low[i] = near->bound;
+        if (far && !far->huge)
+            out->high[i] = far->bound;
+        out->none[i] = none || out_of || !begins(out, sign);
+    }
+    return !out->none[0] || !out->none[1];
 }

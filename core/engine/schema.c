@@ -291,31 +291,59 @@ static enum err bound(struct compiler *c, const struct json *v, const char *name
     return ERR_OK;
 }
 
-static enum err compile_number(struct compiler *c, const struct json *v, u16 node)
+/* m: multipleOf, or NULL, where *step stays what it is. */
+static enum err multiple(struct compiler *c, const struct json *m, struct range_step *step)
+{
+    if (!m)
+        return ERR_OK;
+    enter(c, ".", m->key);
+    if (m->type == JSON_NUMBER && !range_step_of(m->text, step))
+        return err_set(c->e, ERR_REQUEST,
+                       "%s: %.*s has more than %d digits before and behind the point together, so "
+                       "that it could not be kept to exactly",
+                       c->path, (int)MIN(m->text.n, (size_t)40), m->text.p, RANGE_STEP_DIGITS);
+    if (m->type != JSON_NUMBER || step->size == 0)
+        return refuse(c, "must be a number above 0");
+    return ERR_OK;
+}
+
+/* Those that are the same are kept once. */
+static enum err add_range(struct compiler *c, const struct range *r, u16 *at)
 {
     struct grammar *g = c->g;
+    u16 i = 0;
+    while (i < g->n_ranges && !range_same(&g->ranges[i], r))
+        i++;
+    if (i == LIMIT_SCHEMA_RANGES)
+        return too_large(c, "different bounds and steps of numbers", LIMIT_SCHEMA_RANGES);
+    if (i == g->n_ranges)
+        g->ranges[g->n_ranges++] = *r;
+    *at = i;
+    return ERR_OK;
+}
+
+static enum err compile_number(struct compiler *c, const struct json *v, u16 node)
+{
+    struct grammar_node *n = &c->g->nodes[node];
+    struct range_step step = {1, RANGE_DIGITS - 1};
     struct range_end ends[2];
     const struct range_end *low, *high;
     struct range r;
-    u16 i = 0;
+    const struct json *of = json_get(v, "multipleOf");
     size_t path = strlen(c->path);
-    g->nodes[node].kind = GRAMMAR_NUMBER;
+    n->kind = GRAMMAR_NUMBER;
     TRY(bound(c, v, "minimum", "exclusiveMinimum", &ends[0], &low));
     c->path[path] = 0;
     TRY(bound(c, v, "maximum", "exclusiveMaximum", &ends[1], &high));
     c->path[path] = 0;
-    if (!low && !high)
+    TRY(multiple(c, of, &step));
+    c->path[path] = 0;
+    if (!low && !high && !of)
         return ERR_OK;
-    if (!range_of(low, high, g->nodes[node].whole, &r))
-        return refuse(c, "no number of at most 15 digits is between the bounds");
-    while (i < g->n_ranges && !range_same(&g->ranges[i], &r))
-        i++;
-    if (i == LIMIT_SCHEMA_RANGES)
-        return too_large(c, "different bounds of numbers", LIMIT_SCHEMA_RANGES);
-    if (i == g->n_ranges)
-        g->ranges[g->n_ranges++] = r;
-    g->nodes[node].items = i;
-    return ERR_OK;
+    if (!range_of(low, high, n->whole ? range_step_whole(step) : step, &r))
+        return refuse(c, of ? "no multiple of at most 15 digits is between the bounds"
+                            : "no number of at most 15 digits is between the bounds");
+    return add_range(c, &r, &n->items);
 }
 
 static enum err refuse_pattern(struct compiler *c, struct str pattern,
@@ -581,6 +609,7 @@ static enum about about(struct str word)
                  {"maximum", NUMBERS},
                  {"exclusiveMinimum", NUMBERS},
                  {"exclusiveMaximum", NUMBERS},
+                 {"multipleOf", NUMBERS},
                  {"type", NOTHING},
                  {"$defs", NOTHING},
                  {"definitions", NOTHING},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import datetime
+import fractions
 import ipaddress
 import json
 import os
@@ -60,12 +61,18 @@ class Model:
 
 
 def bounds_of(rng, kind):
+    """Wide enough for a multiple of each step to be between them."""
     low = rng.choice([0, 1, -1, rng.uniform(-200, 200), rng.randint(-10**9, 10**9)])
     low = round(low, rng.choice([0, 1, 6]))
     high = low + rng.choice([1, .5, 99, 10**6]) + (kind == "integer")
+    step = rng.choice([.01, .05, .125, .5, 1, 2.5, 3, 10, 60, 1e3, 604800, .002])
+    steps = [("multipleOf", step)] if rng.random() < .5 else []
+    high += 2 * step * len(steps)
     pairs = [(rng.choice(["minimum", "exclusiveMinimum"]), low),
              (rng.choice(["maximum", "exclusiveMaximum"]), round(high, 6))]
-    return dict(pairs if rng.random() < .7 else [rng.choice(pairs)])
+    if rng.random() < .3:
+        pairs = rng.sample(pairs, rng.randint(1 - len(steps), 1))
+    return dict(steps + pairs)
 
 
 FORMATS = ["date", "time", "date-time", "uuid", "ipv4", "email"]
@@ -111,6 +118,11 @@ def is_date_time(text):
 @format_check("time")
 def is_time(text):
     return datetime.time.fromisoformat(text).tzinfo is not None
+
+
+def exact(text):
+    """Floats have no 0.01 of which another one could be a multiple."""
+    return json.loads(text, parse_float=fractions.Fraction)
 
 
 def schema_of(rng, depth=0):
@@ -204,9 +216,10 @@ def every_answer_fits():
                     if choice.finish_reason == "length":
                         continue
                     assert choice.finish_reason == "stop", choice
-                    value = json.loads(choice.message.content)
-                    jsonschema.validate(value, {"type": "object"} if schema is None else schema,
-                                        format_checker=FORMAT_CHECKER)
+                    jsonschema.validate(
+                        exact(choice.message.content),
+                        exact(json.dumps({"type": "object"} if schema is None else schema)),
+                        format_checker=FORMAT_CHECKER)
                     ended += 1
         assert ended > ROUNDS / 2, f"{folder}: {ended} have ended"
 
@@ -233,7 +246,7 @@ def pydantic_models_are_read_back():
     class Item(pydantic.BaseModel):
         name: str = pydantic.Field(max_length=5, description="what it is called")
         count: Annotated[int, pydantic.Field(ge=1, lt=12)] | None
-        price: float = pydantic.Field(gt=0, le=99.95)
+        price: float = pydantic.Field(gt=0, le=99.95, multiple_of=0.05)
         code: str = pydantic.Field(pattern=r"^[A-Z]{2}-\d{3}(\.[^\s\d]{1,2})?$")
         made: datetime.date
         at: datetime.datetime
@@ -291,8 +304,12 @@ def what_can_not_be_kept_is_refused():
         raise AssertionError(f"taken: {more}")
 
     with Model() as m:
-        for schema, why in (({"type": "integer", "multipleOf": 3},
-                             "json_schema.schema.multipleOf"),
+        for schema, why in (({"type": "integer", "multipleOf": 12345678.25},
+                             "json_schema.schema.multipleOf: 12345678.25 has more than 9 digits"),
+                            ({"type": "integer", "multipleOf": 7, "minimum": 8, "maximum": 13},
+                             "json_schema.schema: no multiple"),
+                            ({"type": "array", "uniqueItems": True},
+                             "json_schema.schema.uniqueItems"),
                             ({"oneOf": [{}, {"type": "null"}]}, "oneOf[0] and oneOf[1]"),
                             ({"type": "object", "properties": {"a": {"pattern": "x(?!y)"}}},
                              "json_schema.schema.properties.a.pattern: byte 1"),

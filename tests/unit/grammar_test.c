@@ -134,7 +134,7 @@ void grammar_reads_what_fits(void)
 void grammar_says_what_it_does_not_keep(void)
 {
     static const char *const refused[][2] = {
-        {"{\"type\": \"integer\", \"multipleOf\": 2}", "schema.multipleOf"},
+        {"{\"type\": \"integer\", \"not\": {}}", "schema.not"},
         {"{\"type\": \"integer\", \"minimum\": \"1\"}", "schema.minimum"},
         {"{\"minimum\": 1, \"exclusiveMinimum\": 1}", "one of them"},
         {"{\"type\": \"integer\", \"exclusiveMinimum\": 1, \"exclusiveMaximum\": 2}", "no number"},
@@ -144,6 +144,21 @@ void grammar_says_what_it_does_not_keep(void)
         {"{\"type\": \"number\", \"minimum\": 0.1234567890123456}", "at most 15 digits"},
         {"{\"type\": \"number\", \"exclusiveMaximum\": 1e-14}", "at most 14 digits"},
         {"{\"const\": 5, \"minimum\": 1}", "alone"},
+        {"{\"enum\": [4, 8], \"multipleOf\": 4}", "alone"},
+        {"{\"multipleOf\": 0}", "schema.multipleOf: must be a number above 0"},
+        {"{\"multipleOf\": -2}", "schema.multipleOf: must be a number above 0"},
+        {"{\"multipleOf\": \"2\"}", "schema.multipleOf: must be a number above 0"},
+        {"{\"multipleOf\": 1234567890.0}",
+         "schema.multipleOf: 1234567890.0 has more than 9 digits"},
+        {"{\"multipleOf\": 1e-9}", "schema.multipleOf: 1e-9 has more than 9 digits"},
+        {"{\"multipleOf\": 1e400}", "schema.multipleOf: 1e400 has more than 9 digits"},
+        {"{\"items\": {\"type\": \"integer\", \"multipleOf\": 7, \"minimum\": 8, \"maximum\": "
+         "13}}",
+         "schema.items: no multiple"},
+        {"{\"type\": \"integer\", \"multipleOf\": 0.4, \"exclusiveMinimum\": 0, "
+         "\"exclusiveMaximum\": 2}",
+         "schema: no multiple"},
+        {"{\"multipleOf\": 2, \"minimum\": 999999999999999}", "schema: no multiple"},
         {"{\"type\": \"object\", \"properties\": {\"a\": {\"items\": {\"pattern\": \"a(?=b)\"}}}}",
          "schema.properties.a.items.pattern: byte 1 (\"(?=b)\")"},
         {"{\"type\": \"string\", \"pattern\": 1}", "schema.pattern"},
@@ -337,7 +352,8 @@ static const struct grammar *take(struct grammar_pool *p, const char *schema)
  * place; what is in use stays. */
 void grammar_pool_shares(void)
 {
-    static const char *const a = "{\"properties\": {\"a\": {\"maxLength\": 3}}}",
+    static const char *const a = "{\"properties\": {\"a\": {\"maxLength\": 3}, \"n\": "
+                                 "{\"minimum\": 0, \"multipleOf\": 0.5}}}",
                              *const b = "{\"properties\": {\"a\": {\"maxLength\": 4}}}",
                              *const c = "{\"pattern\": \"^a{2,3}$\"}",
                              *const d = "{\"pattern\": \"^a{2,4}$\"}";

@@ -24,6 +24,8 @@ void mask_has_what_the_grammar_reads(void)
          "{\"a\": \"ab\",\"b\":\"abc\"}"},
         {"{\"items\": {\"type\": \"number\", \"minimum\": -12, \"maximum\": 112}}",
          "[-10,112,1.0]"},
+        {"{\"items\": {\"type\": \"number\", \"multipleOf\": 0.2, \"minimum\": -12}}",
+         "[-10,112,1.0,0.2]"},
     };
     static const struct sampling sampling = {.n_stop = 1, .stop = {3}};
     u64 bits[MASK_WORDS(WORDS)];

@@ -148,6 +148,7 @@ void range_knows_numbers_of_any_form(void)
          {"[-5,-5.0]", "[ -123456 ]"},
          {"[-4", "[5", "[-0"}},
         {"{\"minimum\": 0, \"maximum\": 1e400}", {"7.5"}, {"-0"}},
+        {"{\"exclusiveMinimum\": -1e400}", {"0", "-0.0", "-7.5"}, {"1e5"}},
     };
     for (u32 i = 0; i < COUNTOF(cases); i++) {
         CHECK(compiles(cases[i].schema) == (cases[i].fits[0] != NULL));

@@ -13,6 +13,7 @@
 
 #include "config/limits.h"
 #include "core/base/arena.h"
+#include "core/engine/sched.h"
 #include "core/model/model.h"
 
 /* How a sequence's next token is chosen. Order of operations: logprobs are taken from the raw
@@ -153,8 +154,9 @@ struct device {
                     step that fails or hangs; set by submit and poll; 0: it need not */
     u32 depth;   /* steps that may be in flight: 1, or 2 */
     u32 tile;    /* tokens that take no longer than one, in a step of more; 0: there are no such */
-    u32 deep;    /* tokens of a prompt of which fewer take next to as long, deep in a context; at
-                    least 1 */
+    struct sched_part part[SCHED_PARTS]; /* of a tile, see there */
+    u32 deep; /* tokens of a prompt of which fewer take next to as long, deep in a context; at
+                 least 1 */
     size_t kv_page_bytes;    /* of all layers */
     const char *kernels;     /* what decides the bits of an answer, for system_fingerprint */
     bool shares_host_memory; /* PLACE_DEVICE is memory of the box */

@@ -27,12 +27,20 @@ static u32 shortest(const struct sched_seq *seqs, u32 n, u32 first, const u32 *t
     return best;
 }
 
-/* One token each for at most so many of those that decode. */
-static u32 give_decodes(const struct sched_seq *seqs, u32 n, u32 *take, u32 most)
+/* How many of all that decode may do so in one step. alone: there are no prompts. */
+static u32 most_decodes(const struct sched_budget *b, u32 all, bool alone)
 {
-    u32 used = 0, all = 0;
-    for (u32 i = 0; i < n; i++)
-        all += seqs[i].decodes;
+    u32 most = alone && b->tile ? b->tile : UINT32_MAX;
+    for (u32 i = 0; alone && i < SCHED_PARTS; i++)
+        if (all > b->part[i].tokens && all <= b->part[i].most)
+            most = b->part[i].tokens;
+    return MIN(most, b->step_tokens);
+}
+
+/* One token each for at most so many of `all` that decode. */
+static u32 give_decodes(const struct sched_seq *seqs, u32 n, u32 *take, u32 all, u32 most)
+{
+    u32 used = 0;
     if (all <= most) {
         for (u32 i = 0; i < n; i++)
             take[i] = seqs[i].decodes;
@@ -54,14 +62,14 @@ static u32 give_decodes(const struct sched_seq *seqs, u32 n, u32 *take, u32 most
 
 u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, u32 *take)
 {
-    u32 first = n;
+    u32 first = n, decodes = 0;
     for (u32 i = n; i-- > 0;) {
         take[i] = 0;
+        decodes += seqs[i].decodes;
         if (!seqs[i].decodes)
             first = i;
     }
-    u32 most = budget.tile && first == n ? budget.tile : UINT32_MAX;
-    u32 used = give_decodes(seqs, n, take, MIN(most, budget.step_tokens));
+    u32 used = give_decodes(seqs, n, take, decodes, most_decodes(&budget, decodes, first == n));
     u32 room = budget.step_tokens - used;
     if (used > 0)
         room = MIN(room, budget.prefill_beside);

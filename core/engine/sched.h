@@ -14,6 +14,14 @@ struct sched_seq {
     u64 turns; /* how often it has had one; counts where not all that decode are in one step */
 };
 
+/* Without prompts, more than `tokens` and up to `most` that decode take turns in steps of so many
+ * tokens: that takes less time for each of them than a step of all would. */
+struct sched_part {
+    u32 tokens, most;
+};
+
+enum { SCHED_PARTS = 2 };
+
 struct sched_budget {
     u32 step_tokens;    /* of one step, all sequences together */
     u32 prefill_beside; /* prefill tokens when something decodes too: bounds the gap it sees */
@@ -24,14 +32,16 @@ struct sched_budget {
                  it; further on it counts as (even + pos) / (2 even) tokens, so that no step takes
                  longer than that; 0: tokens count as one anywhere */
     u32 deep; /* then it has a multiple of so many */
+    struct sched_part part[SCHED_PARTS]; /* of a tile, in any order; none: 0, 0 */
 };
 
 /* seqs[n] stand in the order of service. take[i] becomes the number of tokens of seqs[i] in the
- * next step (0: not this time). Decodes go first, one token each; where that is more than a tile,
- * those who have had fewest turns. What is left of the budget is for prompts, by what their tokens
- * count: the first in order gets all but a quarter; the quarter goes to the others, shortest first,
- * so that a short prompt does not wait until a long one has been read; what they do not need goes
- * to the first as well. The first always moves, so nobody starves. Returns the step's tokens.
+ * next step (0: not this time). Decodes go first, one token each; where that is more than a tile
+ * (or a part of one, see above), those who have had fewest turns. What is left of the budget is for
+ * prompts, by what their tokens count: the first in order gets all but a quarter; the quarter goes
+ * to the others, shortest first, so that a short prompt does not wait until a long one has been
+ * read; what they do not need goes to the first as well. The first always moves, so nobody starves.
+ * Returns the step's tokens.
  */
 u32 sched_plan(const struct sched_seq *seqs, u32 n, struct sched_budget budget, u32 *take);
 

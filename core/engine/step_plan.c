@@ -196,7 +196,10 @@ bool step_plan(struct engine *g, struct flight *f)
         n += left > 0;
         sharers += left > 0 && shares;
     }
-    u32 taken = sched_plan(g->plan, n, g->budget, g->take);
+    struct sched_budget budget = g->budget;
+    if (!sharers) /* else guesses may fill a whole tile */
+        memcpy(budget.part, g->device->part, sizeof budget.part);
+    u32 taken = sched_plan(g->plan, n, budget, g->take);
     u32 room = guess_room(g, taken, n);
     f->step = (struct step){.rows = f->rows, .tokens = f->tokens};
     f->late = false;

@@ -87,42 +87,43 @@ void sched_decodes_first(void)
     struct sched_seq seqs[] = {
         {100, false, 0, 0}, {1, true, 0, 0}, {30, false, 0, 0}, {1, true, 0, 0}};
     u32 take[4];
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0, 0, 0}, take) == 18);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 18);
     CHECK(take[0] == 12 && take[1] == 1 && take[2] == 4 && take[3] == 1);
     seqs[1] = (struct sched_seq){10, false, 0, 0};
     seqs[3] = (struct sched_seq){5, false, 0, 0};
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0, 0, 0}, take) == 64);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 64);
     CHECK(take[0] == 48 && take[1] == 10 && take[2] == 1 && take[3] == 5);
-    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16, 0, 0, 0}, take) == 145);
+    CHECK(sched_plan(seqs, 4, (struct sched_budget){200, 16, 0, 0, 0, {{0, 0}}}, take) == 145);
     CHECK(take[0] == 100 && take[1] == 10 && take[2] == 30 && take[3] == 5);
-    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16, 0, 0, 0}, take) == 64 && take[0] == 64);
-    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16, 0, 0, 0}, take) == 5 &&
+    CHECK(sched_plan(seqs, 1, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 64 &&
+          take[0] == 64);
+    CHECK(sched_plan(seqs + 3, 1, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 5 &&
           take[0] == 5);
     struct sched_seq late[] = {{8, false, 0, 0},
                                {90, false, 0, 0}}; /* what the first leaves goes behind it */
-    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16, 0, 0, 0}, take) == 64);
+    CHECK(sched_plan(late, 2, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 64);
     CHECK(take[0] == 8 && take[1] == 56);
     struct sched_seq put_off[] = {{8, false, 0, 0}, {0, false, 0, 0}, {3, false, 0, 0}};
-    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0, 0, 0}, take) == 11);
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 11);
     CHECK(take[0] == 8 && take[1] == 0 && take[2] == 3);
     put_off[0].left = 0;
-    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0, 0, 0}, take) == 3 &&
+    CHECK(sched_plan(put_off, 3, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == 3 &&
           take[2] == 3);
     struct sched_seq tiles[] = {{1, true, 0, 0}, {1, true, 0, 0}, {500, false, 0, 0}};
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 64, 32, 0, 0}, take) == 64 &&
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 64, 32, 0, 0, {{0, 0}}}, take) == 64 &&
           take[2] == 62);
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 17, 32, 0, 0}, take) == 19 &&
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 17, 32, 0, 0, {{0, 0}}}, take) == 19 &&
           take[2] == 17);
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 50, 32, 0, 0}, take) == 32 &&
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 50, 32, 0, 0, {{0, 0}}}, take) == 32 &&
           take[2] == 30);
-    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 61, 32, 0, 0}, take) == 63 &&
+    CHECK(sched_plan(tiles, 3, (struct sched_budget){200, 61, 32, 0, 0, {{0, 0}}}, take) == 63 &&
           take[2] == 61);
     struct sched_seq long_one[] = {{9000, false, 30000, 0}, {50, false, 0, 0}, {1, true, 0, 0}};
-    const struct sched_budget even = {512, 128, 0, 1000, 32}; /* 30000 counts as 15.5 */
+    const struct sched_budget even = {512, 128, 0, 1000, 32, {{0, 0}}}; /* 30000 counts as 15.5 */
     CHECK(sched_plan(long_one, 1, even, take) == 32 && take[0] == 32);
     CHECK(sched_plan(long_one, 2, even, take) == 50 + 32 && take[1] == 50);
     CHECK(sched_plan(long_one, 3, even, take) == 32 + 32 + 1 && take[1] == 32 && take[2] == 1);
-    const struct sched_budget on_card = {512, 128, 32, 10000, 64}; /* as 2 */
+    const struct sched_budget on_card = {512, 128, 32, 10000, 64, {{0, 0}}}; /* as 2 */
     CHECK(sched_plan(long_one, 1, on_card, take) == 256 && take[0] == 256);
     long_one[0].pos = 25000; /* 1.75: 292, of which 64 */
     CHECK(sched_plan(long_one, 1, on_card, take) == 256);
@@ -131,18 +132,18 @@ void sched_decodes_first(void)
     long_one[0].pos = 1000000; /* no fewer than 64 */
     CHECK(sched_plan(long_one, 1, on_card, take) == 64);
     CHECK(sched_plan(long_one, 3, on_card, take) == 64 + 31 + 1);
-    CHECK(sched_plan(long_one, 1, (struct sched_budget){5, 2, 0, 10000, 64}, take) == 5);
+    CHECK(sched_plan(long_one, 1, (struct sched_budget){5, 2, 0, 10000, 64, {{0, 0}}}, take) == 5);
     struct sched_seq deep[] = {{500, false, 90000, 0}, {1000, false, 90000, 0}, {3, false, 0, 0}};
     CHECK(sched_plan(deep, 3, even, take) == 32 + 32 + 3 && take[0] == 32);
     struct sched_seq decodes[] = {{1, true, 0, 0}, {1, true, 0, 0}};
-    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16, 0, 0, 0}, take) == 1);
+    CHECK(sched_plan(decodes, 2, (struct sched_budget){1, 16, 0, 0, 0, {{0, 0}}}, take) == 1);
 }
 
 /* More than a tile of them: each has its turn, and nobody two. */
 void sched_decodes_in_turns(void)
 {
     enum { N = 23, TILE = 16, STEPS = 2 * N };
-    const struct sched_budget budget = {64, 16, TILE, 0, 0};
+    const struct sched_budget budget = {64, 16, TILE, 0, 0, {{0, 0}}};
     struct sched_seq seqs[N + 1];
     u32 take[N + 1], last[N] = {0}, served[N] = {0};
     for (u32 i = 0; i <= N; i++)
@@ -161,5 +162,33 @@ void sched_decodes_in_turns(void)
     CHECK(sched_plan(seqs, TILE, budget, take) == TILE && take[TILE - 1] == 1);
     seqs[N] = (struct sched_seq){100, false, 0, 0}; /* with a prompt all are in it */
     CHECK(sched_plan(seqs, N + 1, budget, take) == 32 && take[N] == 9 && take[N - 1] == 1);
-    CHECK(sched_plan(seqs, N, (struct sched_budget){64, 16, 0, 0, 0}, take) == N);
+    CHECK(sched_plan(seqs, N, (struct sched_budget){64, 16, 0, 0, 0, {{0, 0}}}, take) == N);
+}
+
+/* More than a part of a tile: by such parts, as long as there are no more than that is good for. */
+void sched_decodes_by_parts(void)
+{
+    enum { N = 13, TILE = 16, PART = 8, STEPS = N };
+    const struct sched_budget budget = {64, 16, TILE, 0, 0, {{4, 5}, {PART, N}}};
+    struct sched_seq seqs[TILE + 1];
+    u32 take[TILE + 1], served[N] = {0};
+    for (u32 i = 0; i <= TILE; i++)
+        seqs[i] = (struct sched_seq){1, true, 0, 0};
+    for (u32 n = 1; n <= TILE + 1; n++) {
+        u32 want = n == 5 ? 4 : n > PART && n <= N ? +PART : MIN(n, (u32)TILE);
+        CHECK(sched_plan(seqs, n, budget, take) == want);
+    }
+    for (u32 step = 0; step < STEPS; step++) {
+        CHECK(sched_plan(seqs, N, budget, take) == PART);
+        for (u32 i = 0; i < N; i++) {
+            served[i] += take[i];
+            seqs[i].turns += take[i];
+        }
+    }
+    for (u32 i = 0; i < N; i++)
+        CHECK(served[i] == STEPS * PART / N);
+    seqs[N] = (struct sched_seq){100, false, 0, 0}; /* with a prompt all are in it */
+    CHECK(sched_plan(seqs, N + 1, budget, take) > N && take[N - 1] == 1);
+    const struct sched_budget small = {7, 16, TILE, 0, 0, {{PART, N}, {0, 0}}};
+    CHECK(sched_plan(seqs, N, small, take) == 7);
 }

@@ -3,20 +3,27 @@
  * that the tensor cores read from shared memory themselves. The bits are the same.
  *
  * Four warps of their own, behind those that compute, copy splits into two slots in turns, from
- * unit to unit: in the midst of products their instructions take longer than the products do. Two
- * barriers a slot: `full`, where all copies have come; `empty`, where every thread has done with
- * it.
+ * unit to unit, two of them keys and two values: in the midst of products their instructions take
+ * longer than the products do. Of each slot's keys, and of its values, there are two barriers:
+ * `full`, where all copies have come; `empty`, where every thread that computes has done with them.
  *
- * Shared memory: struct plan_shared; queries as a-fragments, as attention_many.cuh has them, but
- * that product's k-index i is dimension i; two slots, each a split's keys, then its values, as
- * tiles of 8 x 8 halves, 128 bytes each (gpu_group_mma). Keys lie as [dimension / 8][key / 8][key %
- * 8][dimension % 8], values as [key / 8][dimension / 8][dimension % 8][key % 8].
+ * A split's weights times its values are multiplied beside the next split's scores, and both beside
+ * what the other four warps make of theirs: all that has to fit the registers.
+ *
+ * Shared memory: struct plan_shared; queries; two slots, each a split's keys, then its values;
+ * group_before. Queries, keys and values lie as tiles of 8 x 8 halves, 128 bytes each
+ * (gpu_group_mma): queries, of each four warps, as [dimension / 8][row / 8][row % 8][dimension %
+ * 8], keys as [dimension / 8][key / 8][key % 8][dimension % 8], values as [key / 8][dimension /
+ * 8][dimension % 8][key % 8] with a tile of ones behind each 8 keys' last one: products with it are
+ * the sums of weights, which would else be products of their own, behind those of other warps.
  *
  * Of a page the keys stand in the order 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, .. (group_key), in
- * scores and values alike. So what a lane finds of a page, four halves of a key or of a dimension,
- * stays together and is copied as one. A product of 16 inputs is the same in any order of these
- * (asked on an H200: products of 64 random pairs of tiles in 19 other orders, by mma.sync and by
- * wgmma, differed in no bit).
+ * scores and values alike, and of a chunk of values the dimensions in the order 0, 1, 2, 3, 8, 9,
+ * 10, 11, 4, 5, ... So four halves of a key or of a dimension that stand together in a page stay
+ * together and are copied as one, and what a warp copies at once is 256 bytes in a row there and
+ * meets no bank twice here. A product of 16 inputs is the same in any order of these (asked on an
+ * H200: products of 64 random pairs of tiles in 19 other orders, by mma.sync and by wgmma, differed
+ * in no bit).
  */
 #ifndef ZIGCUDA_ATTENTION_GROUP_CUH
 #define ZIGCUDA_ATTENTION_GROUP_CUH
@@ -27,129 +34,120 @@
 
 enum {
     GROUP_SLOTS = 2,
-    GROUP_FURTHER = ATTENTION_SPLIT * 16, /* bytes of 8 dimensions of all keys; room for as many
-                                             dimensions of 8 keys */
+    GROUP_FURTHER = ATTENTION_SPLIT * 16,               /* bytes of 8 dimensions of all keys */
+    GROUP_VALUES_FURTHER = (WARP_CHUNKS * 2 + 1) * 128, /* of all dimensions, and ones, of 8 keys */
     GROUP_VALUES_AT = WARP_CHUNKS * 2 * GROUP_FURTHER,
-    GROUP_SLOT_BYTES = GROUP_VALUES_AT + ATTENTION_SPLIT / 8 * GROUP_FURTHER,
+    GROUP_SLOT_BYTES = GROUP_VALUES_AT + ATTENTION_SPLIT / 8 * GROUP_VALUES_FURTHER,
     GROUP_RING_AT = PLAN_BYTES + MANY_Q_BYTES,
+    GROUP_BEFORE_AT = GROUP_RING_AT + GROUP_SLOTS * GROUP_SLOT_BYTES,
+    GROUP_BYTES = GROUP_BEFORE_AT + GPU_WARPS * ATTENTION_ROWS * 4,
+    GROUP_COPIERS = (PREFILL_THREADS - GPU_THREADS) / 2, /* threads, of keys as of values */
+    GROUP_ROWS_FURTHER = 4 * ATTENTION_ROWS * 16, /* bytes of 8 dimensions of four warps' queries */
 };
 static_assert(GROUP_RING_AT % 128 == 0, "tiles are aligned");
-static_assert(GROUP_RING_AT + GROUP_SLOTS * GROUP_SLOT_BYTES + STEP_SHARED_BYTES <=
-                  GROUP_SHARED_BYTES,
-              "what the host counts on");
+static_assert(GROUP_BYTES + STEP_SHARED_BYTES <= GROUP_SHARED_BYTES, "what the host counts on");
+
+/* Of the keys, or the values, of each slot: all copies have come; all who compute have done. */
+struct group_barriers {
+    u64 full[GROUP_SLOTS], empty[GROUP_SLOTS];
+};
 
 /* In step_shared, in the place of `ahead`. */
 struct group_head {
-    u64 full[GROUP_SLOTS], empty[GROUP_SLOTS];
+    struct group_barriers keys, values;
     u32 units; /* in the whole step */
 };
 static_assert(sizeof(struct group_head) <= sizeof(struct op), "its place");
 
-/* Where the next split is. */
-struct group_ring {
-    struct group_head *head;
-    u32 at, parity; /* parity: 0 for who takes slots, 1 for who fills them */
-};
-
-GPU struct group_ring group_ring_of(const struct gpu_run *p, u32 parity)
+GPU struct group_head *group_head_of(const struct gpu_run *p)
 {
     struct step_shared *near = (struct step_shared *)(gpu_shared() + p->shared_bytes);
-    struct group_ring ring = {(struct group_head *)&near->ahead, 0, parity};
-    return ring;
+    return (struct group_head *)&near->ahead;
 }
 
-GPU u8 *group_slot(const struct group_ring *ring)
+GPU u8 *group_slot(u32 turn)
 {
-    return gpu_shared() + GROUP_RING_AT + ring->at * GROUP_SLOT_BYTES;
+    return gpu_shared() + GROUP_RING_AT + turn % GROUP_SLOTS * GROUP_SLOT_BYTES;
 }
 
-GPU void group_advance(struct group_ring *ring)
+/* Splits take the slots in turns; `turn` counts them, of all units. For who takes them: */
+GPU u32 group_parity(u32 turn)
 {
-    ring->at ^= 1;
-    ring->parity ^= ring->at == 0;
+    return turn / GROUP_SLOTS % 2;
 }
 
 /* By one thread; then all must meet. */
 GPU void group_open(const struct gpu_run *p)
 {
-    struct group_head *head = group_ring_of(p, 0).head;
+    struct group_head *head = group_head_of(p);
     for (u32 i = 0; i < GROUP_SLOTS; i++) {
-        gpu_barrier_init(&head->full[i], PREFILL_THREADS - GPU_THREADS);
-        gpu_barrier_init(&head->empty[i], GPU_THREADS);
+        gpu_barrier_init(&head->keys.full[i], GROUP_COPIERS);
+        gpu_barrier_init(&head->values.full[i], GROUP_COPIERS);
+        gpu_barrier_init(&head->keys.empty[i], GPU_THREADS);
+        gpu_barrier_init(&head->values.empty[i], GPU_THREADS);
     }
 }
 
 /* --- copies -------------------------------------------------------------------------------- */
 
-enum { GROUP_PAGES = SPLIT_PAGES / 4 }; /* of a split, that a warp copies */
+enum { GROUP_PAGES = SPLIT_PAGES / 2 }; /* of a split, whose keys or values a warp copies */
 
-/* Where a lane copies to, of a page of a slot. */
-struct group_places {
-    u8 *keys, *values;
-};
-
-GPU struct group_places group_places(u8 *slot, u32 number)
+/* Where a lane copies 8 bytes of chunk 0 of page `number` of a split to: four halves of the key, or
+ * dimension, i, or i + 8 where `other`. Those of the chunk's second half go 128 bytes further,
+ * those of other chunks by group_step. */
+template <bool KEYS> GPU u8 *group_place(u8 *slot, u32 number)
 {
-    const u32 g = gpu_lane() / 4, t = gpu_lane() % 4;
-    const u32 row = g / 4 * 8 + g / 2 % 2 * 4 + g % 2; /* of key g; key g + 8 has row + 2 */
-    struct group_places to;
-    to.keys = slot + t % 2 * 8 + t / 2 * GROUP_FURTHER + number * 256 + row * 16;
-    to.values = slot + t % 2 * 8 + GROUP_VALUES_AT + (2 * number + t / 2) * GROUP_FURTHER + g * 16;
-    return to;
+    const u32 i = gpu_lane() / 8, t = gpu_lane() / 2 % 4, other = gpu_lane() % 2;
+    slot += t % 2 * 8;
+    if (KEYS)
+        return slot + number * 256 + t / 2 * GROUP_FURTHER + (i / 2 * 4 + other * 2 + i % 2) * 16;
+    return slot + GROUP_VALUES_AT + (number * 2 + t / 2) * GROUP_VALUES_FURTHER +
+           (other * 4 + i) * 16;
 }
 
-/* A page of a split to its place in a slot. seen: so many of its keys have been written; the values
- * of others, which may be anything, become 0. (Those in front of a window have been: their weights
- * are 0, which is enough.) */
-template <u32 CHUNKS>
-GPU void group_copy(const struct many_ring *r, u8 *slot, u32 number, u32 page, u32 seen)
+template <bool KEYS> GPU u32 group_step(u32 chunk)
 {
-    const u32 t = gpu_lane() % 4;
-    const struct group_places to = group_places(slot, number);
-    const size_t at = (size_t)(page * r->kv_heads + r->kv_head) * r->head_bytes;
-    const u8 *k = gpu_opaque(r->k + at), *v = gpu_opaque(r->v + at);
-    u32 bytes = 0; /* of keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9 */
-    for (u32 i = 0; i < 4; i++)
+    return chunk * (KEYS ? 2 * GROUP_FURTHER : 256);
+}
+
+/* The keys, or values, of a page to their places in a slot. from: the lane's; seen: so many of its
+ * keys have been written; the values of others, which may be anything, become 0. (Those in front of
+ * a window have been: their weights are 0, which is enough.) */
+template <u32 CHUNKS, bool KEYS> GPU void group_copy(u8 *to, const u8 *from, u32 seen)
+{
+    const u32 t = gpu_lane() / 2 % 4;
+    u32 bytes = KEYS ? 8 : 0; /* of keys 2 t, 2 t + 1, 2 t + 8, 2 t + 9 */
+    for (u32 i = 0; !KEYS && i < 4; i++)
         bytes += 2 * t + i % 2 + i / 2 * 8 < seen ? 2 : 0;
+    from = gpu_opaque(from);
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        gpu_copy8(to.keys + c * 2 * GROUP_FURTHER, k + c * CHUNK_BYTES);
-        gpu_copy8(to.keys + c * 2 * GROUP_FURTHER + 32, k + c * CHUNK_BYTES + 8);
-    }
-#pragma unroll
-    for (u32 c = 0; c < CHUNKS; c++) {
-        gpu_copy8(to.values + c * 256, v + c * CHUNK_BYTES, bytes);
-        gpu_copy8(to.values + c * 256 + 128, v + c * CHUNK_BYTES + 8, bytes);
+        gpu_copy8(to + group_step<KEYS>(c), from + c * CHUNK_BYTES, bytes);
+        gpu_copy8(to + group_step<KEYS>(c) + 128, from + c * CHUNK_BYTES + CHUNK_BYTES / 2, bytes);
     }
 }
 
-/* A lane's scales of a page of bytes. */
-struct group_scales {
-    u32 keys;
-    uint2 values;
-};
-
-/* group_copy of a page of bytes, of which four go where four halves are wanted. */
-template <u32 CHUNKS>
-GPU struct group_scales group_copy_bytes(const struct many_ring *r, u8 *slot, u32 number, u32 page,
-                                         u32 seen)
+/* group_copy of a page of bytes, of which four go where four halves are wanted; returns the lane's
+ * scales: of its key, and of the second one, or of its values. */
+template <u32 CHUNKS, bool KEYS> GPU uint2 group_copy_bytes(u8 *to, const u8 *from, u32 seen)
 {
-    struct group_scales s;
-    const struct group_places to = group_places(slot, number);
-    const size_t at = (size_t)(page * r->kv_heads + r->kv_head) * r->head_bytes;
-    const u8 *k = gpu_opaque(r->k + at), *v = gpu_opaque(r->v + at);
-    u32 mask[2];
-    attention_key_masks(0, 0, seen, mask);
-    s.keys = gpu_load<u32>(kv_scales(k - gpu_lane() * 8, CHUNKS, true));
-    s.values = gpu_load<uint2>(kv_scales(v - gpu_lane() * 8, CHUNKS, false));
-    s.values.x &= mask[0];
-    s.values.y &= mask[1];
+    const u32 lane = gpu_lane();
+    const u8 *scales = from - lane * 4 + CHUNKS * BYTES_CHUNK;
+    uint2 s;
+    if (KEYS) {
+        const u32 at = lane / 8 * 4 + lane % 2 * 2;
+        s = (uint2){gpu_load<u16>(scales + at) * 0x10001u,
+                    gpu_load<u16>(scales + at + 16) * 0x10001u};
+    } else {
+        u32 mask[2];
+        attention_key_masks(0, 0, seen, mask, lane / 2 % 4);
+        s = gpu_load<uint2>(scales + lane / 2 % 4 * 8);
+        s = (uint2){s.x & mask[0], s.y & mask[1]};
+    }
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        gpu_copy4(to.keys + c * 2 * GROUP_FURTHER, k + c * BYTES_CHUNK);
-        gpu_copy4(to.keys + c * 2 * GROUP_FURTHER + 32, k + c * BYTES_CHUNK + 4);
-        gpu_copy4(to.values + c * 256, v + c * BYTES_CHUNK);
-        gpu_copy4(to.values + c * 256 + 128, v + c * BYTES_CHUNK + 4);
+        gpu_copy4(to + group_step<KEYS>(c), from + c * BYTES_CHUNK);
+        gpu_copy4(to + group_step<KEYS>(c) + 128, from + c * BYTES_CHUNK + BYTES_CHUNK / 2);
     }
     return s;
 }
@@ -161,63 +159,73 @@ GPU void group_widen4(u8 *at, u32 low, u32 high)
     gpu_store<uint2>(at, (uint2){kv_halves(bytes, false, low), kv_halves(bytes, true, high)});
 }
 
-template <u32 CHUNKS> GPU void group_widen(u8 *slot, u32 number, const struct group_scales *s)
+template <u32 CHUNKS, bool KEYS> GPU void group_widen(u8 *at, uint2 scales)
 {
-    const struct group_places to = group_places(slot, number);
-    const u32 low = gpu_permute_bytes(s->keys, 0, 0x1010);
-    const u32 high = gpu_permute_bytes(s->keys, 0, 0x3232);
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        group_widen4(to.keys + c * 2 * GROUP_FURTHER, low, low);
-        group_widen4(to.keys + c * 2 * GROUP_FURTHER + 32, high, high);
-        group_widen4(to.values + c * 256, s->values.x, s->values.y);
-        group_widen4(to.values + c * 256 + 128, s->values.x, s->values.y);
+        group_widen4(at + group_step<KEYS>(c), scales.x, KEYS ? scales.x : scales.y);
+        group_widen4(at + group_step<KEYS>(c) + 128, KEYS ? scales.y : scales.x, scales.y);
     }
 }
 
-/* What the copying warps do. */
-template <u32 CHUNKS, bool INT8>
+/* What the copying warps do: two of them bring keys, two values. */
+template <u32 CHUNKS, bool INT8, bool KEYS>
 GPU void group_serve(const struct op_attention *op, const struct gpu_run *run,
                      const struct attention_plan *plan)
 {
-    struct group_ring ring = group_ring_of(run, 1);
-    const u32 first = (gpu_warp() - GPU_WARPS) * GROUP_PAGES;
-    many_units(
-        op, run, plan, ring.head->units, [&](struct many_ring *r, const struct attention_tile *) {
-            const u32 low = r->from / PAGE_KEYS, high = (r->to - 1) / PAGE_KEYS;
-            u32 page = r->from / ATTENTION_SPLIT * SPLIT_PAGES + first;
-            u32 id[GROUP_PAGES]; /* of the next split's pages, or the nearest that somebody sees */
+    struct group_head *head = group_head_of(run);
+    struct group_barriers *barriers = KEYS ? &head->keys : &head->values;
+    u32 turn = 0;
+    const u32 first = gpu_warp() % 2 * GROUP_PAGES;
+    many_units(op, run, plan, head->units, [&](struct many_ring *r, const struct attention_tile *) {
+        const u32 low = r->from / PAGE_KEYS, high = (r->to - 1) / PAGE_KEYS;
+        const u32 lane_at = gpu_lane() * (INT8 ? 4 : 8); /* r->k and r->v are at twice that */
+        const u8 *all = (KEYS ? r->k : r->v) - lane_at;
+        u32 page = r->from / ATTENTION_SPLIT * SPLIT_PAGES + first;
+        u32 id[GROUP_PAGES]; /* of the next split's pages, or the nearest that somebody sees */
+#pragma unroll
+        for (u32 i = 0; i < GROUP_PAGES; i++)
+            id[i] = r->pages[MIN(MAX(page + i, low), high)];
+#pragma unroll 1
+        for (u32 left = r->pieces / SPLIT_PIECES; left; left--) {
+            uint2 scales[GROUP_PAGES];
+            u8 *slot = group_slot(turn);
+            gpu_barrier_wait(&barriers->empty[turn % GROUP_SLOTS], group_parity(turn) ^ 1);
+#pragma unroll
+            for (u32 i = 0; i < GROUP_PAGES; i++) {
+                u8 *to = group_place<KEYS>(slot, first + i);
+                const u8 *from = all + (size_t)(id[i] * r->kv_heads + r->kv_head) * r->head_bytes;
+                const bool has = page + i >= low && page + i <= high;
+                const u32 seen = has ? r->to - (page + i) * PAGE_KEYS : 0;
+                if constexpr (INT8)
+                    scales[i] = group_copy_bytes<CHUNKS, KEYS>(to, from, seen);
+                else
+                    group_copy<CHUNKS, KEYS>(to, from, seen);
+            }
+            gpu_copy_commit();
+            page += SPLIT_PAGES;
 #pragma unroll
             for (u32 i = 0; i < GROUP_PAGES; i++)
                 id[i] = r->pages[MIN(MAX(page + i, low), high)];
-#pragma unroll 1
-            for (u32 left = r->pieces / SPLIT_PIECES; left; left--) {
-                struct group_scales scales[GROUP_PAGES];
-                gpu_barrier_wait(&ring.head->empty[ring.at], ring.parity);
+            gpu_copy_wait<0>();
 #pragma unroll
-                for (u32 i = 0; i < GROUP_PAGES; i++) {
-                    const bool has = page + i >= low && page + i <= high;
-                    const u32 seen = has ? r->to - (page + i) * PAGE_KEYS : 0;
-                    if constexpr (INT8)
-                        scales[i] =
-                            group_copy_bytes<CHUNKS>(r, group_slot(&ring), first + i, id[i], seen);
-                    else
-                        group_copy<CHUNKS>(r, group_slot(&ring), first + i, id[i], seen);
-                }
-                gpu_copy_commit();
-                gpu_copy_wait<0>();
-#pragma unroll
-                for (u32 i = 0; INT8 && i < GROUP_PAGES; i++)
-                    group_widen<CHUNKS>(group_slot(&ring), first + i, &scales[i]);
-                gpu_fence_bulk(); /* tensor cores read what this thread has copied */
-                gpu_barrier_arrive(&ring.head->full[ring.at]);
-                group_advance(&ring);
-                page += SPLIT_PAGES;
-#pragma unroll
-                for (u32 i = 0; i < GROUP_PAGES; i++)
-                    id[i] = r->pages[MIN(MAX(page + i, low), high)];
-            }
-        });
+            for (u32 i = 0; INT8 && i < GROUP_PAGES; i++)
+                group_widen<CHUNKS, KEYS>(group_place<KEYS>(slot, first + i), scales[i]);
+            gpu_fence_bulk(); /* tensor cores read what this thread has copied */
+            gpu_barrier_arrive(&barriers->full[turn % GROUP_SLOTS]);
+            turn++;
+        }
+    });
+}
+
+template <u32 CHUNKS, bool INT8>
+GPU void group_serve_both(const struct op_attention *op, const struct gpu_run *run,
+                          const struct attention_plan *plan)
+{
+    if (gpu_scalar(gpu_warp()) < GPU_WARPS + 2)
+        group_serve<CHUNKS, INT8, true>(op, run, plan);
+    else
+        group_serve<CHUNKS, INT8, false>(op, run, plan);
 }
 
 template <u32 CHUNKS>
@@ -225,103 +233,269 @@ GPU void group_serve_of(const struct op_attention *op, const struct gpu_run *run
                         const struct attention_plan *plan)
 {
     if (op->int8)
-        group_serve<CHUNKS, true>(op, run, plan);
+        group_serve_both<CHUNKS, true>(op, run, plan);
     else
-        group_serve<CHUNKS, false>(op, run, plan);
+        group_serve_both<CHUNKS, false>(op, run, plan);
 }
 
 /* --- one split ----------------------------------------------------------------------------- */
 
-/* The warp's queries. */
-template <u32 CHUNKS> struct group_queries {
-    u32 a[CHUNKS][4];
-};
+/* Chunks of the output that a split's values are multiplied for at a time, and columns of that. */
+enum { PART_CHUNKS = 4, PART_COLUMNS = PART_CHUNKS * 16 };
 
-template <u32 CHUNKS> GPU struct group_queries<CHUNKS> group_load(const u8 *q) {
-    struct group_queries<CHUNKS> to;
+/* This warp's queries to where its four's are. */
+template <u32 CHUNKS> GPU void group_queries(const struct op_attention *op, const u32 q[2], u8 *to)
+{
+    uint4 all[CHUNKS];
+    to += gpu_warp() % 4 * 256 + gpu_lane() * 4;
+#pragma unroll
+    for (u32 c = 0; c < CHUNKS; c++)
+        all[c] = attention_load_q_plain(gpu_global(op->qkv), q, c);
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        uint4 f = gpu_load<uint4>(q + c * CHUNK_BYTES);
-        to.a[c][0] = f.x, to.a[c][1] = f.y, to.a[c][2] = f.z, to.a[c][3] = f.w;
+        u8 *at = to + c * 2 * GROUP_ROWS_FURTHER;
+        gpu_store<u32>(at, all[c].x);
+        gpu_store<u32>(at + 128, all[c].y);
+        gpu_store<u32>(at + GROUP_ROWS_FURTHER, all[c].z);
+        gpu_store<u32>(at + GROUP_ROWS_FURTHER + 128, all[c].w);
     }
-    return to;
+    gpu_fence_bulk(); /* tensor cores read them */
 }
 
-/* x = the scores of all its keys. */
-template <u32 CHUNKS>
-GPU void group_scores(struct group_queries<CHUNKS> *q, u32 keys, float *x)
+GPU void group_await(struct group_barriers *b, u32 turn)
 {
-    gpu_group_begin<CHUNKS>(q->a);
+    gpu_barrier_wait(&b->full[turn % GROUP_SLOTS], group_parity(turn));
+}
+
+/* Nobody but products has read there, and they are done: no fence between proxies is wanted. */
+GPU void group_leave(struct group_barriers *b, u32 turn)
+{
+    gpu_barrier_arrive(&b->empty[turn % GROUP_SLOTS]);
+}
+
+/* The tiles of a slot's keys, in a register of the warp. */
+GPU u32 group_keys(u32 turn)
+{
+    return gpu_scalar(gpu_group_tiles<GROUP_FURTHER>(group_slot(turn)));
+}
+
+/* Sends for x = the scores of a split's keys, which are there. */
+template <u32 CHUNKS> GPU void group_scores(u32 queries, u32 keys, float *x)
+{
+    gpu_group_begin();
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
-        u32 at = gpu_group_tiles_at(keys, c * 2 * GROUP_FURTHER);
+        const u32 tiles = gpu_group_tiles_at(keys, c * 2 * GROUP_FURTHER);
+        const u32 rows = gpu_group_tiles_at(queries, c * 2 * GROUP_ROWS_FURTHER);
         if (c)
-            gpu_group_mma<ATTENTION_SPLIT, 128, true, GROUP_FURTHER>(x, q->a[c], at);
+            gpu_group_mma_shared<true, GROUP_ROWS_FURTHER, GROUP_FURTHER>(x, rows, tiles);
         else
-            gpu_group_mma<ATTENTION_SPLIT, 128, false, GROUP_FURTHER>(x, q->a[c], at);
+            gpu_group_mma_shared<false, GROUP_ROWS_FURTHER, GROUP_FURTHER>(x, rows, tiles);
     }
     gpu_group_commit();
-    gpu_group_wait<0, ATTENTION_SPLIT>(x);
 }
 
-/* Joins weights times values to the total. */
-template <u32 CHUNKS>
-GPU void group_values(struct many_tile *t, u32 values, const struct attention_join *j,
-                      u32 w[SPLIT_PAGES][4])
+/* Sends for o = weights times a split's values, which are there, of COLUMNS dimensions from chunk
+ * `first` on; keys: the tiles of their keys. */
+template <u32 COLUMNS> GPU void group_values(u32 keys, u32 first, u32 w[SPLIT_PAGES][4], float *o)
 {
-    float o[CHUNKS][2][4];
+    const u32 values = gpu_group_tiles_of<GROUP_FURTHER, GROUP_VALUES_FURTHER>(
+        keys, GROUP_VALUES_AT + first * 256);
     gpu_group_begin<SPLIT_PAGES>(w);
 #pragma unroll
     for (u32 p = 0; p < SPLIT_PAGES; p++) {
-        u32 at = gpu_group_tiles_at(values, p * 2 * GROUP_FURTHER);
+        const u32 at = gpu_group_tiles_at(values, p * 2 * GROUP_VALUES_FURTHER);
         if (p)
-            gpu_group_mma<CHUNKS * 16, 128, true, GROUP_FURTHER>(&o[0][0][0], w[p], at);
+            gpu_group_mma<COLUMNS, 128, true, GROUP_VALUES_FURTHER>(o, w[p], at);
         else
-            gpu_group_mma<CHUNKS * 16, 128, false, GROUP_FURTHER>(&o[0][0][0], w[p], at);
+            gpu_group_mma<COLUMNS, 128, false, GROUP_VALUES_FURTHER>(o, w[p], at);
     }
     gpu_group_commit();
-    gpu_group_wait<0, CHUNKS * 16>(&o[0][0][0]);
+}
+
+GPU void group_join(struct many_tile *t, u32 first, const struct attention_join *j,
+                    const float o[PART_CHUNKS + 1][2][4])
+{
 #pragma unroll
-    for (u32 c = 0; c < CHUNKS; c++)
-        attention_add_chunk(j, t->o[c], o[c]);
+    for (u32 c = 0; c < PART_CHUNKS; c++)
+        attention_add_chunk(j, t->o[first + c], o[c]);
+}
+
+/* The last part: behind its dimensions stand the sums of weights. */
+GPU void group_join_last(struct many_tile *t, u32 first, const struct attention_join *j,
+                         const float o[PART_CHUNKS + 1][2][4])
+{
+    group_join(t, first, j, o);
+    for (u32 r = 0; r < 2; r++)
+        t->l[r] = attention_add(j, r, t->l[r], o[PART_CHUNKS][0][r * 2]);
+}
+
+/* What comes before a softcap of the lane's row g; of row g + 8 it is eight further on. It lies in
+ * shared memory, as registers are few. */
+GPU float *group_before(void)
+{
+    float *all = (float *)(gpu_shared() + GROUP_BEFORE_AT);
+    return all + gpu_warp() * ATTENTION_ROWS + gpu_lane() / 4;
+}
+
+GPU struct attention_join group_weigh(struct many_tile *t, const float x[SPLIT_PAGES][2][4],
+                                      const float m[2], u32 w[SPLIT_PAGES][4])
+{
+#pragma unroll
+    for (u32 p = 0; p < SPLIT_PAGES; p++)
+        attention_weigh(t->c, m, x[p], w[p]);
+    return attention_join(t->m, m);
+}
+
+/* The splits of a unit by their turns: the unit's are first .. last - 1, of which four warps see
+ * from .. to - 1, and all rows of theirs all of edge_from .. edge_to - 1. */
+struct group_turns {
+    u32 first, from, edge_from, edge_to, to, last;
+    u32 zero; /* the turn that a split at position 0 would have; modulo 2^32 */
+};
+
+GPU u32 group_split(const struct group_turns *u, u32 turn) /* its position */
+{
+    return (turn - u->zero) * ATTENTION_SPLIT;
+}
+
+GPU bool group_is_edge(const struct group_turns *u, u32 turn)
+{
+    return turn - u->edge_from >= u->edge_to - u->edge_from;
+}
+
+/* All splits that the warps see: a split's values are multiplied beside the next one's keys, in
+ * parts of 64 dimensions, of which the last has the sums of weights, too. */
+template <u32 CHUNKS>
+GPU void group_splits(struct group_head *head, u32 queries, const struct group_turns *u,
+                      struct many_tile *t)
+{
+    enum { LAST = CHUNKS - PART_CHUNKS, LAST_COLUMNS = PART_COLUMNS + 8 };
+    static_assert(CHUNKS == PART_CHUNKS || CHUNKS == 2 * PART_CHUNKS, "one part, or two");
+    float x[SPLIT_PAGES][2][4], o[PART_CHUNKS + 1][2][4], m[2];
+    u32 w[SPLIT_PAGES][4], turn = u->from, keys = group_keys(turn);
+    group_await(&head->keys, turn);
+    group_scores<CHUNKS>(queries, keys, &x[0][0][0]);
+    gpu_group_wait<0, ATTENTION_SPLIT>(&x[0][0][0]);
+    group_leave(&head->keys, turn);
+    many_largest<true>(t, group_before(), group_split(u, turn), group_is_edge(u, turn), x, m);
+    struct attention_join j = group_weigh(t, x, m, w);
+#pragma unroll 1
+    while (++turn < u->to) {
+        const u32 next = group_keys(turn);
+        group_await(&head->values, turn - 1);
+        if (LAST > 0)
+            group_values<PART_COLUMNS>(keys, 0, w, &o[0][0][0]);
+        else
+            group_values<LAST_COLUMNS>(keys, 0, w, &o[0][0][0]);
+        group_await(&head->keys, turn);
+        group_scores<CHUNKS>(queries, next, &x[0][0][0]);
+        if (LAST > 0) {
+            gpu_group_wait<1, PART_COLUMNS>(&o[0][0][0]);
+            group_join(t, 0, &j, o);
+            group_values<LAST_COLUMNS>(keys, LAST, w, &o[0][0][0]);
+            gpu_group_wait<1, ATTENTION_SPLIT>(&x[0][0][0]);
+        } else {
+            gpu_group_wait<1, LAST_COLUMNS>(&o[0][0][0]);
+            group_join_last(t, LAST, &j, o);
+            gpu_group_wait<0, ATTENTION_SPLIT>(&x[0][0][0]);
+        }
+        group_leave(&head->keys, turn);
+        many_largest<true>(t, group_before(), group_split(u, turn), group_is_edge(u, turn), x, m);
+        if (LAST > 0) {
+            gpu_group_wait<0, LAST_COLUMNS>(&o[0][0][0]);
+            group_join_last(t, LAST, &j, o);
+        }
+        group_leave(&head->values, turn - 1);
+        j = group_weigh(t, x, m, w);
+        keys = next;
+    }
+    group_await(&head->values, turn - 1);
+    if (LAST > 0) {
+        group_values<PART_COLUMNS>(keys, 0, w, &o[0][0][0]);
+        gpu_group_wait<0, PART_COLUMNS>(&o[0][0][0]);
+        group_join(t, 0, &j, o);
+    }
+    group_values<LAST_COLUMNS>(keys, LAST, w, &o[0][0][0]);
+    gpu_group_wait<0, LAST_COLUMNS>(&o[0][0][0]);
+    group_join_last(t, LAST, &j, o);
+    group_leave(&head->values, turn - 1);
+}
+
+/* Splits that others see: turns from .. to - 1. */
+GPU void group_pass(struct group_head *head, u32 from, u32 to)
+{
+#pragma unroll 1
+    for (u32 turn = from; turn < to; turn++) {
+        group_await(&head->keys, turn);
+        group_leave(&head->keys, turn);
+        group_await(&head->values, turn);
+        group_leave(&head->values, turn);
+    }
 }
 
 /* --- all together -------------------------------------------------------------------------- */
+
+GPU struct group_turns group_turns_of(const struct op_attention *op,
+                                      const struct attention_plan *plan, const struct many_ring *r,
+                                      u32 turn)
+{
+    const u32 split = ATTENTION_SPLIT, tokens = 4 * plan->tokens; /* of four warps */
+    const u32 pos = r->pos + gpu_warp() / 4 * tokens, end = MIN(pos + tokens, r->to);
+    const u32 zero = turn - r->from / split, last = turn + r->pieces / SPLIT_PIECES;
+    const u32 from = zero + attention_seen_from(op, pos) / split;
+    const u32 edge_from = zero + CEIL_DIV(attention_seen_from(op, end - 1), split);
+    const u32 edge_to = zero + (pos + 1) / split;
+    const bool any = pos < r->to;
+    struct group_turns u;
+    u.zero = gpu_scalar(zero);
+    u.first = gpu_scalar(turn);
+    u.from = gpu_scalar(any ? from : last);
+    u.edge_from = gpu_scalar(edge_from);
+    u.edge_to = gpu_scalar(MAX(edge_from, edge_to));
+    u.to = gpu_scalar(any ? zero + CEIL_DIV(end, split) : last);
+    u.last = gpu_scalar(last);
+    return u;
+}
+
+/* The tiles of ones behind all values. */
+template <u32 CHUNKS> GPU void group_ones(void)
+{
+    const u32 tile = gpu_thread() / 8 % (ATTENTION_SPLIT / 8),
+              slot = gpu_thread() / ATTENTION_SPLIT;
+    static_assert(GPU_THREADS == GROUP_SLOTS * ATTENTION_SPLIT, "a thread 16 bytes");
+    u8 *at = group_slot(slot) + GROUP_VALUES_AT + tile * GROUP_VALUES_FURTHER + CHUNKS * 256;
+    gpu_store<uint4>(at + gpu_thread() % 8 * 16,
+                     (uint4){WEIGHT_ONES, WEIGHT_ONES, WEIGHT_ONES, WEIGHT_ONES});
+    gpu_fence_bulk();
+}
 
 /* What the warps do that compute; n units. */
 template <u32 CHUNKS>
 GPU void group_run(const struct op_attention *op, const struct gpu_run *run,
                    const struct attention_plan *plan, u32 n)
 {
-    struct group_ring ring = group_ring_of(run, 0);
+    struct group_head *head = group_head_of(run);
+    u8 *at = gpu_shared() + PLAN_BYTES + gpu_warp() / 4 * CHUNKS * 2 * GROUP_ROWS_FURTHER;
+    const u32 queries = gpu_scalar(gpu_group_tiles<GROUP_ROWS_FURTHER>(at));
+    u32 turn = 0;
+    group_ones<CHUNKS>(); /* the first unit's barriers are behind it */
     many_units(op, run, plan, n, [&](struct many_ring *r, const struct attention_tile *tile) {
         struct many_tile t;
-        u32 out[2];
-        const u32 tokens = 4 * plan->tokens; /* of four warps */
-        const u32 pos = r->pos + gpu_warp() / 4 * tokens;
-        const u32 to = pos < r->to ? MIN(pos + tokens, r->to) : 0; /* positions that they see */
-        const u32 from = attention_seen_from(op, pos);
-        u32 split = r->from / ATTENTION_SPLIT * ATTENTION_SPLIT;
+        u32 q[2], out[2];
+        const struct group_turns u = group_turns_of(op, plan, r, turn);
         gpu_sync(); /* the queries of the last unit are done with */
-        many_begin<CHUNKS>(op, plan, tile, &t, out);
+        many_begin(op, plan, tile, &t, q, out);
+        group_queries<CHUNKS>(op, q, at);
+        group_before()[0] = t.before[0];
+        group_before()[8] = t.before[1];
         gpu_sync();
-#pragma unroll 1
-        for (; split < r->to; split += ATTENTION_SPLIT) {
-            const u32 at = gpu_scalar(ring.at);
-            const u32 tiles = gpu_scalar(gpu_group_tiles<GROUP_FURTHER>(group_slot(&ring)));
-            struct group_queries<CHUNKS> q = group_load<CHUNKS>(t.q);
-            gpu_barrier_wait(&ring.head->full[at], ring.parity);
-            if (gpu_scalar(split < to && split + ATTENTION_SPLIT > from)) {
-                float x[SPLIT_PAGES][2][4];
-                u32 w[SPLIT_PAGES][4];
-                group_scores<CHUNKS>(&q, tiles, &x[0][0][0]);
-                const struct attention_join j = many_weigh<true>(&t, split, x, w);
-                group_values<CHUNKS>(&t, gpu_group_tiles_at(tiles, GROUP_VALUES_AT), &j, w);
-            }
-            gpu_barrier_leave(&ring.head->empty[at]);
-            group_advance(&ring);
-        }
-        many_write(op, CHUNKS, &t, out);
+        group_pass(head, u.first, u.from);
+        if (u.from < u.to)
+            group_splits<CHUNKS>(head, queries, &u, &t);
+        group_pass(head, u.to, u.last);
+        turn = u.last;
+        many_write<true>(op, CHUNKS, &t, out);
     });
 }
 
@@ -339,7 +513,7 @@ GPU void group_attention(const struct op_attention *op, const struct gpu_run *ru
     if (!serve) {
         n = attention_list(op, run, &plan, true);
         if (gpu_thread() == 0)
-            group_ring_of(run, 0).head->units = n;
+            group_head_of(run)->units = n;
         gpu_sync_all();
     }
     if (serve && op->head_dim == 64)

@@ -42,7 +42,7 @@ struct many_tile {
     u32 edge_from, edge_to; /* positions that all rows see */
     u32 first_chunk;
     bool capped;
-    u32 row_from[2], row_to[2];
+    u32 window, row_to[2]; /* a row sees `window` positions at most, in front of row_to; 0: none */
     float before[2], c[2];
     float m[2], l[2], o[WARP_CHUNKS][2][4];
 };
@@ -187,23 +187,27 @@ GPU void many_scores(const u8 *q, const u8 *piece, u32 chunks, float x[PIECE_PAG
     }
 }
 
-/* Scores of the split at `pos` to weights; returns how the split joins the total. `grouped`: keys
- * are in the order of attention_group.cuh. */
+/* Of the split at `pos` the scores, capped and, where some row does not see all of it (`edge`),
+ * hidden, and each row's largest, scaled. before: struct attention_row's, of row g; of row g + 8 it
+ * is the next one, or where `grouped`, which says that keys are in the order of
+ * attention_group.cuh, the eighth. */
 template <bool grouped>
-GPU struct attention_join many_weigh(struct many_tile *t, u32 pos, float x[SPLIT_PAGES][2][4],
-                                     u32 w[SPLIT_PAGES][4])
+GPU void many_largest(const struct many_tile *t, const float *before, u32 pos, bool edge,
+                      float x[SPLIT_PAGES][2][4], float m[2])
 {
-    float m[2] = {-INFINITY, -INFINITY}, l[4] = {0, 0, 0, 0};
-    const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
-    bool edge = pos < t->edge_from || pos + ATTENTION_SPLIT > t->edge_to;
-    if (t->capped)
+    m[0] = m[1] = -INFINITY;
+    if (t->capped) {
+        const float both[2] = {before[0], before[grouped ? 8 : 1]};
 #pragma unroll
         for (u32 p = 0; p < SPLIT_PAGES; p++)
-            attention_cap(x[p], t->before);
+            attention_cap(x[p], both);
+    }
+    const u32 from[2] = {t->row_to[0] - MIN(t->window, t->row_to[0]),
+                         t->row_to[1] - MIN(t->window, t->row_to[1])};
     if (edge)
 #pragma unroll
         for (u32 p = 0; p < SPLIT_PAGES; p++)
-            attention_hide<grouped>(x[p], pos + p * PAGE_KEYS, t->row_from, t->row_to);
+            attention_hide<grouped>(x[p], pos + p * PAGE_KEYS, from, t->row_to);
 #pragma unroll
     for (u32 p = 0; p < SPLIT_PAGES; p++) {
         for (u32 r = 0; r < 2; r++) {
@@ -213,6 +217,14 @@ GPU struct attention_join many_weigh(struct many_tile *t, u32 pos, float x[SPLIT
     }
     for (u32 r = 0; r < 2; r++)
         m[r] = gpu_mul(attention_largest(m[r]), t->c[r]);
+}
+
+/* Such scores to weights; returns how the split joins the total. */
+GPU struct attention_join many_weigh(struct many_tile *t, const float x[SPLIT_PAGES][2][4],
+                                     const float m[2], u32 w[SPLIT_PAGES][4])
+{
+    float l[4] = {0, 0, 0, 0};
+    const u32 ones[2] = {WEIGHT_ONES, WEIGHT_ONES};
 #pragma unroll
     for (u32 p = 0; p < SPLIT_PAGES; p++) {
         attention_weigh(t->c, m, x[p], w[p]);
@@ -262,8 +274,12 @@ GPU void many_split(struct many_ring *r, struct many_tile *t)
         if (seen)
             many_scores(t->q, piece, r->chunks, x + i);
     }
-    if (seen)
-        j = many_weigh<false>(t, pos, x, w);
+    if (seen) {
+        bool edge = pos < t->edge_from || pos + ATTENTION_SPLIT > t->edge_to;
+        float m[2];
+        many_largest<false>(t, t->before, pos, edge, x, m);
+        j = many_weigh(t, x, m, w);
+    }
 #pragma unroll 1
     for (u32 i = 0; i < 2; i++) {
         const u8 *piece = many_next_piece(r, true);
@@ -310,51 +326,45 @@ GPU void many_enter(const struct op_attention *op, const struct gpu_run *run,
     tile->part = unit % plan->parts;
 }
 
-/* Sets up the warp's tile; its queries go to shared memory, to be read after a barrier. GROUPED: as
- * attention_group.cuh has them, so many chunks, which are all loaded at once; or 0. */
-template <u32 GROUPED>
+/* Sets up the warp's tile; q and out: where the lane's rows begin in op->qkv and op->out. */
 GPU void many_begin(const struct op_attention *op, const struct attention_plan *plan,
-                    const struct attention_tile *tile, struct many_tile *t, u32 out[2])
+                    const struct attention_tile *tile, struct many_tile *t, u32 q[2], u32 out[2])
 {
-    u32 lane = gpu_lane(), share = gpu_warp() % plan->warps, q[2], head_dim = op->head_dim;
-    struct attention_row row = attention_row_of(op, tile, lane % ATTENTION_ROWS);
-    u8 *to = gpu_shared() + PLAN_BYTES + lane * 16 +
-             gpu_warp() / plan->warps * plan->chunks * CHUNK_BYTES;
+    struct attention_row row = attention_row_of(op, tile, gpu_lane() % ATTENTION_ROWS);
     for (u32 r = 0; r < 2; r++) {
-        u32 from = lane / 4 + r * 8;
+        u32 from = gpu_lane() / 4 + r * 8;
         q[r] = gpu_shuffle(row.q, from);
         out[r] = gpu_shuffle(row.out, from);
-        t->row_from[r] = gpu_shuffle(row.from, from);
         t->row_to[r] = gpu_shuffle(row.to, from);
         t->before[r] = gpu_shuffle(row.before, from);
         t->c[r] = gpu_shuffle(row.c, from);
         t->m[r] = -INFINITY;
         t->l[r] = 0;
     }
-    if constexpr (GROUPED > 0) {
-        uint4 all[GROUPED];
-#pragma unroll
-        for (u32 c = 0; c < GROUPED; c++)
-            all[c] = attention_load_q_plain(gpu_global(op->qkv), q, c);
-#pragma unroll
-        for (u32 c = 0; c < GROUPED; c++)
-            gpu_store<uint4>(to + c * CHUNK_BYTES, all[c]);
-    } else {
-#pragma unroll 2
-        for (u32 c = share; c < plan->chunks; c += plan->warps)
-            gpu_store<uint4>(to + c * CHUNK_BYTES,
-                             attention_load_q(gpu_global(op->qkv), q, c, head_dim));
-    }
-    t->q = to;
     t->from = attention_seen_from(op, tile->pos);
     t->to = tile->n ? tile->pos + tile->n : 0;
     t->edge_from = attention_seen_from(op, tile->pos + tile->n - 1);
     t->edge_to = tile->pos + 1;
-    t->first_chunk = share * WARP_CHUNKS;
+    t->first_chunk = gpu_warp() % plan->warps * WARP_CHUNKS;
     t->capped = op->softcap > 0;
+    t->window = op->window ? op->window : ~0u;
     memset(t->o, 0, sizeof t->o);
 }
 
+/* The tile's queries to shared memory, to be read after a barrier. */
+GPU void many_queries(const struct op_attention *op, const struct attention_plan *plan,
+                      const u32 q[2], struct many_tile *t)
+{
+    u8 *to = gpu_shared() + PLAN_BYTES + gpu_lane() * 16 +
+             gpu_warp() / plan->warps * plan->chunks * CHUNK_BYTES;
+#pragma unroll 2
+    for (u32 c = gpu_warp() % plan->warps; c < plan->chunks; c += plan->warps)
+        gpu_store<uint4>(to + c * CHUNK_BYTES,
+                         attention_load_q(gpu_global(op->qkv), q, c, op->head_dim));
+    t->q = to;
+}
+
+template <bool grouped>
 GPU void many_write(const struct op_attention *op, u32 chunks, const struct many_tile *t,
                     const u32 at[2])
 {
@@ -367,8 +377,8 @@ GPU void many_write(const struct op_attention *op, u32 chunks, const struct many
 #pragma unroll
         for (u32 i = 0; i < WARP_CHUNKS; i++)
             if (real && t->first_chunk + i < chunks)
-                attention_write_chunk(out + at[r], head_dim, t->first_chunk + i, inverse,
-                                      &t->o[i][0][r * 2], &t->o[i][1][r * 2]);
+                attention_write_chunk<grouped>(out + at[r], head_dim, t->first_chunk + i, inverse,
+                                               &t->o[i][0][r * 2], &t->o[i][1][r * 2]);
     }
 }
 
@@ -398,17 +408,18 @@ GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
     const u32 n = attention_list(op, run, plan, true);
     many_units(op, run, plan, n, [&](struct many_ring *ring, const struct attention_tile *tile) {
         struct many_tile t;
-        u32 out[2];
+        u32 q[2], out[2];
         gpu_sync(); /* the last unit is done with */
         many_load_page(ring);
-        many_begin<0>(op, plan, tile, &t, out);
+        many_begin(op, plan, tile, &t, q, out);
+        many_queries(op, plan, q, &t);
 #pragma unroll 1
         for (u32 i = 0; i + 1 < plan->ring; i++)
             many_copy(ring);
 #pragma unroll 1
         while (ring->piece < ring->pieces)
             many_split(ring, &t);
-        many_write(op, plan->chunks, &t, out);
+        many_write<false>(op, plan->chunks, &t, out);
     });
 }
 

@@ -59,7 +59,7 @@ enum {
     LOW_HEAD_DIM = 128,                  /* attention_is_low */
     LOW_GROUP = 8,
     FRESH_TOKENS = 64,              /* of a row, at most, in attention of `mid_.._rows` */
-    GROUP_SHARED_BYTES = 168 << 10, /* `prefill_attention` */
+    GROUP_SHARED_BYTES = 172 << 10, /* `prefill_attention` */
     GROUP_TOKENS = 64,         /* in steps where a row has so many, it takes those of many tokens */
     NEAR_ROW_FEATURES = 16384, /* features of a row that a block holds in registers, */
     NEAR_NORM_FEATURES = 8192, /* and of one with a norm */

@@ -593,6 +593,30 @@ static u32 bench_ops(const struct bench *b, struct gpu_run *run, u32 tokens, u32
     return layers;
 }
 
+/* Queries as OP_ROPE leaves them, two halves a word: for a kernel that is timed without it. */
+static void bench_queries(const struct op *at, u32 tokens)
+{
+    struct op op;
+    gpu_get(&op, at, sizeof op);
+    vector<u32> qkv((size_t)tokens * op.attention.stride);
+    for (u32 &v : qkv)
+        v = 0x34003400 + (u32)(random_unit() * 500 + 500) * 0x10001;
+    gpu_put((void *)op.attention.qkv, qkv.data(), qkv.size() * 4);
+}
+
+/* A number that tells whether two builds gave the same bits (FNV-1a of words). */
+static u64 bench_bits(const struct op *at, u32 tokens)
+{
+    struct op op;
+    gpu_get(&op, at, sizeof op);
+    vector<u32> out((size_t)tokens * op.attention.out_stride);
+    gpu_get(out.data(), op.attention.out, out.size() * 4);
+    u64 bits = 14695981039346656037u;
+    for (u32 v : out)
+        bits = (bits ^ v) * 1099511628211;
+    return bits;
+}
+
 static void bench_one(const struct bench *b)
 {
     struct gpu_run run = {};
@@ -626,8 +650,18 @@ static void bench_one(const struct bench *b)
                            &run, sizeof run, BENCH_REPEAT);
     };
     bool fused = decode || tokens == b->batch;
-    float launch_us = time_us(0, 0), rope_us = fused ? 0 : time_us(0, 1) - launch_us;
-    float us = (time_us(1, layers + 1) - launch_us) / (float)layers;
+    bool group = b->tokens > FRESH_TOKENS && attention_is_grouped(b->dim) &&
+                 gpu_has_kernel("prefill_attention");
+    float launch_us = 0, rope_us = 0, us;
+    if (group) {
+        run.first = 1;
+        bench_queries(run.ops + 1, tokens);
+        us = gpu_time_us("prefill_attention", blocks, bytes_all, &run, sizeof run, BENCH_REPEAT);
+    } else {
+        launch_us = time_us(0, 0);
+        rope_us = fused ? 0 : time_us(0, 1) - launch_us;
+        us = (time_us(1, layers + 1) - launch_us) / (float)layers;
+    }
     double seen = b->context - (b->tokens - 1) / 2.0; /* keys of a token, on average */
     double bytes =
         (double)b->batch * b->context * b->kv_heads * (b->int8 ? b->dim * 2 + 4 : b->dim * 4);
@@ -638,7 +672,9 @@ static void bench_one(const struct bench *b)
         b->name, b->batch, b->tokens, b->context, (double)us, floor_us, bytes / us * 1e-3,
         work / us * 1e-6);
     double rope_bytes = tokens * 2.0 * b->dim * (3 * b->heads + 2 * 3 * b->kv_heads);
-    if (!fused)
+    if (group)
+        printf("; bits %016llx", (unsigned long long)bench_bits(run.ops + 1, tokens));
+    else if (!fused)
         printf("; rope %6.1f us, floor %5.1f", (double)rope_us, rope_bytes / BENCH_BYTES_US);
     printf("\n");
 }
@@ -660,7 +696,7 @@ static void bench_all(void)
         {1, 1, 128},    {1, 1, 1024},  {1, 1, 8192},    {1, 1, 32768},   {8, 1, 1024},
         {8, 1, 8192},   {32, 1, 1024}, {32, 1, 8192},   {64, 1, 1024},   {128, 1, 1024},
         {128, 1, 8192}, {1, 512, 512}, {1, 2048, 2048}, {1, 2048, 8192}, {4, 512, 512},
-        {1, 16, 1024},  {1, 64, 1024},
+        {1, 16, 1024},  {1, 64, 1024}, {1, 128, 32768}, {1, 512, 32768}, {1, 2048, 32768},
     };
     for (const struct bench &shape : shapes)
         for (const auto &size : sizes) {

@@ -404,6 +404,10 @@ GPU u32 gpu_group_tiles_at(u32 tiles, u32 bytes)
 {
     return tiles + bytes;
 }
+template <u32 from, u32 further> GPU u32 gpu_group_tiles_of(u32 tiles, u32 bytes)
+{
+    return tiles + bytes;
+}
 void emulate_group_mma(float *c, const u32 a[4], const u8 *tiles, u32 stride, u32 tokens,
                        u32 further);
 template <u32 tokens, u32 stride, bool add, u32 further = 128>
@@ -412,6 +416,16 @@ GPU void gpu_group_mma(float *c, const u32 a[4], u32 tiles)
     for (u32 i = 0; !add && i < tokens / 2; i++)
         c[i] = 0;
     emulate_group_mma(c, a, gpu_shared() + tiles, stride, tokens, further);
+}
+template <bool add, u32 rows_further, u32 further>
+GPU void gpu_group_mma_shared(float *c, u32 rows, u32 tiles)
+{
+    const u8 *at = gpu_shared() + rows + gpu_warp() % 4 * 256 + gpu_lane() * 4;
+    const u32 places[4] = {0, 128, rows_further, rows_further + 128};
+    u32 a[4];
+    for (u32 i = 0; i < 4; i++)
+        memcpy(&a[i], at + places[i], 4);
+    gpu_group_mma<128, 128, add, further>(c, a, tiles);
 }
 void emulate_group_mma_bytes(i32 *c, const u32 a[4], const u8 *tiles, u32 stride, u32 columns,
                              u32 further);
@@ -430,6 +444,9 @@ template <u32 tokens> GPU void gpu_group_begin_sums(float *)
 {
 }
 template <u32 n> GPU void gpu_group_begin(u32[n][4])
+{
+}
+GPU void gpu_group_begin(void)
 {
 }
 GPU void gpu_group_commit(void)

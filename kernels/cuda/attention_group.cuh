@@ -487,8 +487,10 @@ GPU void group_run(const struct op_attention *op, const struct gpu_run *run,
         gpu_sync(); /* the queries of the last unit are done with */
         many_begin(op, plan, tile, &t, q, out);
         group_queries<CHUNKS>(op, q, at);
-        group_before()[0] = t.before[0];
-        group_before()[8] = t.before[1];
+        if (t.capped && gpu_lane() % 4 == 0) {
+            group_before()[0] = t.before[0];
+            group_before()[8] = t.before[1];
+        }
         gpu_sync();
         group_pass(head, u.first, u.from);
         if (u.from < u.to)

@@ -59,6 +59,7 @@ static bool is_one(const struct op *op, u32 have)
         return experts_is_one(&op->experts) &&
                op->experts.routes.used * FEW_ROW_BYTES(op->experts.in.k) + ONE_WORK_BYTES <= have;
     case OP_CHOOSE: /* a list that awaits nothing */
+    case OP_JUDGE:
         return false;
     default:
         return true;
@@ -135,7 +136,13 @@ static enum err launch_some(struct steps *s, const struct steps_kernel *k, u64 c
 
 static bool is_experts(const struct op *op)
 {
-    return op->kind >= OP_ROUTE && op->kind <= OP_MIX;
+    return (op->kind >= OP_ROUTE && op->kind <= OP_MIX) || op->kind == OP_JUDGE;
+}
+
+/* What makes up a choice that `step` and `decode` alone have. */
+static bool is_judged(const struct op *op)
+{
+    return op->kind == OP_JUDGE || (op->kind == OP_ROUTE && op->route.bias);
 }
 
 /* Operations by k; experts by `step` where k is `decode` and does not have them. */
@@ -168,7 +175,7 @@ static u32 kernels_of(const struct op *op, const struct table *table)
 {
     u32 bits = 0;
     if (is_experts(op))
-        return TABLE_EXPERTS;
+        return !table->mid && is_judged(op) ? TABLE_STEP : TABLE_EXPERTS;
     if (op->kind != OP_LINEAR)
         return 0;
     for (u32 i = 0; i < op->linear.parts; i++)

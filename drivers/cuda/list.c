@@ -591,7 +591,7 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     struct input in = normed(l, b, p->norm_mlp, p->expert_up);
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
-    struct op_route route = {b->routes, input_of(b, in, p->expert_up), p->router};
+    struct op_route route = {b->routes, input_of(b, in, p->expert_up), p->router, NULL, 1};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)

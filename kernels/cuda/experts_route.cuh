@@ -278,4 +278,81 @@ GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
     }
 }
 
+GPU float experts_sigmoid(float v)
+{
+    return 1 / (1 + expf(-v));
+}
+
+/* In the order of floats, none of them 0. */
+GPU u32 experts_rank(float v)
+{
+    const u32 bits = gpu_bits(v);
+    return MAX(bits >> 31 ? ~bits : bits | 1u << 31, 1u);
+}
+
+/* As experts_best, of ranks: 0 is taken, or no expert. */
+template <u32 held> GPU u32 experts_first(u32 rank[held])
+{
+    u32 best = 0, at = ~0u;
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        if (rank[i] > best) {
+            best = rank[i];
+            at = i * 32 + gpu_lane();
+        }
+    const u32 most = gpu_most_warp(best);
+    at = ~gpu_most_warp(best == most ? ~at : 0);
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        if (i * 32 + gpu_lane() == at)
+            rank[i] = 0;
+    return at;
+}
+
+/* As experts_choice_of, by sigmoids and a bias. */
+template <u32 held>
+GPU struct experts_choice experts_choice_biased(const struct op_route *op, u32 token)
+{
+    const struct routes *r = &op->routes;
+    const float *logits = r->logits + (size_t)token * r->experts, *bias = gpu_global(op->bias);
+    struct experts_choice mine = {~0u, 0, 0};
+    u32 rank[held];
+    float sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < held; i++) {
+        const u32 e = i * 32 + gpu_lane();
+        rank[i] = e < r->experts ? experts_rank(experts_sigmoid(logits[e]) + bias[e]) : 0;
+    }
+    for (u32 i = 0; i < r->used; i++) {
+        const u32 e = experts_first<held>(rank);
+        if (gpu_lane() == i)
+            mine.expert = e, mine.share = experts_sigmoid(logits[e]);
+    }
+    for (u32 i = 0; i < r->used; i++) {
+        mine.before += gpu_shuffle(mine.expert, i) < mine.expert;
+        sum += gpu_shuffle(mine.share, i);
+    }
+    mine.share = r->renormalized ? mine.share / (sum + 1e-20f) : mine.share;
+    mine.share *= op->scale;
+    return mine;
+}
+
+/* As experts_choose. A function that is called: inlined in `decode`, it takes registers that its
+ * other operations want. */
+GPU_CALL void experts_judge(const struct op_route *op, u32 tokens)
+{
+    const struct routes *r = &op->routes;
+    for (u32 token = gpu_block() * GPU_WARPS + gpu_warp(); token < tokens;
+         token += gpu_blocks() * GPU_WARPS) {
+        const struct experts_choice mine =
+            r->experts <= EXPERTS_HELD * 32 ? experts_choice_biased<EXPERTS_HELD>(op, token)
+                                            : experts_choice_biased<LIMIT_EXPERTS / 32>(op, token);
+        if (gpu_lane() < r->used) {
+            const u32 nth = gpu_atomic_add(&r->count[mine.expert], 1);
+            r->token[(size_t)mine.expert * r->room + nth] = token;
+            r->route[(size_t)token * r->used + mine.before] = {mine.expert, nth, mine.share, 0};
+        }
+    }
+}
+
 #endif

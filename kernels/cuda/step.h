@@ -163,6 +163,7 @@ enum op_kind {
     OP_NORM,    /* these by `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
     OP_PAIRS,   /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
     OP_SHARED,  /* x += sigmoid(share rmsnorm(x)) * y */
+    OP_JUDGE,   /* as OP_CHOOSE, by sigmoids and a bias (core/model/model.h, struct mixture) */
     OP_KINDS
 };
 
@@ -377,10 +378,12 @@ struct routes {
     u32 renormalized;        /* shares are divided by their sum */
 };
 
-struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE */
+struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE, OP_JUDGE */
     struct routes routes;
     struct input in;     /* INPUT_NORM; features, stride: multiples of 4 */
     const float *router; /* [experts][features] */
+    const float *bias;   /* [experts]; NULL: OP_JUDGE is not what chooses */
+    float scale;         /* OP_JUDGE: shares are multiplied by it */
 };
 
 struct op_experts {

@@ -1,7 +1,7 @@
-/* OP_ROUTE, OP_CHOOSE, OP_EXPERTS and OP_MIX: against plain double-precision references where
- * weights are halves; and of all kinds the same bits for a token whatever the number of tokens and
- * blocks, and whichever way computes them: `step` as on Hopper and as on other cards, `decode`,
- * `prefill_experts`.
+/* OP_ROUTE, OP_CHOOSE, OP_JUDGE, OP_EXPERTS and OP_MIX: against plain double-precision
+ * references where weights are halves; and of all kinds the same bits for a token whatever the
+ * number of tokens and blocks, and whichever way computes them: `step` as on Hopper and as on other
+ * cards, `decode`, `prefill_experts`.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o experts_test tests/cuda/experts_test.cc tests/cuda/harness.cc \
@@ -60,8 +60,8 @@ template <typename T> static vector<T> get(const T *from, size_t n)
 struct mixture {
     u32 experts, used, hidden, inter, tokens; /* tokens: at most */
     struct op route, choose, up, down, mix;
-    vector<float> x, norm, router;
-    vector<float> w_up, w_down; /* of halves: [expert][output][input], gates before ups */
+    vector<float> x, norm, router, bias; /* bias: empty without one */
+    vector<float> w_up, w_down;          /* of halves: [expert][output][input], gates before ups */
 };
 
 static u32 padded(u32 k)
@@ -125,8 +125,10 @@ static struct input make_input(const struct matrix &m, const float *x, u32 featu
     return in;
 }
 
+enum way { SOFTMAX, BIASED };
+
 static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u32 hidden,
-                                   u32 inter, u32 tokens)
+                                   u32 inter, u32 tokens, enum way way)
 {
     struct mixture m = {};
     m.experts = experts, m.used = used, m.hidden = hidden, m.inter = inter, m.tokens = tokens;
@@ -153,9 +155,14 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     in.norm = gpu_copy_of(m.norm.data(), hidden);
     in.eps = 1e-6f;
     m.route.kind = OP_ROUTE;
-    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size())};
+    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1};
+    if (way == BIASED) { /* which changes the choice, of scores of any sign */
+        m.bias = random_floats(experts, 0.7f);
+        m.route.route.bias = gpu_copy_of(m.bias.data(), experts);
+        m.route.route.scale = 1.7f;
+    }
     m.choose = m.route;
-    m.choose.kind = OP_CHOOSE;
+    m.choose.kind = way == BIASED ? OP_JUDGE : OP_CHOOSE;
     m.up.kind = m.down.kind = OP_EXPERTS;
     m.up.experts = {in,       up,    routes, 2 * inter / 16, 0,   0, OUTPUT_GATE,
                     ACT_SILU, inter, h,      partial,        NULL};
@@ -229,6 +236,11 @@ static bool begins(const vector<float> &all, const vector<float> &some)
     return memcmp(all.data(), some.data(), some.size() * 4) == 0;
 }
 
+static double sigmoid(double v)
+{
+    return 1 / (1 + exp(-v));
+}
+
 /* Against doubles: a token's logits, its experts by these, and all that follows. */
 static double worst_of(const struct mixture &m, const struct left &l, u32 tokens)
 {
@@ -236,7 +248,7 @@ static double worst_of(const struct mixture &m, const struct left &l, u32 tokens
     for (u32 t = 0; t < tokens; t++) {
         const float *x = &m.x[(size_t)t * m.hidden];
         double squares = 0, total = 0;
-        vector<double> row(m.hidden), logits(m.experts), out(m.hidden);
+        vector<double> row(m.hidden), logits(m.experts), weight(m.experts), score, out(m.hidden);
         for (u32 i = 0; i < m.hidden; i++)
             squares += (double)x[i] * x[i];
         for (u32 i = 0; i < m.hidden; i++)
@@ -246,13 +258,19 @@ static double worst_of(const struct mixture &m, const struct left &l, u32 tokens
                 logits[e] += row[i] * m.router[(size_t)e * m.hidden + i];
             worst = fmax(worst, fabs(logits[e] - l.logits[(size_t)t * m.experts + e]));
         }
+        for (u32 e = 0; e < m.experts; e++)
+            weight[e] = m.bias.empty() ? exp(logits[e]) : sigmoid(logits[e]);
+        score = weight;
+        for (u32 e = 0; e < m.bias.size(); e++)
+            score[e] += m.bias[e];
         vector<u32> order(m.experts);
         for (u32 e = 0; e < m.experts; e++)
             order[e] = e;
         std::stable_sort(order.begin(), order.end(),
-                         [&](u32 a, u32 b) { return logits[a] > logits[b]; });
+                         [&](u32 a, u32 b) { return score[a] > score[b]; });
         for (u32 i = 0; i < m.used; i++)
-            total += exp(logits[order[i]]);
+            total += weight[order[i]];
+        total /= m.bias.empty() ? 1 : m.route.route.scale;
         for (u32 i = 0; i < m.used; i++) {
             const u32 e = order[i];
             const float *w = &m.w_up[(size_t)e * 2 * m.inter * m.hidden];
@@ -269,7 +287,7 @@ static double worst_of(const struct mixture &m, const struct left &l, u32 tokens
                 double sum = 0;
                 for (u32 k = 0; k < m.inter; k++)
                     sum += h[k] * m.w_down[((size_t)e * m.hidden + j) * m.inter + k];
-                out[j] += sum * exp(logits[e]) / total;
+                out[j] += sum * weight[e] / total;
             }
         }
         for (u32 j = 0; j < m.hidden; j++)
@@ -293,13 +311,14 @@ static bool does(const struct mixture &m, const char *kernel)
         return true;
     if (strcmp(kernel, "decode") == 0)
         return m.up.experts.few_rows && m.down.experts.few_rows;
-    return experts_are_broad(&m.up.experts) && experts_are_broad(&m.down.experts);
+    return m.bias.empty() && experts_are_broad(&m.up.experts) && experts_are_broad(&m.down.experts);
 }
 
-static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 inter, u32 tokens)
+static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 inter, u32 tokens,
+                 enum way way = SOFTMAX)
 {
     static const char *const names[] = {"INT4", "INT8", "halves"};
-    const struct mixture m = make_mixture(kind, group, experts, used, hidden, inter, tokens);
+    const struct mixture m = make_mixture(kind, group, experts, used, hidden, inter, tokens, way);
     const u32 blocks = gpu_multiprocessors();
     const struct left all = run(m, tokens, "step", blocks);
     const double worst = kind == MATRIX_HALF ? worst_of(m, all, MIN(tokens, 7u)) : 0;
@@ -328,8 +347,9 @@ static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 int
             snprintf(ways + strlen(ways), 30, "%s%s", here ? ", " : ", OTHER BITS: ", kernel);
         fewer &= here;
     }
-    snprintf(what, sizeof what, "%s %u: %u of %u experts, %u x %u, %u tokens: max error %.1e%s",
-             names[kind], group, used, experts, hidden, inter, tokens, worst, ways);
+    snprintf(what, sizeof what, "%s %u: %u of %u experts%s, %u x %u, %u tokens: max error %.1e%s",
+             names[kind], group, used, experts, way == BIASED ? ", biased" : "", hidden, inter,
+             tokens, worst, ways);
     double size = 0; /* not all of it 0, and nothing else than numbers */
     for (u32 i = 0; i < tokens * hidden; i++)
         size += fabs(all.x[i] - m.x[i]);
@@ -340,7 +360,7 @@ static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 int
 static void bench(u32 tokens)
 {
     static const char *const names[] = {"route", "choose", "up", "down", "mix"};
-    const struct mixture m = make_mixture(MATRIX_INT4, 128, 128, 8, 2048, 768, tokens);
+    const struct mixture m = make_mixture(MATRIX_INT4, 128, 128, 8, 2048, 768, tokens, SOFTMAX);
     const u32 blocks = gpu_multiprocessors();
     for (const char *kernel : {"step", "decode", "prefill_experts"}) {
         struct gpu_run p;
@@ -371,6 +391,8 @@ int main(int argc, char **argv)
     test(MATRIX_HALF, 0, 8, 2, 64, 48, 9);
     test(MATRIX_HALF, 0, 5, 3, 320, 136, 80);
     test(MATRIX_HALF, 0, 40, 4, 1040, 200, 20);
+    test(MATRIX_HALF, 0, 6, 2, 64, 48, 70, BIASED);
+    test(MATRIX_HALF, 0, 40, 4, 320, 136, 20, BIASED);
     test(MATRIX_INT8, 128, 8, 2, 256, 136, 80);
     test(MATRIX_INT8, 32, 8, 2, 64, 48, 70);
     test(MATRIX_INT4, 128, 8, 2, 256, 136, 80);
@@ -380,7 +402,8 @@ int main(int argc, char **argv)
     test(MATRIX_INT4, 128, 2, 1, 64, 1104, 66);
     test(MATRIX_INT4, 32, 4, 1, 144, 264, 530);
     if (argc < 2 || strcmp(argv[1], "--some") != 0)
-        test(MATRIX_INT4, 128, 130, 8, 272, 136, 100);
+        for (enum way way : {SOFTMAX, BIASED})
+            test(MATRIX_INT4, 128, 130, 8, 272, 136, 100, way);
     if (gpu_is_real()) {
         test(MATRIX_INT4, 128, 128, 8, 2048, 768, 2048);
         test(MATRIX_INT4, 128, 8, 2, 4096, 14336, 600);

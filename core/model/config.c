@@ -154,6 +154,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->norm_eps = (float)eps;
     m->norm_plus_one = f->gemma;
     m->qk_norm = f->qk_norm;
+    if (f->qk_norm_key && !fields_bool(k, f->qk_norm_key, false))
+        m->qk_norm = QK_NORM_NONE;
     m->n_qkv = f->fused ? 1 : 3;
     m->n_gate_up = f->fused || f->fused_gate_up ? 1 : 2;
     m->rope_pairs = f->rope_pairs;
@@ -310,14 +312,15 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
         m->layers[i].rope = m->layers[i].window ? ROPE_LOCAL : ROPE_FULL;
 }
 
-/* The number of experts has a name of its own in each version of transformers. */
-static u32 read_expert_count(const struct fields *k)
+/* The number of experts has a name of its own, `key`, and another one in each version of
+ * transformers. */
+static u32 read_expert_count(const struct fields *k, const char *key)
 {
-    bool own = fields_get(k, "num_experts") != NULL, local = fields_get(k, "num_local_experts");
-    u32 n = fields_u32(k, own || !local ? "num_experts" : "num_local_experts", KEY_U32_REQUIRED, 1,
+    bool own = fields_get(k, key) != NULL, local = fields_get(k, "num_local_experts");
+    u32 n = fields_u32(k, own || !local ? key : "num_local_experts", KEY_U32_REQUIRED, 1,
                        LIMIT_EXPERTS);
     if (own && local && fields_u32(k, "num_local_experts", 0, 1, LIMIT_EXPERTS) != n)
-        fields_refuse(k, "num_local_experts", "num_experts says otherwise (%u)", n);
+        fields_refuse(k, "num_local_experts", "%s says otherwise (%u)", key, n);
     return n;
 }
 
@@ -336,31 +339,64 @@ static void read_plain_layers(const struct fields *k, bool plain[LIMIT_LAYERS])
             plain[i] = true;
 }
 
+/* Qwen's: which layers have them, and one that all tokens take. */
+static void read_qwen_mixtures(const struct fields *k, const struct family *f, struct model *m,
+                               bool plain[LIMIT_LAYERS])
+{
+    u32 step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
+    for (u32 i = 0; i < m->layers_n; i++)
+        plain[i] = (i + 1) % step != 0;
+    read_plain_layers(k, plain);
+    m->shared_gated = f->shared_expert;
+    if (f->shared_expert)
+        m->shared_intermediate = fields_u32(k, "shared_expert_intermediate_size", KEY_U32_REQUIRED,
+                                            1, LIMIT_INTERMEDIATE);
+}
+
+/* GLM's: the first layers have none. Experts of groups of which only some are asked are not
+ * computed; with one group there is nothing to them. */
+static void read_glm_mixtures(const struct fields *k, struct model *m, struct config *c,
+                              bool plain[LIMIT_LAYERS])
+{
+    static const char *const groups[] = {"n_group", "topk_group"};
+    u32 first = fields_u32(k, "first_k_dense_replace", 1, 0, LIMIT_LAYERS);
+    for (u32 i = 0; i < first; i++)
+        plain[i] = true;
+    for (size_t i = 0; i < COUNTOF(groups); i++)
+        if (fields_u32(k, groups[i], 1, 1, LIMIT_EXPERTS) != 1)
+            fields_refuse(k, groups[i], "experts in groups are not supported");
+    u32 most = LIMIT_INTERMEDIATE / MAX(m->expert_intermediate, 1);
+    m->shared_intermediate = m->expert_intermediate * fields_u32(k, "n_shared_experts", 1, 1, most);
+    m->experts_scale = (float)fields_f64(k, "routed_scaling_factor", 1, 1e-4, 1e4);
+    c->router_bias = true;
+    c->more_layers = fields_u32(k, "num_mtp_layers", 1, 0, LIMIT_LAYERS);
+    c->more_layers = fields_u32(k, "num_nextn_predict_layers", c->more_layers, 0, LIMIT_LAYERS);
+}
+
 /* Which layers have experts, and room for their weights. */
 static enum err read_mixtures(struct arena *keep, const struct fields *k, const struct family *f,
-                              struct model *m)
+                              struct model *m, struct config *c)
 {
+    const bool glm = f->mixtures == MIXTURES_GLM;
     bool plain[LIMIT_LAYERS] = {0};
-    m->experts = read_expert_count(k);
+    m->experts = read_expert_count(k, glm ? "n_routed_experts" : "num_experts");
     m->experts_used = fields_u32(k, "num_experts_per_tok", KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
     if (m->experts_used > m->experts)
         fields_refuse(k, "num_experts_per_tok", "there are %u experts", m->experts);
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
-    u32 step = 1;
+    m->experts_scale = 1;
     if (f->mixtures != MIXTURES_MIXTRAL && !f->renormalized)
-        m->experts_renormalized = fields_bool(k, "norm_topk_prob", false);
-    if (f->mixtures == MIXTURES_QWEN) {
+        m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm);
+    if (f->mixtures == MIXTURES_QWEN || glm)
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
-        step = fields_u32(k, "decoder_sparse_step", 1, 1, LIMIT_LAYERS);
-        read_plain_layers(k, plain);
-    }
-    if (f->shared_expert)
-        m->shared_intermediate = fields_u32(k, "shared_expert_intermediate_size", KEY_U32_REQUIRED,
-                                            1, LIMIT_INTERMEDIATE);
+    if (f->mixtures == MIXTURES_QWEN)
+        read_qwen_mixtures(k, f, m, plain);
+    if (glm)
+        read_glm_mixtures(k, m, c, plain);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
-        if ((i + 1) % step || plain[i])
+        if (plain[i])
             continue;
         struct mixture *x = m->layers[i].mixture = ARENA_NEW(keep, struct mixture, 1);
         if (x)
@@ -567,7 +603,7 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
         read_nope(k, m);
     read_windows(k, f, m);
     if (f->mixtures)
-        TRY(read_mixtures(keep, k, f, m));
+        TRY(read_mixtures(keep, k, f, m, c));
     TRY(read_rope(keep, k, f, m));
     TRY(read_eos(outer, m));
     read_bos(outer, m);

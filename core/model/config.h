@@ -19,7 +19,10 @@ enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND, NORMS_GLM };
 /* What the weights must be like, beside the shapes in struct model. */
 struct config {
     bool qkv_bias, o_bias, mlp_bias;
-    bool fused; /* as struct model's n_qkv and n_gate_up say */
+    bool fused;       /* as struct model's n_qkv and n_gate_up say */
+    bool router_bias; /* experts are chosen by sigmoids and a bias */
+    u32 more_layers;  /* of the file, behind the model's own, which guess tokens further on: they
+                         change no result, and are not computed */
     enum norms norms;
     bool rounds_embed_scale; /* gemma: to the type of the embedding */
     bool sees;               /* the language model is the text part of a larger one */

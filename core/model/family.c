@@ -146,6 +146,16 @@ static const struct family families[] = {
      .norms = NORMS_GLM,
      .fused_gate_up = true,
      .rope_pairs = true},
+    {.name = "glm4_moe",
+     .kv_heads = 8,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .partial = 0.5,
+     .attention_bias_key = true,
+     .plain_o = true,
+     .qk_norm = QK_NORM_HEADS,
+     .qk_norm_key = "use_qk_norm",
+     .mixtures = MIXTURES_GLM},
     {.name = "granite",
      .theta = 1e4,
      .eps = 1e-6,
@@ -240,7 +250,7 @@ const struct family *family_find(const struct fields *k, struct str type)
         k, "model_type",
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, smollm3, phi3, seed_oss, ernie4_5, "
-        "glm, glm4, granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, gemma3 and "
-        "gemma3_text are supported");
+        "glm, glm4, glm4_moe, granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, "
+        "gemma3 and gemma3_text are supported");
     return NULL;
 }

@@ -38,6 +38,7 @@ struct family {
     const char *o_bias_key;                /* for o there is this */
     const char *bias_key;                  /* this one is for all of them */
     enum qk_norm qk_norm;
+    const char *qk_norm_key; /* only where this is true */
     enum norms norms;
     bool fused, fused_gate_up, local_rope, nope, rope_pairs;
     bool gemma;         /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
@@ -51,8 +52,10 @@ struct family {
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
         MIXTURES_OLMOE,   /* the same, but a key says whether renormalized */
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
+        MIXTURES_GLM,     /* the same by other keys; chosen by sigmoids and a bias, and beside them
+                             one that all tokens take as it is */
     } mixtures;
-    bool shared_expert;         /* beside those, one that all tokens take */
+    bool shared_expert;         /* of Qwen's: beside those, one that all tokens take, gated */
     bool renormalized;          /* whatever the key says */
     const char *activation_key; /* NULL: hidden_act */
 };

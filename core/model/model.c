@@ -429,6 +429,11 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
     u32 wide = m->expert_intermediate, hidden = m->hidden;
     TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->router), m->experts,
                     hidden, false, &x->router));
+    if (o->config.router_bias)
+        TRY(bind_vector(b,
+                        format(&s, "model.layers.%u.%s.%s.e_score_correction_bias", i, names->of,
+                               names->router),
+                        m->experts, &x->bias));
     format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[0]);
     if (tensors_find(&o->tensors, s.text))
         return bind_joined(o, b, i, names, x);
@@ -441,12 +446,16 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
     return ERR_OK;
 }
 
-/* What a mixture has beside its experts: one more, and what its answer is multiplied by. */
+/* What a mixture has beside its experts: one more, and what its answer may be multiplied by. */
 static enum err bind_shared(struct opening *o, struct binder *b, u32 i, struct layer *l)
 {
     struct place_name s;
     struct weight *share = &l->mixture->share;
-    TRY(bind_mlp(o, b, i, "mlp.shared_expert", o->m->shared_intermediate, l));
+    bool gated = o->m->shared_gated;
+    TRY(bind_mlp(o, b, i, gated ? "mlp.shared_expert" : "mlp.shared_experts",
+                 o->m->shared_intermediate, l));
+    if (!gated)
+        return ERR_OK;
     TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.shared_expert_gate", i), 1, o->m->hidden,
                     false, share));
     if (share->int8_activations)
@@ -524,6 +533,15 @@ static bool all_zero(const struct tensor *t)
     return true;
 }
 
+static bool of_more_layers(const struct opening *o, struct str name)
+{
+    struct place_name s;
+    for (u32 i = 0; i < o->config.more_layers; i++)
+        if (str_starts(name, str_of(format(&s, "model.layers.%u.", o->m->layers_n + i))))
+            return true;
+    return false;
+}
+
 /* Tensors that nothing asked for. Tables that old versions saved are ignored, and so are biases
  * that add nothing (some GPTQ writers store them everywhere). Any other tensor of the text model
  * would mean that the config describes another model than the file. */
@@ -535,7 +553,7 @@ static enum err check_leftovers(struct opening *o)
         if (o->tensors.used[i] || !ours || str_ends(t->name, STR("rotary_emb.inv_freq")) ||
             str_ends(t->name, STR("rotary_emb.cos_cached")) ||
             str_ends(t->name, STR("rotary_emb.sin_cached")) ||
-            (str_ends(t->name, STR(".bias")) && all_zero(t)))
+            (str_ends(t->name, STR(".bias")) && all_zero(t)) || of_more_layers(o, t->name))
             continue;
         return err_set(o->e, ERR_MODEL,
                        "%s: tensor \"%.*s\" has no place in the %.*s model that config.json "
@@ -556,8 +574,9 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
         snprintf(experts, sizeof experts, ", %u experts of intermediate size %u", m->experts,
                  m->expert_intermediate);
     if (m->shared_intermediate)
-        snprintf(shared, sizeof shared, ", shared_expert_intermediate_size %u",
-                 m->shared_intermediate);
+        snprintf(shared, sizeof shared, ", %s %u",
+                 m->shared_gated ? "shared_expert_intermediate_size" : "n_shared_experts",
+                 m->shared_intermediate / (m->shared_gated ? 1 : m->expert_intermediate));
     snprintf(
         out, cap,
         "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "

@@ -30,12 +30,15 @@ struct expert {
 };
 
 /* A mixture of experts: p = softmax(router x) over all of them, in f32; the `experts_used` largest
- * (of equals the first) are taken, and y = sum of p[e] * expert e (x), in order of e. */
+ * (of equals the first) are taken, and y = sum of p[e] * expert e (x), in order of e. With a bias p
+ * = sigmoid(router x), and those are taken whose p + bias is largest. Where the model has shared
+ * experts, theirs is the layer's gate_up and down, and what they say is added. */
 struct mixture {
-    struct weight router;   /* [experts][hidden] */
-    struct expert *experts; /* [experts] */
-    struct weight share; /* [1][hidden], where the model has shared experts: theirs is the layer's
-                            gate_up and down, and sigmoid(share x) of what they say is added */
+    struct weight router;      /* [experts][hidden] */
+    const struct tensor *bias; /* [experts], or NULL */
+    struct expert *experts;    /* [experts] */
+    struct weight share;       /* [1][hidden], with shared_gated: what the shared ones say is
+                                  multiplied by sigmoid(share x) */
 };
 
 /* Norms of q and k: of each head for itself, or of a token's heads together. */
@@ -71,7 +74,9 @@ struct model {
     u32 n_qkv, n_gate_up;                           /* 3 or 1; 2 or 1 */
     u32 experts, experts_used, expert_intermediate; /* of layers with a mixture; else 0 */
     u32 shared_intermediate;   /* of the shared expert of such a layer; 0: there is none */
+    bool shared_gated;         /* see struct mixture */
     bool experts_renormalized; /* p is divided by its sum over the experts used */
+    float experts_scale;       /* and multiplied by this, 1 without a bias */
     enum activation activation;
     float norm_eps;
     bool norm_plus_one; /* gemma: multiply by (1 + w) */

@@ -170,7 +170,7 @@ static void load_job(void *arg, u32 worker)
     }
 }
 
-/* A norm's weights as f32, with gemma's 1 added. */
+/* A norm's weights, or other numbers, as f32, with gemma's 1 added. */
 static float *load_norm(struct carve *c, const struct tensor *t, u32 n, bool plus_one)
 {
     if (!t)
@@ -207,7 +207,9 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         struct forward_mixture *x = f->layers[i].mixture;
         if (x && x->plain.kind)
             x->plain.data = load_values(carver, &l->mixture->router);
-        if (x && m->shared_intermediate)
+        if (x)
+            x->bias = load_norm(carver, l->mixture->bias, m->experts, false);
+        if (x && m->shared_gated)
             x->share = load_values(carver, &l->mixture->share);
     }
     float *final = load_norm(carver, m->norm_final, m->hidden, one);

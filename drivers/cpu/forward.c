@@ -84,7 +84,7 @@ static void layout_mlp(struct forward *f, struct carve *c)
     f->prepared = carve(c, MAX(act_bytes_max(f, f->tile), MAX(in, between)));
     f->routed = carve_rows(c, routes, f->x_stride);
     f->router = carve_rows(c, f->tile, f->router_stride);
-    f->share = carve_rows(c, m->shared_intermediate ? f->tile : 0, 1);
+    f->share = carve_rows(c, m->shared_gated ? f->tile : 0, 1);
     f->routes = carve(c, routes * sizeof *f->routes);
 }
 
@@ -401,22 +401,23 @@ static void mlp(const struct pass *p, const struct forward_layer *l)
     add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP]);
 }
 
-/* y = what the expert says that all tokens take, times the token's share of it. Ends with a
- * barrier. */
+/* y = what the expert says that all tokens take, if gated times the token's share of it. Ends with
+ * a barrier. */
 static void shared_expert(const struct pass *p, const struct forward_layer *l)
 {
     struct forward *f = p->f;
     u32 n = p->tile->n, wide = f->model->shared_intermediate, hidden = f->model->hidden;
     struct input in = input_rows(p, f->x, f->x_stride, n, hidden, l->norm[NORM_MLP], NULL);
     struct range r = share(p, n, 1); /* of rows that this worker has normed */
-    for (u32 i = r.from; i < r.to; i++)
+    bool gated = l->mixture->share != NULL;
+    for (u32 i = r.from; gated && i < r.to; i++)
         f->share[i] = mixture_share(l->mixture, in.a.x + (size_t)i * in.a.x_stride, hidden);
     gate_up(p, l, &in, wide);
     in = input_rows(p, f->mlp, f->mlp_stride, n, wide, NULL, NULL);
     make_ready(p, &in, &l->down);
     for (struct deal d = deal_out(p, tiles_of(p, &l->down)); next_tiles(p, &d, &r);) {
         struct range c = multiply(p, &l->down, &in.a, f->y, f->x_stride, r);
-        for (u32 i = 0; i < n; i++)
+        for (u32 i = 0; gated && i < n; i++)
             f->vector->scale(f->y + (size_t)i * f->x_stride + c.from, f->share[i], c.to - c.from);
     }
     barrier(p);

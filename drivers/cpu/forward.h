@@ -34,7 +34,8 @@ struct forward_mixture {
                             exact in every kernel set */
     struct packed router;
     struct forward_expert *experts; /* [experts] */
-    const float *share;             /* [hidden] of a shared expert, or NULL */
+    const float *share;             /* [hidden] of a shared expert that is gated, or NULL */
+    const float *bias;              /* [experts] or NULL: see struct mixture */
 };
 
 struct forward_layer {

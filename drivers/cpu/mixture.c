@@ -2,23 +2,25 @@
 
 #include <math.h>
 
-/* The experts of one token. Values that are no numbers choose some, too. */
-static void choose_experts(const struct model *m, const float *logits, struct forward_route *out)
+static float sigmoid(float x)
 {
-    u32 used = m->experts_used;
-    float most = logits[0], total = 0, kept = 0;
-    for (u32 i = 1; i < m->experts; i++)
-        most = MAX(most, logits[i]);
-    for (u32 i = 0; i < m->experts; i++)
-        total += expf(logits[i] - most);
-    u32 n = 0;
+    return 1 / (1 + expf(-x));
+}
+
+/* Those that one token takes, in order of their numbers. Values that are no numbers choose some,
+ * too. bias: of struct forward_mixture. */
+static void take_experts(const struct model *m, const float *bias, const float *logits,
+                         struct forward_route *out)
+{
+    u32 used = m->experts_used, n = 0;
     for (u32 e = 0; e < m->experts; e++) { /* the largest so far, in order, of equals the first */
+        float score = bias ? sigmoid(logits[e]) + bias[e] : logits[e];
         u32 at = n < used ? n++ : used;
-        for (; at && logits[e] > logits[out[at - 1].expert]; at--)
+        for (; at && score > out[at - 1].weight; at--)
             if (at < used)
                 out[at] = out[at - 1];
         if (at < used)
-            out[at].expert = e;
+            out[at] = (struct forward_route){e, score};
     }
     for (u32 i = 1; i < used; i++) /* and now by their numbers */
         for (u32 j = i; j && out[j].expert < out[j - 1].expert; j--) {
@@ -26,12 +28,27 @@ static void choose_experts(const struct model *m, const float *logits, struct fo
             out[j].expert = out[j - 1].expert;
             out[j - 1].expert = e;
         }
-    for (u32 i = 0; i < used; i++) {
-        out[i].weight = expf(logits[out[i].expert] - most) / total;
+}
+
+/* The experts of one token, and their weights. */
+static void choose_experts(const struct model *m, const float *bias, const float *logits,
+                           struct forward_route *out)
+{
+    const float least = 1e-20f; /* sigmoids may all be 0; beside a softmax's it is nothing */
+    float most = logits[0], total = 0, kept = 0;
+    for (u32 i = 1; i < m->experts && !bias; i++)
+        most = MAX(most, logits[i]);
+    for (u32 i = 0; i < m->experts && !bias; i++)
+        total += expf(logits[i] - most);
+    take_experts(m, bias, logits, out);
+    for (u32 i = 0; i < m->experts_used; i++) {
+        float logit = logits[out[i].expert];
+        out[i].weight = bias ? sigmoid(logit) : expf(logit - most) / total;
         kept += out[i].weight;
     }
-    for (u32 i = 0; i < used && m->experts_renormalized; i++)
-        out[i].weight /= kept;
+    float by = m->experts_renormalized ? kept + least : 1;
+    for (u32 i = 0; i < m->experts_used; i++)
+        out[i].weight = out[i].weight / by * m->experts_scale;
 }
 
 float mixture_share(const struct forward_mixture *x, const float *row, u32 n)
@@ -41,7 +58,7 @@ float mixture_share(const struct forward_mixture *x, const float *row, u32 n)
         lane[i % 16] += row[i] * x->share[i];
     for (u32 i = 0; i < 16; i++)
         sum += lane[i];
-    return 1 / (1 + expf(-sum));
+    return sigmoid(sum);
 }
 
 /* Sorts the tile's routes by expert. */
@@ -71,10 +88,11 @@ static void sort_routes(const struct pass *p, const struct forward_route *routes
  * products of f32 inputs in every kernel set (struct forward_mixture): rounded ones would send
  * tokens near a tie to other experts. */
 static const struct forward_route *find_routes(const struct pass *p, struct input *in,
-                                               const struct packed *router)
+                                               const struct forward_mixture *x)
 {
     struct forward *f = p->f;
     const struct model *m = f->model;
+    const struct packed *router = &x->router;
     make_ready(p, in, router);
     struct range r = share(p, m->experts, router->w->kind == WEIGHT_PLAIN ? 8 : f->linear->tile_n);
     if (r.from < r.to)
@@ -84,7 +102,8 @@ static const struct forward_route *find_routes(const struct pass *p, struct inpu
     struct forward_route *routes = in->few ? p->mine->few_routes : f->routes;
     r = own_rows(p, in);
     for (u32 i = r.from; i < r.to; i++)
-        choose_experts(m, f->router + (size_t)i * f->router_stride, routes + i * m->experts_used);
+        choose_experts(m, x->bias, f->router + (size_t)i * f->router_stride,
+                       routes + i * m->experts_used);
     if (!in->few)
         barrier(p);
     sort_routes(p, routes);
@@ -273,7 +292,7 @@ void mixture_pass(const struct pass *p, const struct forward_layer *l)
     const struct forward_mixture *x = l->mixture;
     struct input in =
         input_rows(p, f->x, f->x_stride, p->tile->n, f->model->hidden, l->norm[NORM_MLP], NULL);
-    const struct forward_route *routes = find_routes(p, &in, &x->router);
+    const struct forward_route *routes = find_routes(p, &in, x);
     experts_gate_up(p, x, &in);
     experts_down(p, x, routes);
     add_experts(p);

@@ -112,8 +112,7 @@ enum { PARTIAL_ROWS_MAX = 65536 };
 /* Are there answers of matrices that are not just added to x? */
 static bool has_answers(const struct model *m)
 {
-    return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp ||
-           m->shared_intermediate;
+    return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp || m->shared_gated;
 }
 
 static bool shares(const struct model *m, const struct layer *layer)
@@ -180,7 +179,8 @@ static struct prepared carve_prepared(struct vram *s, u32 room, u32 n)
  * all that is awaited there, else only what any linear of `mid_..` needs. */
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
-    const bool one = shares_all(l->model) && !has_answers(l->model);
+    const bool one =
+        shares_all(l->model) && !has_answers(l->model) && !l->model->shared_intermediate;
     const bool layers = one && !l->model->experts;
     const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
     const u32 qkv_h = b->qkv_stride + b->h_stride;
@@ -283,7 +283,7 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
 struct parts {
     struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down;
     const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
-    const float *norm_q, *norm_k, *router, *share;
+    const float *norm_q, *norm_k, *router, *bias, *share;
     u8 *k, *v;
 };
 
@@ -319,7 +319,9 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
         to->router = vector(
             l, s,
             (struct list_vector){.router = &from->mixture->router, .n = m->experts * m->hidden});
-    if (from->mixture && m->shared_intermediate)
+    if (from->mixture)
+        to->bias = norm(l, s, from->mixture->bias, m->experts);
+    if (from->mixture && m->shared_gated)
         to->share =
             vector(l, s, (struct list_vector){.router = &from->mixture->share, .n = m->hidden});
 }
@@ -581,21 +583,26 @@ static void add_shared(struct list *l, struct buffers *b, const struct layer *la
     add_linear(l, b, rows(b, b->h, b->h_stride, false), p->down, 1, &out);
 }
 
-/* x += what the experts say. */
+/* x += what the experts say. A gated shared one, whose share is of x as it was, has said it before
+ * the others have, and it is added before theirs. Of one that is not, h is made before, and what
+ * comes of it is added behind theirs: so it costs no launch between `prefill_..` and theirs. */
 static void add_experts(struct list *l, struct buffers *b, const struct layer *layer,
                         const struct parts *p)
 {
     const struct model *m = l->model;
-    if (m->shared_intermediate)
+    if (m->shared_gated)
         add_shared(l, b, layer, p);
+    else if (m->shared_intermediate)
+        add_mlp(l, b, layer, p);
     struct input in = normed(l, b, p->norm_mlp, p->expert_up);
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
-    struct op_route route = {b->routes, input_of(b, in, p->expert_up), p->router, NULL, 1};
+    struct op_route route = {b->routes, input_of(b, in, p->expert_up), p->router, p->bias,
+                             m->experts_scale};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
-        add(l, OP_CHOOSE, "choose")->route = route;
+        add(l, layer->mixture->bias ? OP_JUDGE : OP_CHOOSE, "choose")->route = route;
     struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->expert_up);
     op->output = OUTPUT_GATE;
     op->y = b->pair_h;
@@ -612,11 +619,14 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     }
     op->output = OUTPUT_STORE;
     op->y = b->pair_y;
-    if (m->shared_intermediate) /* of x that the experts have seen */
+    if (m->shared_gated) /* of x that the experts have seen */
         add(l, OP_SHARED, "shared")->shared = (struct op_shared){
             b->x, b->y, p->norm_mlp, p->share, b->x_stride, m->hidden, m->norm_eps};
     add(l, OP_MIX, "mix")->mix =
         (struct op_mix){b->routes, b->x, b->pair_y, b->x_stride, b->x_stride, m->hidden};
+    in = rows(b, b->h, b->h_stride, false);
+    if (m->shared_intermediate && !m->shared_gated)
+        add_product(l, b, &in, "down", p->down, NULL, NULL, 0);
 }
 
 static void add_layer(struct list *l, struct buffers *b, const struct layer *layer,

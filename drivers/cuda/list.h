@@ -22,7 +22,7 @@ enum {
     /* at most: qkv apart, normed, in pairs, gate and up apart, norms after both; experts and a
      * shared one, with its gate and up apart */
     LIST_LAYER_OPS = 19,
-    LIST_LAYER_VECTORS = 8, /* norms, router, share */
+    LIST_LAYER_VECTORS = 8, /* norms, router, share or bias */
     LIST_OPS_BESIDE = 4,    /* those of no layer */
     LIST_STRETCHES = 4,     /* lists of them */
     LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as samples */
@@ -40,8 +40,8 @@ struct list_weight {
     u32 run, step, at, group; /* see struct gpu_pack */
 };
 
-/* A norm's weights (with gemma's 1 added, and scaled), those of a router, or the frequencies of a
- * rotation: f32 on the card. */
+/* A norm's weights (with gemma's 1 added, and scaled), a router's or its bias, or the frequencies
+ * of a rotation: f32 on the card. */
 struct list_vector {
     const struct tensor *tensor; /* one of these three */
     const struct weight *router;

@@ -61,7 +61,7 @@ RUNS = {
     "small_groups": ({}, golden("qwen3-awq")),
     "bytes": ({}, golden("llama-ct-w8a8")),
     "norms_behind": ({}, golden("gemma2-f32", "olmo2-gptq4", "glm4-gptq4")),
-    "experts": ({}, golden("mixtral-awq", "qwen3-moe-step-bf16")),
+    "experts": ({}, golden("mixtral-awq", "qwen3-moe-step-bf16", "glm4-moe-ct4")),
     "long_experts": ({}, steps("qwen3-moe-wide-gptq4-col", batch="1,3", prompt="150")),
     "other_cards": ({"ZIGCUDA_FAKE": "sm=86"},
                     steps("llama-gptq4-col", batch="1,3,20", prompt="150")),

@@ -371,6 +371,38 @@ def int8_share(d):
 
 case("shared-int8", "qwen2-moe-bf16", int8_share, [CONFIG, SHARED + "_gate"])
 case("shared-of-others", "qwen2-moe-bf16", config("model_type", "qwen3_moe"), "model.layers.0.")
+def more_layers(n, count):
+    """`n` layers are said to guess further tokens, and there are tensors of `count`."""
+    def change(h, body):
+        at = len(body)
+        for i in range(count):
+            h[f"model.layers.{2 + i}.eh_proj.weight"] = dict(
+                dtype="F32", shape=[4], data_offsets=[at + 16 * i, at + 16 * i + 16])
+        return h, body + bytes(range(16)) * count
+
+    def run(d):
+        header(change)(d)
+        config("num_nextn_predict_layers", n)(d)
+    return run
+
+
+BIASED = "glm4-moe-bf16"
+case("ok-more-layers", BIASED, more_layers(2, 2), [], "ok")
+case("more-layers", BIASED, more_layers(1, 2), "model.layers.3.eh_proj.weight")
+case("more-layers-none", BIASED, more_layers(0, 1), "model.layers.2.eh_proj.weight")
+BIAS = "model.layers.1.mlp.gate.e_score_correction_bias"
+case("bias-missing", BIASED, without(BIAS), BIAS)
+case("bias-type", BIASED, entry("dtype", "I32", BIAS), [BIAS, "I32"])
+case("bias-short", BIASED, config("n_routed_experts", 5), "model.layers.1.mlp.gate")
+case("biased-groups", BIASED, config("n_group", 2), [CONFIG, "n_group"])
+case("biased-shared", BIASED, config("n_shared_experts", 1),
+     ["model.layers.1.mlp.shared_experts.gate_proj.weight", "n_shared_experts 1"])
+case("biased-shared-missing", BIASED, without("model.layers.1.mlp.shared_experts.up_proj.weight"),
+     "model.layers.1.mlp.shared_experts.up_proj.weight")
+case("biased-dense", BIASED, config("first_k_dense_replace", 0), "model.layers.0.mlp.gate")
+case("biased-norms", BIASED, config("use_qk_norm", False), "_norm.weight")
+case("bias-of-others", BIASED, edit(CONFIG, lambda j: j.update(
+    model_type="qwen3_moe", num_experts=6, mlp_only_layers=[0])), "partial_rotary_factor")
 case("glm-norm", "glm4-f32", without("model.layers.1.post_mlp_layernorm.weight"),
      "model.layers.1.post_mlp_layernorm.weight")
 case("glm-without-bias", "glm4-f32", config("attention_bias", False), "_proj.bias")

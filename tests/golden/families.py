@@ -84,6 +84,11 @@ FAMILIES = {
                                   tie_word_embeddings=True), 33),
     "glm": ("glm", dict(num_hidden_layers=1, head_dim=32, attention_bias=True), 27),
     "glm4": ("glm4", dict(head_dim=16, attention_bias=True, tie_word_embeddings=True), 28),
+    "glm4-moe": ("glm4_moe", dict(head_dim=32, n_routed_experts=6, num_experts_per_tok=2,
+                                  moe_intermediate_size=32, n_shared_experts=2,
+                                  routed_scaling_factor=1.7, first_k_dense_replace=1,
+                                  attention_bias=True, use_qk_norm=True,
+                                  tie_word_embeddings=True), 42),
     "granite": ("granite", dict(embedding_multiplier=6.0, attention_multiplier=0.15,
                                 residual_multiplier=0.7, logits_scaling=2.5, rms_norm_eps=1e-3,
                                 tie_word_embeddings=True), 23),
@@ -187,6 +192,15 @@ def fill(model, seed):
         p.data.copy_(x)
 
 
+def correct(model, seed):
+    """Draws what is added to the scores of experts when they are chosen: f32 in files, whatever
+    the type of the weights is, and no parameter."""
+    gen = torch.Generator().manual_seed(seed)
+    for name, b in sorted(model.named_buffers()):
+        if name.endswith("e_score_correction_bias"):
+            b.data = 0.3 * torch.randn(b.shape, generator=gen)
+
+
 def form4(over):
     """The same settings under transformers 4's names."""
     over = dict(over)
@@ -243,6 +257,7 @@ def build(name, dtype, folder, shard=None):
     model = auto.from_config(config_of(name)).to(torch.float32)
     fill(model, FAMILIES[name][2])
     model = model.to(dtype)
+    correct(model, FAMILIES[name][2])
     if TRANSFORMERS5:  # 4 takes it from the weights
         model.config.dtype = dtype
     model.generation_config.pad_token_id = None

@@ -51,7 +51,7 @@ AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe
 # quantized from bfloat16, the rest from float16
 BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3",
         "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe", "seed-oss", "ernie4-5",
-        "ministral", "ministral3", "exaone4", "qwen2-moe"]
+        "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe"]
 
 
 def plan():
@@ -70,7 +70,8 @@ def plan():
     rows += [("seed-oss", "bf16"), ("seed-oss", "ct4"), ("ernie4-5", "bf16"), ("ernie4-5", "gptq4")]
     rows += [("ministral", "bf16"), ("ministral", "ct4"), ("ministral3", "bf16"),
              ("ministral3", "ct4"), ("exaone4", "f32"), ("exaone4", "gptq4"),
-             ("qwen2-moe", "bf16"), ("qwen2-moe", "ct4")]
+             ("qwen2-moe", "bf16"), ("qwen2-moe", "ct4"),
+             ("glm4-moe", "bf16"), ("glm4-moe", "ct4")]
     return [(f"{f}-{q}", f, q) for f, q in rows]
 
 

@@ -243,6 +243,38 @@ void config_experts(void)
     CHECK(opens("qwen3", KV, &m, &c) && m.experts == 0 && !m.layers[0].mixture);
 }
 
+#define GLM KV "," MOE ",\"n_routed_experts\":8"
+
+/* glm4_moe: GLM-4.5 and its like. */
+void config_biased_experts(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("glm4_moe", GLM, &m, &c)); /* what the class has for all the rest */
+    CHECK(m.experts == 8 && m.experts_used == 2 && m.expert_intermediate == 32);
+    CHECK(m.experts_renormalized && m.experts_scale == 1 && c.router_bias && c.more_layers == 1);
+    CHECK(m.shared_intermediate == 32 && !m.shared_gated && m.intermediate == 128);
+    CHECK(!m.layers[0].mixture && m.layers[1].mixture && m.layers[3].mixture);
+    CHECK(m.qk_norm == QK_NORM_NONE && !c.qkv_bias && !c.o_bias && !m.tied && !m.rope_pairs);
+    CHECK(m.rope[ROPE_FULL].dims == 8 && m.head_dim == 16 && m.norm_eps == 1e-5f);
+    CHECK(c.norms == NORMS_BEFORE && m.n_gate_up == 2 && m.n_qkv == 3);
+    CHECK(opens("glm4_moe",
+                GLM ",\"num_local_experts\":8,\"n_shared_experts\":3,\"norm_topk_prob\":false,"
+                    "\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":3,"
+                    "\"num_nextn_predict_layers\":2,\"num_mtp_layers\":5,\"n_group\":1,"
+                    "\"topk_group\":1,\"use_qk_norm\":true,\"attention_bias\":true,"
+                    "\"head_dim\":32,\"partial_rotary_factor\":0.25",
+                &m, &c));
+    CHECK(m.shared_intermediate == 96 && !m.experts_renormalized && m.experts_scale == 2.5f);
+    CHECK(!m.layers[2].mixture && m.layers[3].mixture && c.more_layers == 2);
+    CHECK(m.qk_norm == QK_NORM_HEADS && c.qkv_bias && !c.o_bias && m.rope[ROPE_FULL].dims == 8);
+    CHECK(opens("glm4_moe", GLM ",\"first_k_dense_replace\":0,\"num_mtp_layers\":0", &m, &c));
+    CHECK(m.layers[0].mixture && c.more_layers == 0);
+    CHECK(opens("qwen2_moe", KV "," MOE ",\"num_experts\":8,\"shared_expert_intermediate_size\":96",
+                &m, &c));
+    CHECK(m.shared_gated && m.experts_scale == 1 && !c.router_bias && c.more_layers == 0);
+}
+
 /* gemma3 and mistral3: the language model in text_config, with the defaults of its class. The
  * first is gemma-3-4b-it, the second Mistral-Small-3.1. */
 void config_text_parts(void)
@@ -603,6 +635,22 @@ void config_refusals(void)
         {"glm4", "\"attention_bias\":1", "attention_bias is 1: true or false"},
         {"glm4", "\"mlp_bias\":true", "mlp_bias is true: glm4 has none"},
         {"glm4", "\"sliding_window\":8", "sliding_window is 8: glm4 has none"},
+        {"glm4_moe", KV "," MOE, "n_routed_experts is missing"},
+        {"glm4_moe", KV ",\"n_routed_experts\":8,\"num_experts_per_tok\":2",
+         "moe_intermediate_size is missing"},
+        {"glm4_moe", GLM ",\"num_local_experts\":9",
+         "num_local_experts is 9: n_routed_experts says otherwise (8)"},
+        {"glm4_moe", GLM ",\"n_group\":8", "n_group is 8: experts in groups are not supported"},
+        {"glm4_moe", GLM ",\"topk_group\":4", "topk_group is 4: experts in groups"},
+        {"glm4_moe", GLM ",\"n_shared_experts\":0", "n_shared_experts is 0"},
+        {"glm4_moe", GLM ",\"n_shared_experts\":8193", "n_shared_experts is 8193"},
+        {"glm4_moe", GLM ",\"routed_scaling_factor\":0", "routed_scaling_factor is 0"},
+        {"glm4_moe", GLM ",\"first_k_dense_replace\":-1", "first_k_dense_replace is -1"},
+        {"glm4_moe", GLM ",\"use_qk_norm\":1", "use_qk_norm is 1: true or false"},
+        {"glm4_moe", GLM ",\"norm_topk_prob\":\"yes\"", "norm_topk_prob is \"yes\""},
+        {"glm4_moe", GLM ",\"num_nextn_predict_layers\":257", "num_nextn_predict_layers is 257"},
+        {"glm4_moe", GLM ",\"mlp_bias\":true", "mlp_bias is true: glm4_moe has none"},
+        {"glm4_moe", GLM ",\"sliding_window\":8", "sliding_window is 8: glm4_moe has none"},
         {"granitemoe", "\"num_local_experts\":4", "num_experts_per_tok is missing"},
         {"granitemoe", "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"logits_scaling\":0",
          "logits_scaling is 0"},

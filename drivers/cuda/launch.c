@@ -139,23 +139,21 @@ static bool is_experts(const struct op *op)
     return (op->kind >= OP_ROUTE && op->kind <= OP_MIX) || op->kind == OP_JUDGE;
 }
 
-/* What makes up a choice that `step` and `decode` alone have. */
-static bool is_judged(const struct op *op)
+/* Of what k does, is this left to `step`? `decode` has no OP_JUDGE, and may have no experts. */
+static bool is_apart(const struct steps *s, const struct steps_kernel *k, const struct op *op)
 {
-    return op->kind == OP_JUDGE || (op->kind == OP_ROUTE && op->route.bias);
+    return k == &s->decode && (op->kind == OP_JUDGE || (is_experts(op) && !s->few_experts));
 }
 
-/* Operations by k; experts by `step` where k is `decode` and does not have them. */
 static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
-    const bool all = k != &s->decode || s->few_experts;
     for (u32 i = first, end; i < last; i = end) {
-        const bool experts = is_experts(&ops[i]) && !all;
-        for (end = i + 1; end < last && (all || is_experts(&ops[end]) == experts);)
+        const bool apart = is_apart(s, k, &ops[i]);
+        for (end = i + 1; end < last && is_apart(s, k, &ops[end]) == apart;)
             end++;
-        TRY(launch_some(s, experts ? &s->step : k, card_step, experts ? 0 : ring_bytes, i, end, e));
+        TRY(launch_some(s, apart ? &s->step : k, card_step, apart ? 0 : ring_bytes, i, end, e));
     }
     return ERR_OK;
 }
@@ -174,8 +172,12 @@ enum { TABLE_STEP = 1u << (MATRIX_HALF + 1), TABLE_EXPERTS = 1u << (MATRIX_HALF 
 static u32 kernels_of(const struct op *op, const struct table *table)
 {
     u32 bits = 0;
+    if (op->kind == OP_JUDGE)
+        return TABLE_STEP;
+    if (op->kind == OP_ROUTE && op->route.bias && !table->mid) /* its choice is not what follows */
+        return TABLE_STEP;
     if (is_experts(op))
-        return !table->mid && is_judged(op) ? TABLE_STEP : TABLE_EXPERTS;
+        return TABLE_EXPERTS;
     if (op->kind != OP_LINEAR)
         return 0;
     for (u32 i = 0; i < op->linear.parts; i++)

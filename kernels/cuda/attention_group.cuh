@@ -127,6 +127,12 @@ template <u32 CHUNKS, bool KEYS> GPU void group_copy(u8 *to, const u8 *from, u32
     }
 }
 
+/* Which of two halves, of the keys `first` and first + 1, are of keys that are seen. */
+GPU u32 group_seen(u32 seen, u32 first)
+{
+    return (first < seen ? 0x0000ffff : 0) | (first + 1 < seen ? 0xffff0000 : 0);
+}
+
 /* group_copy of a page of bytes, of which four go where four halves are wanted; returns the lane's
  * scales: of its key, and of the second one, or of its values. */
 template <u32 CHUNKS, bool KEYS> GPU uint2 group_copy_bytes(u8 *to, const u8 *from, u32 seen)
@@ -139,10 +145,9 @@ template <u32 CHUNKS, bool KEYS> GPU uint2 group_copy_bytes(u8 *to, const u8 *fr
         s = (uint2){gpu_load<u16>(scales + at) * 0x10001u,
                     gpu_load<u16>(scales + at + 16) * 0x10001u};
     } else {
-        u32 mask[2];
-        attention_key_masks(0, 0, seen, mask, lane / 2 % 4);
         s = gpu_load<uint2>(scales + lane / 2 % 4 * 8);
-        s = (uint2){s.x & mask[0], s.y & mask[1]};
+        s.x &= group_seen(seen, 2 * (lane / 2 % 4));
+        s.y &= group_seen(seen, 2 * (lane / 2 % 4) + 8);
     }
 #pragma unroll
     for (u32 c = 0; c < CHUNKS; c++) {
@@ -470,6 +475,25 @@ template <u32 CHUNKS> GPU void group_ones(void)
     gpu_fence_bulk();
 }
 
+/* many_write, of dimensions in the order that they have here. */
+template <u32 CHUNKS>
+GPU void group_write(const struct op_attention *op, const struct many_tile *t, const u32 at[2])
+{
+    const u32 first = gpu_lane() % 4 / 2 * 8 + gpu_lane() % 2 * 2;
+#pragma unroll
+    for (u32 r = 0; r < 2; r++) {
+        const float inverse = gpu_reciprocal(t->l[r]);
+        float *out = gpu_global(op->out) + at[r] + first;
+#pragma unroll
+        for (u32 i = 0; i < CHUNKS * 2; i++) {
+            const float *o = &t->o[i / 2][i % 2][r * 2];
+            float2 v = {gpu_answer(gpu_mul(o[0], inverse)), gpu_answer(gpu_mul(o[1], inverse))};
+            if (t->row_to[r] > 0)
+                gpu_store<float2>(out + i / 2 * 16 + i % 2 * 4, v);
+        }
+    }
+}
+
 /* What the warps do that compute; n units. */
 template <u32 CHUNKS>
 GPU void group_run(const struct op_attention *op, const struct gpu_run *run,
@@ -497,7 +521,7 @@ GPU void group_run(const struct op_attention *op, const struct gpu_run *run,
             group_splits<CHUNKS>(head, queries, &u, &t);
         group_pass(head, u.to, u.last);
         turn = u.last;
-        many_write<true>(op, CHUNKS, &t, out);
+        group_write<CHUNKS>(op, &t, out);
     });
 }
 

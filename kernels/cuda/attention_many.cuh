@@ -364,7 +364,6 @@ GPU void many_queries(const struct op_attention *op, const struct attention_plan
     t->q = to;
 }
 
-template <bool grouped>
 GPU void many_write(const struct op_attention *op, u32 chunks, const struct many_tile *t,
                     const u32 at[2])
 {
@@ -377,8 +376,8 @@ GPU void many_write(const struct op_attention *op, u32 chunks, const struct many
 #pragma unroll
         for (u32 i = 0; i < WARP_CHUNKS; i++)
             if (real && t->first_chunk + i < chunks)
-                attention_write_chunk<grouped>(out + at[r], head_dim, t->first_chunk + i, inverse,
-                                               &t->o[i][0][r * 2], &t->o[i][1][r * 2]);
+                attention_write_chunk(out + at[r], head_dim, t->first_chunk + i, inverse,
+                                      &t->o[i][0][r * 2], &t->o[i][1][r * 2]);
     }
 }
 
@@ -419,7 +418,7 @@ GPU void many_run(const struct op_attention *op, const struct gpu_run *run,
 #pragma unroll 1
         while (ring->piece < ring->pieces)
             many_split(ring, &t);
-        many_write<false>(op, plan->chunks, &t, out);
+        many_write(op, plan->chunks, &t, out);
     });
 }
 

@@ -180,10 +180,10 @@ GPU void attention_weigh(const float c[2], const float m[2], const float x[2][4]
 
 /* Which halves of v's words 0, 2 (mask[0]) and 1, 3 (mask[1]) of the page at `pos` are keys in
  * [from, to). */
-GPU void attention_key_masks(u32 pos, u32 from, u32 to, u32 mask[2], u32 t = gpu_lane() % 4)
+GPU void attention_key_masks(u32 pos, u32 from, u32 to, u32 mask[2])
 {
     for (u32 i = 0; i < 2; i++) {
-        u32 key = pos + i * 8 + t * 2;
+        u32 key = pos + i * 8 + gpu_lane() % 4 * 2;
         mask[i] = (key >= from && key < to ? 0x0000ffff : 0) |
                   (key + 1 >= from && key + 1 < to ? 0xffff0000 : 0);
     }
@@ -221,19 +221,17 @@ GPU void attention_add_chunk(const struct attention_join *j, float total[2][4],
 }
 
 /* Writes a chunk of an output row (head_dim floats) as mma leaves it, o times inverse, by the row's
- * four lanes. `grouped`: dimensions are in the order of attention_group.cuh. */
-template <bool grouped = false>
+ * four lanes. */
 GPU void attention_write_chunk(float *out, u32 head_dim, u32 c, float inverse, const float a[2],
                                const float b[2])
 {
     float2 v = {gpu_answer(gpu_mul(a[0], inverse)), gpu_answer(gpu_mul(a[1], inverse))};
     float2 w = {gpu_answer(gpu_mul(b[0], inverse)), gpu_answer(gpu_mul(b[1], inverse))};
-    u32 t = gpu_lane() % 4, d = c * 16 + (grouped ? t / 2 * 8 + t % 2 * 2 : t * 2);
-    u32 next = d + (grouped ? 4 : 8);
+    u32 d = c * 16 + gpu_lane() % 4 * 2;
     if (d < head_dim)
         gpu_store<float2>(out + d, v);
-    if (next < head_dim)
-        gpu_store<float2>(out + next, w);
+    if (d + 8 < head_dim)
+        gpu_store<float2>(out + d + 8, w);
 }
 
 #endif

@@ -337,8 +337,7 @@ GPU struct experts_choice experts_choice_biased(const struct op_route *op, u32 t
     return mine;
 }
 
-/* As experts_choose. A function that is called: inlined in `decode`, it takes registers that its
- * other operations want. */
+/* As experts_choose. */
 GPU_CALL void experts_judge(const struct op_route *op, u32 tokens)
 {
     const struct routes *r = &op->routes;

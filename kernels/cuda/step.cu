@@ -83,14 +83,13 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
     case OP_GATE:
         vector_gate(&op->gate, s);
         return true;
-    case OP_JUDGE:
-        experts_judge(&op->route, s->n_tokens);
-        return true;
     default:
         if (few)
             run_few_experts(op, run);
         else if (op->kind == OP_SAMPLE)
             sample_run(&op->sample, run);
+        else if (op->kind == OP_JUDGE)
+            experts_judge(&op->route, s->n_tokens);
         else
             run_beside_experts(op, run);
         return true;

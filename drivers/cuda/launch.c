@@ -145,6 +145,7 @@ static bool is_apart(const struct steps *s, const struct steps_kernel *k, const 
     return k == &s->decode && (op->kind == OP_JUDGE || (is_experts(op) && !s->few_experts));
 }
 
+/* Operations by k, and by `step` what it leaves. */
 static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {

@@ -129,9 +129,9 @@ static void put_blocks(struct json_out *o, const struct api *api, struct choice 
             if (w.items.open == ITEM_TEXT)
                 json_open_str(o);
         }
-        if (more && w.piece.part == TOOL_TEXT)
+        if (more && w.piece.part == PART_TEXT)
             json_put_piece(o, w.piece.text);
-        if (more && w.piece.part == TOOL_ARGUMENTS) {
+        if (more && w.piece.part == PART_ARGUMENTS) {
             json_put_number(o, w.piece.text);
             o->comma = false; /* the pieces are one text */
         }
@@ -218,7 +218,7 @@ static void tell_stop(struct api *api, struct choice *c, const struct items *s)
     send_event(api, c->job, &o);
 }
 
-static void piece(struct api *api, struct choice *c, const struct tool_piece *p)
+static void piece(struct api *api, struct choice *c, const struct piece *p)
 {
     struct items before = c->items;
     enum item_step step = item_step(&c->items, c->job, p->part, c->calls.calls);
@@ -226,7 +226,7 @@ static void piece(struct api *api, struct choice *c, const struct tool_piece *p)
         tell_stop(api, c, &before);
     if (step == ITEM_BEGINS)
         tell_block(api, c, p->text);
-    if (step != ITEM_LEFT_OUT && p->part != TOOL_NAME)
+    if (step != ITEM_LEFT_OUT && p->part != PART_NAME)
         tell_delta(api, c, p->text);
 }
 

@@ -157,7 +157,7 @@ static void put_items(struct json_out *o, const struct api *api, const struct ch
             open = w.items.n > from ? w.items : (struct items){0};
         if (w.begins && open.n)
             begin_item(o, api, c, &open, open.n == all ? last : "completed", w.piece.text);
-        if (open.n && w.piece.part != TOOL_NAME)
+        if (open.n && w.piece.part != PART_NAME)
             json_put_piece(o, w.piece.text);
     }
     if (w.items.n == 0) {
@@ -380,7 +380,7 @@ static void tell_end(struct api *api, struct choice *c, const struct items *s, c
     send_event(api, c->job, &o, true);
 }
 
-static void tell_piece(struct api *api, struct choice *c, const struct tool_piece *piece)
+static void tell_piece(struct api *api, struct choice *c, const struct piece *piece)
 {
     const struct job *job = c->job;
     struct items before = c->items;
@@ -389,9 +389,9 @@ static void tell_piece(struct api *api, struct choice *c, const struct tool_piec
         tell_end(api, c, &before, "completed");
     if (step == ITEM_BEGINS)
         tell_begin(api, c, piece->text);
-    if (step != ITEM_LEFT_OUT && piece->part != TOOL_NAME)
+    if (step != ITEM_LEFT_OUT && piece->part != PART_NAME)
         tell_delta(api, c, piece->text);
-    if (job->logprobs && piece->part != TOOL_TEXT) /* calls have none */
+    if (job->logprobs && piece->part != PART_TEXT) /* calls have none */
         item_logprobs(NULL, api, c, &c->told, c->outputs);
 }
 
@@ -401,7 +401,7 @@ static void finish(struct api *api, struct choice *c)
     if (c->job->no_answer)
         return;
     if (c->items.n == 0) {
-        item_step(&c->items, c->job, TOOL_TEXT, 0);
+        item_step(&c->items, c->job, PART_TEXT, 0);
         tell_begin(api, c, STR(""));
     }
     if (rest && c->items.open == ITEM_TEXT) /* tokens that were no text */

@@ -106,9 +106,9 @@ static void chat_role(struct api *api, struct choice *c)
 
 /* {"tool_calls": [...]}: the name and an id, then the arguments piece by piece. */
 static void call_piece(struct json_out *o, struct api *api, const struct choice *c,
-                       const struct tool_piece *piece)
+                       const struct piece *piece)
 {
-    bool name = piece->part == TOOL_NAME;
+    bool name = piece->part == PART_NAME;
     char id[SHAPE_CALL_ID];
     json_key(o, "tool_calls");
     json_open(o, '[');
@@ -136,13 +136,13 @@ static void call_piece(struct json_out *o, struct api *api, const struct choice 
 }
 
 /* logprobs: of the token that came, or NULL. */
-static void chat_piece(struct api *api, struct choice *c, const struct tool_piece *piece,
+static void chat_piece(struct api *api, struct choice *c, const struct piece *piece,
                        const struct step_result *logprobs)
 {
     struct json_out o = choice_begin(api, c);
     json_key(&o, "delta");
     json_open(&o, '{');
-    if (piece->part == TOOL_TEXT) {
+    if (piece->part == PART_TEXT) {
         json_key(&o, "content");
         json_put_str(&o, piece->text);
     } else {
@@ -170,11 +170,11 @@ static void chat_piece(struct api *api, struct choice *c, const struct tool_piec
 static void chat_pieces(struct api *api, struct choice *c, const struct event *event,
                         const struct step_result *logprobs)
 {
-    struct tool_piece piece = {TOOL_TEXT, event->text};
+    struct piece piece = {PART_TEXT, event->text};
     struct str text = event->text;
     bool more = c->job->tools ? tool_next(&c->calls, &text, &piece) : text.n > 0;
     for (; more; more = c->job->tools && tool_next(&c->calls, &text, &piece)) {
-        if (piece.part != TOOL_TEXT && c->job->one_call && c->calls.calls > 1)
+        if (piece.part != PART_TEXT && c->job->one_call && c->calls.calls > 1)
             continue;
         chat_piece(api, c, &piece, logprobs);
         logprobs = NULL;
@@ -184,7 +184,7 @@ static void chat_pieces(struct api *api, struct choice *c, const struct event *e
         logprobs = NULL;
     }
     if (logprobs)
-        chat_piece(api, c, &(struct tool_piece){TOOL_TEXT, STR("")}, logprobs);
+        chat_piece(api, c, &(struct piece){PART_TEXT, STR("")}, logprobs);
 }
 
 static void chat_finish(struct api *api, struct choice *c, enum finish finish)

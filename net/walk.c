@@ -64,16 +64,16 @@ void tell_from(struct telling *t, const struct api *api, const struct choice *c)
     t->over = false;
 }
 
-static bool tell_text(struct telling *t, struct tool_piece *piece)
+static bool tell_text(struct telling *t, struct piece *piece)
 {
     bool more;
     while ((more = walk_next(&t->walk)) && (t->walk.given || t->walk.text.n == 0))
         ;
-    *piece = (struct tool_piece){TOOL_TEXT, t->walk.text};
+    *piece = (struct piece){PART_TEXT, t->walk.text};
     return more;
 }
 
-bool tell_next(struct telling *t, struct tool_piece *piece)
+bool tell_next(struct telling *t, struct piece *piece)
 {
     if (!t->reader.format)
         return tell_text(t, piece);
@@ -89,12 +89,12 @@ bool tell_next(struct telling *t, struct tool_piece *piece)
 /* --- items -------------------------------------------------------------------------------------
  */
 
-enum item_step item_step(struct items *s, const struct job *job, enum tool_part part, u32 calls)
+enum item_step item_step(struct items *s, const struct job *job, enum part part, u32 calls)
 {
-    enum item_kind kind = part == TOOL_TEXT ? ITEM_TEXT : ITEM_CALL;
+    enum item_kind kind = part == PART_TEXT ? ITEM_TEXT : ITEM_CALL;
     if (kind == ITEM_CALL && job->one_call && calls > 1)
         return ITEM_LEFT_OUT;
-    if (part != TOOL_NAME && kind == s->open)
+    if (part != PART_NAME && kind == s->open)
         return ITEM_GOES_ON;
     s->open = kind;
     s->n++;
@@ -141,7 +141,7 @@ void item_put_text(struct json_out *o, const struct api *api, const struct choic
     item_from(&w, api, c);
     json_open_str(o);
     while (item_next(&w) && w.items.n <= n + 1)
-        if (w.items.n == n + 1 && w.piece.part != TOOL_NAME)
+        if (w.items.n == n + 1 && w.piece.part != PART_NAME)
             json_put_piece(o, w.piece.text);
     json_close_str(o);
 }
@@ -166,9 +166,9 @@ void item_put_logprobs(struct json_out *o, const struct api *api, const struct c
  */
 
 void stream_pieces(struct api *api, struct choice *c, const struct event *event,
-                   void (*tell)(struct api *api, struct choice *c, const struct tool_piece *piece))
+                   void (*tell)(struct api *api, struct choice *c, const struct piece *piece))
 {
-    struct tool_piece piece = {TOOL_TEXT, event->text};
+    struct piece piece = {PART_TEXT, event->text};
     struct str left = event->text;
     bool tools = c->job->tools != NULL;
     if (!tools && left.n)

@@ -36,14 +36,14 @@ struct telling {
 };
 
 void tell_from(struct telling *t, const struct api *api, const struct choice *c);
-bool tell_next(struct telling *t, struct tool_piece *piece); /* false behind the last */
+bool tell_next(struct telling *t, struct piece *piece); /* false behind the last */
 
 /* What an event of a stream brings, piece by piece. */
 void stream_pieces(struct api *api, struct choice *c, const struct event *event,
-                   void (*tell)(struct api *api, struct choice *c, const struct tool_piece *piece));
+                   void (*tell)(struct api *api, struct choice *c, const struct piece *piece));
 
 /* What the next piece is to the items; calls: how many have begun with it. */
-enum item_step item_step(struct items *s, const struct job *job, enum tool_part part, u32 calls);
+enum item_step item_step(struct items *s, const struct job *job, enum part part, u32 calls);
 
 /* Log probabilities of the tokens before `end` that have not been told yet, as entries of a list;
  * o NULL: they are left out. A stop id has none. */
@@ -54,7 +54,7 @@ void item_logprobs(struct json_out *o, const struct api *api, const struct choic
 struct item_walk {
     struct telling t;
     struct items items;
-    struct tool_piece piece;
+    struct piece piece;
     bool begins; /* the piece begins item items.n - 1 */
     struct told told;
 };

@@ -112,11 +112,11 @@ static void chat_logprobs(struct json_out *o, const struct api *api, const struc
 static void call_text(struct json_out *o, const struct api *api, struct choice *c)
 {
     static struct telling t;
-    struct tool_piece piece;
+    struct piece piece;
     bool any = false;
     tell_from(&t, api, c);
     while (tell_next(&t, &piece)) {
-        if (piece.part != TOOL_TEXT)
+        if (piece.part != PART_TEXT)
             continue;
         if (!any)
             json_open_str(o);
@@ -160,15 +160,15 @@ static void end_call(struct json_out *o)
 static void calls(struct json_out *o, const struct api *api, const struct choice *c)
 {
     static struct telling t;
-    struct tool_piece piece;
+    struct piece piece;
     u32 most = c->job->one_call ? 1 : UINT32_MAX, begun = 0;
     tell_from(&t, api, c);
     json_key(o, "tool_calls");
     json_open(o, '[');
     while (tell_next(&t, &piece)) {
-        if (piece.part == TOOL_TEXT || t.reader.calls > most)
+        if (piece.part == PART_TEXT || t.reader.calls > most)
             continue;
-        if (piece.part == TOOL_ARGUMENTS) {
+        if (piece.part == PART_ARGUMENTS) {
             json_put_piece(o, piece.text);
             continue;
         }

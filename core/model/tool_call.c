@@ -356,31 +356,31 @@ static enum act act_on(struct tool_reader *r, char c)
 }
 
 /* Gives out text up to p, and goes on there. */
-static bool give(struct str *text, const char *p, enum tool_part part, struct str what,
-                 struct tool_piece *piece)
+static bool give(struct str *text, const char *p, enum part part, struct str what,
+                 struct piece *piece)
 {
     text->n -= (size_t)(p - text->p);
     text->p = p;
-    *piece = (struct tool_piece){part, what};
+    *piece = (struct piece){part, what};
     return true;
 }
 
 static bool give_name(struct tool_reader *r, struct str *text, const char *p, enum state then,
-                      struct tool_piece *piece)
+                      struct piece *piece)
 {
     r->calls++;
     r->n = r->depth = 0;
     r->in_string = r->escaped = false;
     r->state = then;
-    return give(text, p, TOOL_NAME, (struct str){r->held + r->name_at, r->name_n}, piece);
+    return give(text, p, PART_NAME, (struct str){r->held + r->name_at, r->name_n}, piece);
 }
 
-bool tool_next(struct tool_reader *r, struct str *text, struct tool_piece *piece)
+bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece)
 {
     const char *from = text->p, *p = from, *end = from + text->n; /* from: not given out yet */
     if (r->state == NONE && p < end) {
         r->state = NEXT;
-        return give(text, p + 1, TOOL_ARGUMENTS, STR("{}"), piece);
+        return give(text, p + 1, PART_ARGUMENTS, STR("{}"), piece);
     }
     while (p < end) {
         size_t here = (size_t)(p - from), held = r->n;
@@ -398,27 +398,27 @@ bool tool_next(struct tool_reader *r, struct str *text, struct tool_piece *piece
             r->state = TEXT;
             r->n = r->matched = 0;
             if (held > here) /* it came with earlier text */
-                return give(text, p, TOOL_TEXT, (struct str){r->held, held}, piece);
+                return give(text, p, PART_TEXT, (struct str){r->held, held}, piece);
             break;
         case BEGIN:
         case NO_ARGUMENTS:
             if (here > held)
-                return give(text, p, TOOL_TEXT, (struct str){from, here - held}, piece);
+                return give(text, p, PART_TEXT, (struct str){from, here - held}, piece);
             return give_name(r, text, p, *p == '{' ? ARGUMENTS : NONE, piece);
         case ARGUMENT:
             p++;
             if (r->state != ARGUMENTS || p == end)
-                return give(text, p, TOOL_ARGUMENTS, (struct str){from, (size_t)(p - from)}, piece);
+                return give(text, p, PART_ARGUMENTS, (struct str){from, (size_t)(p - from)}, piece);
             break;
         }
     }
     size_t n = (size_t)(p - from), held = MIN(r->n, n);
-    return give(text, p, TOOL_TEXT, (struct str){from, n - held}, piece) && n > held;
+    return give(text, p, PART_TEXT, (struct str){from, n - held}, piece) && n > held;
 }
 
-bool tool_end(struct tool_reader *r, struct tool_piece *piece)
+bool tool_end(struct tool_reader *r, struct piece *piece)
 {
-    *piece = (struct tool_piece){TOOL_TEXT, {r->held, r->state == END ? 0 : r->n}};
+    *piece = (struct piece){PART_TEXT, {r->held, r->state == END ? 0 : r->n}};
     r->n = 0;
     return piece->text.n > 0;
 }

@@ -38,15 +38,15 @@ struct str tool_call_close(const struct tool_format *f);
 /* Its mark is a special token, so that the text has to be made with these. */
 bool tool_format_is_special(const struct tool_format *f);
 
-enum tool_part {
-    TOOL_TEXT,     /* outside of calls */
-    TOOL_NAME,     /* a call begins */
-    TOOL_ARGUMENTS /* its arguments go on: JSON if the model has written JSON */
+enum part {
+    PART_TEXT,     /* outside of calls */
+    PART_NAME,     /* a call begins */
+    PART_ARGUMENTS /* its arguments go on: JSON if the model has written JSON */
 };
 
 /* The text is of what was put in, or the reader's until it is used again. */
-struct tool_piece {
-    enum tool_part part;
+struct piece {
+    enum part part;
     struct str text;
 };
 
@@ -65,9 +65,9 @@ struct tool_reader {
 struct tool_reader tool_reader_of(const struct tool_format *f);
 
 /* The next piece of *text, which is cut by what was taken; false when all is taken. */
-bool tool_next(struct tool_reader *r, struct str *text, struct tool_piece *piece);
+bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece);
 
 /* Behind the last text: what was held back and has become no call; false: nothing. */
-bool tool_end(struct tool_reader *r, struct tool_piece *piece);
+bool tool_end(struct tool_reader *r, struct piece *piece);
 
 #endif

@@ -68,9 +68,9 @@ struct told {
     u32 calls;
 };
 
-static void tell(struct told *t, const struct tool_piece *piece)
+static void tell(struct told *t, const struct piece *piece)
 {
-    if (piece->part == TOOL_NAME)
+    if (piece->part == PART_NAME)
         t->p[t->n++] = 0;
     ASSERT(piece->text.n && piece->text.n < sizeof t->p - t->n - 1);
     memcpy(t->p + t->n, piece->text.p, piece->text.n);
@@ -80,7 +80,7 @@ static void tell(struct told *t, const struct tool_piece *piece)
 static void take(const struct tool_format *f, struct str text, size_t cut, struct told *t)
 {
     struct tool_reader r = tool_reader_of(f);
-    struct tool_piece piece;
+    struct piece piece;
     struct str parts[] = {{text.p, cut}, {text.p + cut, text.n - cut}};
     t->n = 0;
     for (u32 i = 0; i < 2; i++)

@@ -17,13 +17,13 @@ static const char llama[] =
 struct told {
     char text[8192];
     size_t n;
-    enum tool_part last;
+    enum part last;
     bool any;
 };
 
-static void tell(struct told *t, const struct tool_piece *p)
+static void tell(struct told *t, const struct piece *p)
 {
-    if (!t->any || p->part != t->last || p->part == TOOL_NAME) {
+    if (!t->any || p->part != t->last || p->part == PART_NAME) {
         if (t->any)
             t->text[t->n++] = ')';
         t->text[t->n++] = "TNA"[p->part];
@@ -38,7 +38,7 @@ static void tell(struct told *t, const struct tool_piece *p)
 static void take(struct tool_reader *r, const char *p, size_t n, struct told *t)
 {
     struct str text = {p, n};
-    struct tool_piece piece;
+    struct piece piece;
     while (tool_next(r, &text, &piece)) {
         CHECK(piece.text.n > 0 && piece.text.n <= 4096);
         tell(t, &piece);
@@ -48,7 +48,7 @@ static void take(struct tool_reader *r, const char *p, size_t n, struct told *t)
 
 static const char *finish(struct tool_reader *r, struct told *t)
 {
-    struct tool_piece piece;
+    struct piece piece;
     if (tool_end(r, &piece))
         tell(t, &piece);
     if (t->any)

@@ -1,6 +1,6 @@
-/* The dialect of POST /v1/messages, Anthropic's: an answer is a list of blocks, texts and uses of
- * tools. A stream tells them as they come and keeps nothing. Calls have the ids of chat's, as the
- * templates of some models demand. */
+/* The dialect of POST /v1/messages, Anthropic's: an answer is a list of blocks, thoughts, texts
+ * and uses of tools. A stream tells them as they come and keeps nothing. Calls have the ids of
+ * chat's, as the templates of some models demand. */
 #include "net/walk.h"
 
 /* --- what all replies have ---------------------------------------------------------------------
@@ -61,17 +61,21 @@ static void close_message(struct json_out *o, const struct choice *c)
 static void open_block(struct json_out *o, const struct api *api, const struct choice *c,
                        const struct items *s, struct str name)
 {
+    static const char *const types[] = {
+        [ITEM_TEXT] = "text", [ITEM_CALL] = "tool_use", [ITEM_THOUGHT] = "thinking"};
     char id[SHAPE_CALL_ID];
     bool call = s->open == ITEM_CALL;
     json_open(o, '{');
-    json_pair_text(o, "type", call ? "tool_use" : "text");
+    json_pair_text(o, "type", types[s->open]);
+    if (s->open == ITEM_THOUGHT) /* nobody signs here, but clients want to have it */
+        json_pair_text(o, "signature", "");
     if (call) {
         shape_call_id(api, c, s->calls - 1, id);
         json_pair_text(o, "id", id);
         json_key(o, "name");
         json_put_str(o, name);
     }
-    json_key(o, call ? "input" : "text");
+    json_key(o, call ? "input" : types[s->open]);
 }
 
 /* --- whole -------------------------------------------------------------------------------------
@@ -117,7 +121,7 @@ static void put_blocks(struct json_out *o, const struct api *api, struct choice 
         struct items before = w.items;
         more = item_next(&w);
         if ((w.begins || !more) && before.n) {
-            if (before.open == ITEM_TEXT)
+            if (before.open != ITEM_CALL)
                 json_close_str(o);
             else
                 check_input(o, api, c, &before, start);
@@ -126,10 +130,10 @@ static void put_blocks(struct json_out *o, const struct api *api, struct choice 
         if (more && w.begins) {
             open_block(o, api, c, &w.items, w.piece.text);
             start = o->n;
-            if (w.items.open == ITEM_TEXT)
+            if (w.items.open != ITEM_CALL)
                 json_open_str(o);
         }
-        if (more && w.piece.part == PART_TEXT)
+        if (more && w.items.open != ITEM_CALL)
             json_put_piece(o, w.piece.text);
         if (more && w.piece.part == PART_ARGUMENTS) {
             json_put_number(o, w.piece.text);
@@ -201,12 +205,17 @@ static void tell_block(struct api *api, struct choice *c, struct str name)
 
 static void tell_delta(struct api *api, struct choice *c, struct str delta)
 {
-    bool call = c->items.open == ITEM_CALL;
+    static const char
+        *const types[] = {[ITEM_TEXT] = "text_delta",
+                          [ITEM_CALL] = "input_json_delta",
+                          [ITEM_THOUGHT] = "thinking_delta"},
+               *const keys[] = {
+                   [ITEM_TEXT] = "text", [ITEM_CALL] = "partial_json", [ITEM_THOUGHT] = "thinking"};
     struct json_out o = block_event(api, &c->items, "content_block_delta");
     json_key(&o, "delta");
     json_open(&o, '{');
-    json_pair_text(&o, "type", call ? "input_json_delta" : "text_delta");
-    json_key(&o, call ? "partial_json" : "text");
+    json_pair_text(&o, "type", types[c->items.open]);
+    json_key(&o, keys[c->items.open]);
     json_put_str(&o, delta);
     json_close(&o, '}');
     send_event(api, c->job, &o);
@@ -221,7 +230,7 @@ static void tell_stop(struct api *api, struct choice *c, const struct items *s)
 static void piece(struct api *api, struct choice *c, const struct piece *p)
 {
     struct items before = c->items;
-    enum item_step step = item_step(&c->items, c->job, p->part, c->calls.calls);
+    enum item_step step = item_step(&c->items, c->job, p->part, c->reader.calls.calls);
     if (step == ITEM_BEGINS && before.n)
         tell_stop(api, c, &before);
     if (step == ITEM_BEGINS)

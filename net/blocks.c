@@ -1,6 +1,6 @@
-/* Conversations in blocks: a system prompt beside messages, whose contents are texts, uses of tools
- * and results of these. They are brought into the messages that chat templates expect. An answer
- * goes on in a last message that is the assistant's. */
+/* Conversations in blocks: a system prompt beside messages, whose contents are texts, thoughts,
+ * uses of tools and results of these. They are brought into the messages that chat templates
+ * expect. An answer goes on in a last message that is the assistant's. */
 #include "net/fields.h"
 
 #include "net/turns.h"
@@ -146,6 +146,19 @@ static bool tool_result(struct message *m, const struct json *v)
     return members(m, v, known);
 }
 
+/* Whose they are is not checked: nothing is signed here. */
+static bool thinking(struct message *m, const struct json *v)
+{
+    static const char *const known[] = {"type", "thinking", "signature", "cache_control", NULL};
+    const struct json *text = json_get(v, "thinking");
+    if (!m->assistant)
+        return bad_block(m, ".type", "thoughts are the assistant's");
+    if (!text || text->type != JSON_STRING)
+        return bad_block(m, ".thinking", "must be a string");
+    turns_think(m->turns, text->text);
+    return members(m, v, known);
+}
+
 static bool block(struct message *m, const struct json **v)
 {
     const struct json *type = json_get(*v, "type");
@@ -155,8 +168,12 @@ static bool block(struct message *m, const struct json **v)
         return tool_use(m, *v);
     if (field_is_str(type, "tool_result"))
         return tool_result(m, *v);
+    if (field_is_str(type, "thinking"))
+        return thinking(m, *v);
+    if (field_is_str(type, "redacted_thinking")) /* of another model: nobody here can read it */
+        return true;
     return bad_block(m, ".type",
-                     "must be text, tool_use or tool_result: this model reads text only");
+                     "must be text, thinking, tool_use or tool_result: this model reads text only");
 }
 
 static bool message(struct message *m, const struct json *v)

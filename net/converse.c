@@ -90,8 +90,8 @@ static void begin(struct api *api, struct socket *s, const struct json *input, u
         json_close(&o, '}');
     } else {
         for (const struct json *v = input ? input->child : NULL; v; v = v->next)
-            if (!field_is_str(json_get(v, "type"), "reasoning")) /* which nobody will read */
-                json_put_tree(&o, v);
+            if (!field_is_str(json_get(v, "type"), "reasoning") || json_get(v, "content"))
+                json_put_tree(&o, v); /* others nobody will read */
     }
     add(api, s, &o);
     s->busy = true;

@@ -448,6 +448,19 @@ bool field_reasoning(struct reading *r, const struct field *field, const struct 
     return field_members(r, field->name, v, known) && field_reasoning_effort(r, field, v);
 }
 
+/* llama-server's name for it, and its values. */
+bool field_reasoning_format(struct reading *r, const struct field *field, const struct json *v)
+{
+    static const char *const apart[] = {"auto", "deepseek"};
+    r->p->raw_thoughts = field_is_str(v, "none");
+    bool known = r->p->raw_thoughts;
+    for (u32 i = 0; i < COUNTOF(apart); i++)
+        known = known || field_is_str(v, apart[i]);
+    return known || refuse(r->f, 400, "unsupported_value", field->name,
+                           "reasoning_format must be \"auto\" or \"deepseek\", thoughts as "
+                           "reasoning_content, or \"none\", as they are written");
+}
+
 /* It comes back in the response. */
 bool field_metadata(struct reading *r, const struct field *field, const struct json *v)
 {
@@ -490,9 +503,23 @@ bool field_user_id(struct reading *r, const struct field *field, const struct js
 
 bool field_thinking(struct reading *r, const struct field *field, const struct json *v)
 {
-    return field_is_str(json_get(v, "type"), "disabled") ||
-           refuse(r->f, 400, "unsupported_value", field->name,
-                  "thinking must be {\"type\": \"disabled\"}: no thoughts are told apart here");
+    static const char *const known[] = {"type", "budget_tokens", NULL};
+    const struct json *type = json_get(v, "type"), *budget = json_get(v, "budget_tokens");
+    r->p->thinks = field_is_str(type, "enabled");
+    r->p->thinks_not = field_is_str(type, "disabled");
+    if (v->type != JSON_OBJECT ||
+        !(r->p->thinks || r->p->thinks_not || field_is_str(type, "adaptive")))
+        return refuse(r->f, 400, "invalid_value", field->name,
+                      "thinking must be {\"type\": \"enabled\"}, \"disabled\" or \"adaptive\"");
+    if (budget && budget->type != JSON_NULL) {
+        u64 n;
+        if (!json_u64(budget, &n) || n > LIMIT_CONTEXT)
+            return refuse(r->f, 400, "invalid_value", "thinking.budget_tokens",
+                          "thinking.budget_tokens must be a whole number of tokens, at most %u",
+                          LIMIT_CONTEXT);
+        r->p->thought_tokens = (u32)n;
+    }
+    return field_members(r, field->name, v, known);
 }
 
 /* Prefixes are found again without being marked. */

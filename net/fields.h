@@ -87,6 +87,7 @@ READER(include);
 READER(text);
 READER(reasoning);
 READER(reasoning_effort);
+READER(reasoning_format);
 READER(metadata);
 READER(truncation);
 READER(stop_sequences);

@@ -1,6 +1,6 @@
 /* The input of a response: a string, or a list of items, brought into the messages that chat
- * templates expect. Items of reasoning are left out: no answer of ours has one, and what other
- * models thought is not theirs who go on. */
+ * templates expect. Of reasoning the text counts, where the chat template reads it: what is
+ * encrypted, or a summary, comes from other models. */
 #include "net/fields.h"
 
 #include "net/turns.h"
@@ -116,6 +116,29 @@ static bool call_output(const struct item *it, const struct json *v)
     return true;
 }
 
+static bool reasoning(const struct item *it, const struct json *v)
+{
+    static const char *const known[] = {"type",   "content",           "summary", "id",
+                                        "status", "encrypted_content", NULL};
+    const struct json *parts = json_get(v, "content");
+    struct str text;
+    if (!members(it, "", v, known))
+        return false;
+    if (!parts || field_is_empty(parts))
+        return true;
+    if (parts->type != JSON_ARRAY)
+        return bad(it, ".content", "must be a list of parts");
+    for (const struct json *p = parts->child; p; p = p->next)
+        if (!field_is_str(json_get(p, "type"), "reasoning_text") || !json_get(p, "text") ||
+            json_get(p, "text")->type != JSON_STRING)
+            return bad(it, ".content",
+                       "a part is {\"type\": \"reasoning_text\", \"text\": \"...\"}");
+    if (!turns_join(it->r->work, STR(""), parts->child, NULL, &text))
+        return field_no_room(it->r, "input");
+    turns_think(it->turns, text);
+    return true;
+}
+
 static bool item(const struct item *it, const struct json *v)
 {
     const struct json *type = json_get(v, "type");
@@ -128,7 +151,7 @@ static bool item(const struct item *it, const struct json *v)
     if (field_is_str(type, "function_call_output"))
         return call_output(it, v);
     if (field_is_str(type, "reasoning"))
-        return true;
+        return reasoning(it, v);
     if (field_is_str(type, "item_reference"))
         return bad(it, ".type", "nothing is kept here between requests: send the item itself");
     return bad(it, ".type", "must be message, function_call, function_call_output or reasoning");

@@ -52,6 +52,41 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
     return true;
 }
 
+/* What is asked about thinking becomes variables of the template. */
+static bool ask_to_think(const struct api *api, const struct params *p, struct chat *chat,
+                         struct refusal *f)
+{
+    const struct template *t = api->g.template;
+    const char *by = template_switch(t);
+    bool off = p->thinks_not;
+    if (p->effort.p && template_reads(t, "reasoning_effort"))
+        chat->effort = p->effort;
+    else if (p->effort.p && str_is(p->effort, "none") && by)
+        off = true;
+    else if (p->effort.p)
+        return refuse(f, 400, "unsupported_parameter", p->effort_field,
+                      "this model's chat template does not read %s: leave it out%s",
+                      p->effort_field, by ? ", or say \"none\", and it will not think" : "");
+    if (p->thinks && !template_thoughts(t))
+        return refuse(f, 400, "unsupported_value", "thinking",
+                      "this model's chat template knows of no thoughts: leave thinking out");
+    chat->thinking = p->thinks || off ? by : NULL;
+    chat->thinks = p->thinks;
+    return true;
+}
+
+/* What answers behind this prompt begin with. */
+static enum thoughts thoughts_of(const struct api *api, const struct params *p, struct str prompt)
+{
+    const struct thought_format *f = template_thoughts(api->g.template);
+    const struct json *last = p->messages->child;
+    while (p->continue_final && last->next)
+        last = last->next;
+    enum thoughts within =
+        p->continue_final ? thoughts_within(f, json_get(last, "content")->text) : THOUGHTS_MAY;
+    return within == THOUGHTS_MAY ? thoughts_behind(f, prompt) : within;
+}
+
 static bool chat_prompt(struct api *api, const struct params *p, struct prompt *out,
                         struct refusal *f)
 {
@@ -62,7 +97,6 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     struct chat chat = {.messages = p->messages,
                         .tools = p->tools,
                         .variables = p->variables,
-                        .effort = p->effort,
                         .add_generation_prompt = p->add_generation_prompt,
                         .continue_final = p->continue_final,
                         .now_s = api->g.clock.wall_s(api->g.clock.arg)};
@@ -76,13 +110,8 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     if (p->tools && !template_calls(api->g.template))
         return refuse(f, 400, "unsupported_value", "tools",
                       "this model's chat template teaches no way to call tools that is known here");
-    if (p->effort.p && !template_reads(api->g.template, "reasoning_effort"))
-        return refuse(f, 400, "unsupported_parameter", p->effort_field,
-                      "this model's chat template does not read %s: leave it out%s",
-                      p->effort_field,
-                      template_reads(api->g.template, "enable_thinking")
-                          ? "; it reads {\"enable_thinking\": false} of chat_template_kwargs"
-                          : "");
+    if (!ask_to_think(api, p, &chat, f))
+        return false;
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
                     &text, &e) == ERR_TOO_LONG)
         return refuse(f, 400, "context_length_exceeded", at,
@@ -93,6 +122,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
         return refuse(f, 400, "context_length_exceeded", at, "%s", e.text);
     if (e.code != ERR_OK)
         return refuse_err(f, &e, "invalid_value", at);
+    out->thoughts = thoughts_of(api, p, text);
     return encode(api, text, p->add_special ? ENCODE_ADD_SPECIAL : 0, out, at, f);
 }
 
@@ -384,7 +414,7 @@ static bool make_choices(struct api *api, struct job *job, const struct params *
             c->index = i * job->best_of + k;
             c->n_prompt = all->at[i].n;
             c->text = output_text(api, p, &all->at[i]);
-            c->calls = tool_reader_of(job->tools);
+            c->reader = answer_reader_of(&job->form);
             if (job->prompt_logprobs)
                 begin_echo(api, c, &all->at[i]);
             if (!size_choice(api, p, &all->at[i], &c->max_tokens, f))
@@ -487,6 +517,29 @@ static void unlink_job(struct api *api, struct job *job)
         api->last_job = before;
 }
 
+/* How answers are read: those of a conversation. */
+static struct answer_format form_of(const struct api *api, const struct params *p,
+                                    enum thoughts first)
+{
+    const struct template *t = api->g.template;
+    if (!p->messages)
+        return (struct answer_format){0};
+    return (struct answer_format){.thoughts = template_thoughts(t),
+                                  .first = first,
+                                  .raw = p->raw_thoughts,
+                                  .left_out = p->no_thoughts || p->thinks_not,
+                                  .calls = p->tools ? template_calls(t) : NULL};
+}
+
+/* Do special tokens stand around what is told apart? */
+static bool is_special(const struct api *api, const struct answer_format *f)
+{
+    const struct tokenizer *t = api->g.tokenizer;
+    i64 mark = f->thoughts && !f->raw ? tokenizer_id(t, str_of(f->thoughts->end)) : -1;
+    return (f->calls && tool_format_is_special(f->calls)) ||
+           (mark >= 0 && tokenizer_is_special(t, (u32)mark));
+}
+
 static void fill(struct api *api, struct job *job, const struct params *p)
 {
     job->n = p->n;
@@ -495,7 +548,6 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->kept = !p->embeds && (!job->stream || job->dialect->keeps);
     job->include_usage = p->include_usage || job->ws;
     job->echo = p->echo;
-    job->tools = p->tools ? template_calls(api->g.template) : NULL;
     job->one_call = p->one_call;
     job->named_call = p->call.p != NULL;
     job->logprobs = p->logprobs;
@@ -549,7 +601,7 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
                           struct refusal *f)
 {
     static struct grammar_call calls[LIMIT_SCHEMA_VALUES];
-    const struct tool_format *format = job->tools;
+    const struct tool_format *format = job->form.calls;
     struct err_text e = {0};
     u32 n = 0, number = 0;
     if (!p->must_call && !tool_call_mark(format).n)
@@ -580,20 +632,41 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
            refuse(f, 400, "invalid_value", "tools", "%s", e.text);
 }
 
+/* A model that thinks does that first. */
+static bool may_think(struct grammar *g, const struct job *job, const struct params *p,
+                      struct refusal *f)
+{
+    const struct answer_format *form = &job->form;
+    struct err_text e = {0};
+    return !form->thoughts || form->first == THOUGHTS_NONE ||
+           grammar_think(g, str_of(form->thoughts->begin), str_of(form->thoughts->end),
+                         form->first == THOUGHTS_OPEN, p->thought_tokens, &e) == ERR_OK ||
+           refuse(f, 400, "invalid_value", NULL, "%s", e.text);
+}
+
 /* What the answer has to be. */
 static bool take_grammar(struct api *api, struct job *job, const struct params *p,
                          struct refusal *f)
 {
     struct err_text e = {0};
-    if (!p->json && !p->must_call && !p->strict)
+    bool form = p->json || p->must_call || p->strict;
+    bool bounded = p->thought_tokens != UINT32_MAX && job->form.first != THOUGHTS_NONE;
+    if (!form && !bounded)
         return true;
     if (!api->g.grammars)
-        return refuse(f, 400, "unsupported_value", p->json ? p->format_field : "tools",
+        return refuse(f, 400, "unsupported_value",
+                      p->json ? p->format_field
+                      : form  ? "tools"
+                              : "thinking_token_budget",
                       "answers of a given form are off here (engine.grammars)");
     struct grammar *g = grammar_pool_spare(&api->grammars);
     if (p->json && grammar_compile(g, p->schema, &e) != ERR_OK)
         return refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
-    if (!p->json && !compile_calls(g, job, p, f))
+    if (!p->json && form && !compile_calls(g, job, p, f))
+        return false;
+    if (!form)
+        grammar_compile_text(g);
+    if (!may_think(g, job, p, f))
         return false;
     job->grammar = grammar_pool_take(&api->grammars, g);
     return true;
@@ -660,8 +733,8 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
                       "predicts no tokens");
     if (!job_check_model(api, p, true, f) || !read_prompts(api, p, &prompts, f))
         return false;
-    if (p->tools && tool_format_is_special(template_calls(api->g.template)))
-        p->skip_special = false; /* calls are found by it */
+    struct answer_format form = form_of(api, p, prompts.at[0].thoughts);
+    p->skip_special &= !is_special(api, &form); /* else they would not be found */
     struct job *job = take_job(api);
     if (!job) {
         struct engine_stats s = engine_stats(api->g.engine);
@@ -671,6 +744,7 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
     }
     job->caller = *caller;
     job->dialect = dialect;
+    job->form = form;
     job->ws = ws != NULL;
     if (!begin(api, job, p, &prompts, f)) {
         give_job(api, job);

@@ -30,7 +30,7 @@ static bool full(struct reading *r)
  */
 
 /* Answers that a client sends back have "refusal": null, "annotations": [], and from other servers
- * "reasoning_content": "" or "provider_specific_fields": {}: nothing that could be left out. */
+ * "provider_specific_fields": {}: nothing that could be left out. */
 static bool is_empty(const struct json *v)
 {
     bool list = v->type == JSON_ARRAY || v->type == JSON_OBJECT;
@@ -162,8 +162,14 @@ static bool role(struct reading *r, const struct json *m, struct str *out)
     return bad(r, ".role", "must be system, developer, user, assistant or tool");
 }
 
-static bool member(struct reading *r, const struct json *v, bool assistant, bool tool,
-                   struct json_tree *to)
+/* Some servers call it "reasoning"; who has both says the same twice. */
+static bool is_thought(const struct json *v)
+{
+    return str_is(v->key, "reasoning_content") || str_is(v->key, "reasoning");
+}
+
+static bool member(struct reading *r, const struct json *m, const struct json *v, bool assistant,
+                   bool tool, struct json_tree *to)
 {
     if (str_is(v->key, "role") || str_is(v->key, "content"))
         return true; /* done */
@@ -179,6 +185,11 @@ static bool member(struct reading *r, const struct json *v, bool assistant, bool
     }
     if (is_empty(v))
         return true;
+    if (assistant && v->type == JSON_STRING && is_thought(v)) {
+        if (str_is(v->key, "reasoning_content") || !json_get(m, "reasoning_content"))
+            json_append(to, STR("reasoning_content"), make(r, JSON_STRING, v->text));
+        return true;
+    }
     char what[128];
     snprintf(what, sizeof what, "the field '%.*s' is not supported", (int)MIN(v->key.n, (size_t)60),
              v->key.p);
@@ -204,7 +215,7 @@ static bool message(struct reading *r, const struct json *m, struct json_tree *l
     if (!content(r, said ? said : &none, &to))
         return false;
     for (const struct json *v = m->child; v; v = v->next)
-        if (!member(r, v, assistant, str_is(who, "tool"), &to))
+        if (!member(r, m, v, assistant, str_is(who, "tool"), &to))
             return false;
     json_append(list, (struct str){0}, to.full ? NULL : to.v);
     return true;

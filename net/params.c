@@ -51,6 +51,9 @@ static const struct field fields[] = {
     {"tools", RESP, field_flat_tools, 0, 0, 0},
     {"functions", CHAT, field_functions, 0, 0, 0},
     {"reasoning_effort", CHAT, field_str, AT(effort), 0, 0},
+    {"thinking_token_budget", CHAT | RESP | MSG, field_u32, AT(thought_tokens), 0, LIMIT_CONTEXT},
+    {"include_reasoning", CHAT, field_unless, AT(no_thoughts), 0, 0},
+    {"reasoning_format", CHAT, field_reasoning_format, 0, 0, 0},
     {"tool_choice", CHAT | RESP, field_tool_choice, 0, 0, 0},
     {"parallel_tool_calls", CHAT | RESP, field_unless, AT(one_call), 0, 0},
     {"function_call", CHAT, field_functions, 0, 0, 0},
@@ -171,6 +174,10 @@ static const char *elsewhere(struct str name)
         {"num_predict", "; max_tokens is the longest answer"},
         {"num_ctx", "; the server's option model.context has the context"},
         {"enable_thinking", "; chat_template_kwargs takes {\"enable_thinking\": ...}"},
+        {"thinking_budget_tokens", "; thinking_token_budget bounds thoughts"},
+        {"thinking_budget", "; thinking_token_budget bounds thoughts"},
+        {"reasoning_budget", "; thinking_token_budget bounds thoughts"},
+        {"separate_reasoning", "; reasoning_format is \"none\", or thoughts are told apart"},
         {"think", "; chat_template_kwargs takes {\"enable_thinking\": ...}"},
     };
     for (u32 i = 0; i < COUNTOF(known); i++)
@@ -247,13 +254,15 @@ static bool check_form(struct reading *r)
         return refuse(r->f, 400, "invalid_value", p->format_field,
                       "%s and tools exclude each other: an answer is JSON, or calls",
                       p->format_field);
-    if (p->sampling.min_tokens && (p->json || p->must_call || p->strict))
+    bool budget = p->thought_tokens != UINT32_MAX;
+    if (p->sampling.min_tokens && (p->json || p->must_call || p->strict || budget))
         return refuse(
             r->f, 400, "invalid_value", "min_tokens",
             "min_tokens is not for answers of a given form (%s): they end where that does",
             p->json        ? p->format_field
             : p->must_call ? "tool_choice"
-                           : "strict");
+            : p->strict    ? "strict"
+                           : "a budget of thoughts");
     return true;
 }
 
@@ -352,6 +361,7 @@ static bool read(struct reading *r, const struct json *body)
     *p = (struct params){.sampling = params_default_sampling(r->m),
                          .n = 1,
                          .body = body,
+                         .thought_tokens = UINT32_MAX,
                          .skip_special = true,
                          .embeds = kind == PARAMS_EMBEDDING,
                          .no_answer = kind == PARAMS_EMBEDDING,

@@ -8,7 +8,7 @@
 #define ZIGCUDA_PARAMS_H
 
 #include "core/engine/engine.h"
-#include "core/model/tool_call.h"
+#include "core/model/answer.h"
 #include "net/refusal.h"
 
 enum {
@@ -54,6 +54,10 @@ struct params {
     bool json;                    /* the answer is an object, or fits: */
     const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
     struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */
+    bool thinks, thinks_not;      /* it is asked for, and that it does not; neither: as it likes */
+    u32 thought_tokens;           /* at most; UINT32_MAX: any */
+    bool no_thoughts;             /* they are left out of the reply */
+    bool raw_thoughts;            /* they are text, as they were written */
     struct str prediction;        /* what the answer may well be; empty: nobody knows */
     const struct json *prompt;    /* string, strings, tokens or lists of tokens; not checked yet */
     bool embeds, base64;          /* the prompts, and how the floats are written */

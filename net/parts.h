@@ -61,7 +61,7 @@ extern const struct dialect embedding_dialect;                /* net/embed */
 /* Tokens of a prompt a step whose log probabilities are streamed: no more than a reader takes. */
 enum { STREAMED_PROMPT = 16 };
 
-enum item_kind { ITEM_NONE, ITEM_TEXT, ITEM_CALL };
+enum item_kind { ITEM_NONE, ITEM_TEXT, ITEM_CALL, ITEM_THOUGHT };
 enum item_step { ITEM_LEFT_OUT, ITEM_GOES_ON, ITEM_BEGINS };
 struct items {
     u32 n, calls;
@@ -81,6 +81,7 @@ struct choice {
     u32 given;      /* prompt tokens whose logprobs are in `tokens`, or sent */
     u32 text_bytes; /* of its text so far */
     u32 chars;      /* of its tokens so far, for text_offset; a stream's */
+    u32 thoughts;   /* tokens that were thought: as far as its pieces are told */
     u32 n_before;   /* prompt tokens that stand before the text of the prompt */
     u32 echo_chars; /* of that text */
     enum finish finish;
@@ -90,7 +91,7 @@ struct choice {
     double logprob_sum;
     u64 slot_ns, first_ns, last_ns;        /* when it got its slot, its first and its last token */
     struct decode_stream given_text, text; /* of prompt and output; in a stream, as far as it is */
-    struct tool_reader calls;              /* a stream's, where there are tools */
+    struct answer_reader reader;           /* a stream's */
     struct items items;                    /* a stream's, where the dialect has them, */
     struct told told;                      /* and of its logprobs */
     struct chain echo;           /* text of the prompt; of a stream, until all of it is sent */
@@ -123,13 +124,13 @@ struct job {
     u32 n, best_of, n_prompts;
     const struct dialect *dialect;
     bool stream, ws, include_usage, echo, logprobs;
-    bool kept;                       /* records of the tokens are */
-    bool one_call;                   /* further ones are left out */
-    bool named_call;                 /* the caller knows that it comes */
-    const struct grammar *grammar;   /* NULL: text, or tools of any form */
-    const struct tool_format *tools; /* how calls look; NULL: text is text */
-    struct embeds embeds;            /* n 0: it does not */
-    bool failed;                     /* an error was sent; the rest is silence */
+    bool kept;                     /* records of the tokens are */
+    bool one_call;                 /* further ones are left out */
+    bool named_call;               /* the caller knows that it comes */
+    const struct grammar *grammar; /* NULL: text, or tools of any form */
+    struct answer_format form;     /* how an answer is read */
+    struct embeds embeds;          /* n 0: it does not */
+    bool failed;                   /* an error was sent; the rest is silence */
     bool cancelled;
     bool silent;               /* no log line: the refusal has one */
     bool overflow;             /* an event of its stream is longer than what can be built */
@@ -201,6 +202,7 @@ struct prompt {
     struct str text;
     u32 n_before; /* ids that stand before those of the text */
     bool as_ids;  /* the text is theirs, without special tokens; else they are those of the text */
+    enum thoughts thoughts; /* what answers begin with */
 };
 
 struct prompts {

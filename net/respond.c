@@ -1,6 +1,6 @@
 /* The dialect of POST /v1/responses, without anything kept between requests: an answer is a list of
- * items, messages and calls of functions, and a stream tells how each of them grows. What of the
- * request comes back in every reply lies in the store until the job ends. */
+ * items, thoughts, messages and calls of functions, and a stream tells how each of them grows. What
+ * of the request comes back in every reply lies in the store until the job ends. */
 #include "net/route.h"
 #include "net/walk.h"
 
@@ -71,18 +71,29 @@ static void put_request(struct json_out *o, const struct api *api, const struct 
 static void item_id(const struct api *api, const struct choice *c, const struct items *s,
                     char id[API_ID_BYTES])
 {
-    api_id(api, c->job->caller.number << 16 ^ s->n, s->open == ITEM_CALL ? "fc_" : "msg_", id);
+    static const char *const prefixes[] = {
+        [ITEM_TEXT] = "msg_", [ITEM_CALL] = "fc_", [ITEM_THOUGHT] = "rs_"};
+    api_id(api, c->job->caller.number << 16 ^ s->n, prefixes[s->open], id);
 }
 
-/* The item stays open: a message in its content, a call in its object. name: of the function. */
+static void put_empty(struct json_out *o, const char *key)
+{
+    json_key(o, key);
+    json_open(o, '[');
+    json_close(o, ']');
+}
+
+/* The item stays open: a call in its object, others in their content. name: of the function. */
 static void open_item(struct json_out *o, const struct api *api, const struct choice *c,
                       const struct items *s, const char *status, struct str name)
 {
+    static const char *const types[] = {
+        [ITEM_TEXT] = "message", [ITEM_CALL] = "function_call", [ITEM_THOUGHT] = "reasoning"};
     char id[API_ID_BYTES];
     item_id(api, c, s, id);
     json_open(o, '{');
     json_pair_text(o, "id", id);
-    json_pair_text(o, "type", s->open == ITEM_CALL ? "function_call" : "message");
+    json_pair_text(o, "type", types[s->open]);
     json_pair_text(o, "status", status);
     if (s->open == ITEM_CALL) {
         shape_call_id(api, c, s->calls - 1, id);
@@ -91,33 +102,38 @@ static void open_item(struct json_out *o, const struct api *api, const struct ch
         json_put_str(o, name);
         return;
     }
-    json_pair_text(o, "role", "assistant");
+    if (s->open == ITEM_TEXT)
+        json_pair_text(o, "role", "assistant");
+    else
+        put_empty(o, "summary");
     json_key(o, "content");
     json_open(o, '[');
 }
 
 static void close_item(struct json_out *o, const struct items *s)
 {
-    if (s->open == ITEM_TEXT)
+    if (s->open != ITEM_CALL)
         json_close(o, ']');
     json_close(o, '}');
 }
 
-/* A part of a message, until its text, which is written next. */
-static void open_part(struct json_out *o)
+/* The part of a message or of thoughts, until its text, which is written next. */
+static void open_part(struct json_out *o, const struct items *s)
 {
     json_open(o, '{');
-    json_pair_text(o, "type", "output_text");
-    json_key(o, "annotations");
-    json_open(o, '[');
-    json_close(o, ']');
+    json_pair_text(o, "type", s->open == ITEM_TEXT ? "output_text" : "reasoning_text");
+    if (s->open == ITEM_TEXT)
+        put_empty(o, "annotations");
     json_key(o, "text");
 }
 
-static void close_part(struct json_out *o, const struct api *api, const struct choice *c, u32 n)
+static void close_part(struct json_out *o, const struct api *api, const struct choice *c,
+                       const struct items *s)
 {
-    json_key(o, "logprobs");
-    item_put_logprobs(o, api, c, n);
+    if (s->open == ITEM_TEXT) {
+        json_key(o, "logprobs");
+        item_put_logprobs(o, api, c, s->n - 1);
+    }
     json_close(o, '}');
 }
 
@@ -125,10 +141,10 @@ static void begin_item(struct json_out *o, const struct api *api, const struct c
                        const struct items *s, const char *status, struct str name)
 {
     open_item(o, api, c, s, status, name);
-    if (s->open == ITEM_TEXT)
-        open_part(o);
-    else
+    if (s->open == ITEM_CALL)
         json_key(o, "arguments");
+    else
+        open_part(o, s);
     json_open_str(o);
 }
 
@@ -136,8 +152,8 @@ static void end_item(struct json_out *o, const struct api *api, const struct cho
                      const struct items *s)
 {
     json_close_str(o);
-    if (s->open == ITEM_TEXT)
-        close_part(o, api, c, s->n - 1);
+    if (s->open != ITEM_CALL)
+        close_part(o, api, c, s);
     close_item(o, s);
 }
 
@@ -195,7 +211,7 @@ static void put_usage(struct json_out *o, const struct choice *c)
     json_pair_u64(o, "output_tokens", c->outputs);
     json_key(o, "output_tokens_details");
     json_open(o, '{');
-    json_pair_u64(o, "reasoning_tokens", 0);
+    json_pair_u64(o, "reasoning_tokens", c->thoughts);
     json_close(o, '}');
     json_pair_u64(o, "total_tokens", (u64)c->n_prompt + c->outputs);
     json_close(o, '}');
@@ -262,6 +278,7 @@ static void whole(struct json_out *o, const struct api *api, struct job *job)
     while (item_next(&w))
         ;
     job->choices->items = w.items;
+    job->choices->thoughts = w.t.thoughts;
     put_response(o, api, job, last_status(job->choices), true, NULL);
 }
 
@@ -298,7 +315,7 @@ static void begin(struct api *api, struct job *job)
     tell_response(api, job, "response.in_progress", "in_progress", false, NULL);
 }
 
-/* Which item an event is about, and for a message which part: there is one. */
+/* Which item an event is about, and but for calls which part: there is one. */
 static struct json_out item_event(struct api *api, const struct choice *c, const struct items *s,
                                   const char *name)
 {
@@ -307,7 +324,7 @@ static struct json_out item_event(struct api *api, const struct choice *c, const
     item_id(api, c, s, id);
     json_pair_text(&o, "item_id", id);
     json_pair_u64(&o, "output_index", s->n - 1);
-    if (s->open == ITEM_TEXT)
+    if (s->open != ITEM_CALL)
         json_pair_u64(&o, "content_index", 0);
     return o;
 }
@@ -327,24 +344,24 @@ static void tell_begin(struct api *api, struct choice *c, struct str name)
         return;
     o = item_event(api, c, s, "response.content_part.added");
     json_key(&o, "part");
-    open_part(&o);
+    open_part(&o, s);
     json_put_str(&o, STR(""));
-    json_key(&o, "logprobs");
-    json_open(&o, '[');
-    json_close(&o, ']');
+    if (s->open == ITEM_TEXT)
+        put_empty(&o, "logprobs");
     json_close(&o, '}');
     send_event(api, c->job, &o, false);
 }
 
 static void tell_delta(struct api *api, struct choice *c, struct str delta)
 {
+    static const char *const names[] = {[ITEM_TEXT] = "response.output_text.delta",
+                                        [ITEM_CALL] = "response.function_call_arguments.delta",
+                                        [ITEM_THOUGHT] = "response.reasoning_text.delta"};
     const struct items *s = &c->items;
-    bool call = s->open == ITEM_CALL;
-    struct json_out o = item_event(
-        api, c, s, call ? "response.function_call_arguments.delta" : "response.output_text.delta");
+    struct json_out o = item_event(api, c, s, names[s->open]);
     json_key(&o, "delta");
     json_put_str(&o, delta);
-    if (!call) {
+    if (s->open == ITEM_TEXT) {
         json_key(&o, "logprobs");
         json_open(&o, '[');
         if (c->job->logprobs)
@@ -357,20 +374,23 @@ static void tell_delta(struct api *api, struct choice *c, struct str delta)
 /* What item `s` has become, read back from its tokens: these are kept instead of its text. */
 static void tell_end(struct api *api, struct choice *c, const struct items *s, const char *status)
 {
-    bool call = s->open == ITEM_CALL;
-    struct json_out o = item_event(
-        api, c, s, call ? "response.function_call_arguments.done" : "response.output_text.done");
-    json_key(&o, call ? "arguments" : "text");
+    static const char *const names[] = {[ITEM_TEXT] = "response.output_text.done",
+                                        [ITEM_CALL] = "response.function_call_arguments.done",
+                                        [ITEM_THOUGHT] = "response.reasoning_text.done"};
+    struct json_out o = item_event(api, c, s, names[s->open]);
+    json_key(&o, s->open == ITEM_CALL ? "arguments" : "text");
     item_put_text(&o, api, c, s->n - 1);
-    if (!call) {
+    if (s->open == ITEM_TEXT) {
         json_key(&o, "logprobs");
         item_put_logprobs(&o, api, c, s->n - 1);
+    }
+    if (s->open != ITEM_CALL) {
         send_event(api, c->job, &o, true);
         o = item_event(api, c, s, "response.content_part.done");
         json_key(&o, "part");
-        open_part(&o);
+        open_part(&o, s);
         item_put_text(&o, api, c, s->n - 1);
-        close_part(&o, api, c, s->n - 1);
+        close_part(&o, api, c, s);
     }
     send_event(api, c->job, &o, true);
     o = open_event(api, c->job, "response.output_item.done");
@@ -384,14 +404,14 @@ static void tell_piece(struct api *api, struct choice *c, const struct piece *pi
 {
     const struct job *job = c->job;
     struct items before = c->items;
-    enum item_step step = item_step(&c->items, job, piece->part, c->calls.calls);
+    enum item_step step = item_step(&c->items, job, piece->part, c->reader.calls.calls);
     if (step == ITEM_BEGINS && before.n)
         tell_end(api, c, &before, "completed");
     if (step == ITEM_BEGINS)
         tell_begin(api, c, piece->text);
     if (step != ITEM_LEFT_OUT && piece->part != PART_NAME)
         tell_delta(api, c, piece->text);
-    if (job->logprobs && piece->part != PART_TEXT) /* calls have none */
+    if (job->logprobs && piece->part != PART_TEXT) /* others have none */
         item_logprobs(NULL, api, c, &c->told, c->outputs);
 }
 

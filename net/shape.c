@@ -7,7 +7,7 @@
 const char *shape_finish(const struct choice *c, enum finish finish)
 {
     static const char *const names[] = {NULL, "stop", "length", "cancelled", "deadline", "error"};
-    bool calls = c->calls.calls && !c->job->named_call;
+    bool calls = c->reader.calls.calls && !c->job->named_call;
     return finish == FINISH_STOP && calls ? "tool_calls" : names[finish];
 }
 
@@ -44,10 +44,11 @@ static void count(struct json_out *o, const char *key, u64 n)
 /* Each prompt counts once, every token that was computed counts. */
 void shape_usage(struct json_out *o, const struct job *job)
 {
-    u64 prompt = 0, output = 0, cached = 0;
+    u64 prompt = 0, output = 0, cached = 0, thoughts = 0;
     u32 seen = 0;
     for (const struct choice *c = job->choices; c; c = c->next) {
         output += c->outputs;
+        thoughts += c->thoughts;
         if (c->prompt < seen)
             continue;
         seen = c->prompt + 1;
@@ -62,6 +63,10 @@ void shape_usage(struct json_out *o, const struct job *job)
     json_key(o, "prompt_tokens_details");
     json_open(o, '{');
     count(o, "cached_tokens", cached);
+    json_close(o, '}');
+    json_key(o, "completion_tokens_details");
+    json_open(o, '{');
+    count(o, "reasoning_tokens", thoughts);
     json_close(o, '}');
     json_close(o, '}');
 }

@@ -114,9 +114,9 @@ static void call_piece(struct json_out *o, struct api *api, const struct choice 
     json_open(o, '[');
     json_open(o, '{');
     json_key(o, "index");
-    json_put_u64(o, c->calls.calls - 1);
+    json_put_u64(o, c->reader.calls.calls - 1);
     if (name) {
-        shape_call_id(api, c, c->calls.calls - 1, id);
+        shape_call_id(api, c, c->reader.calls.calls - 1, id);
         json_key(o, "id");
         json_put_str(o, str_of(id));
         json_key(o, "type");
@@ -142,8 +142,8 @@ static void chat_piece(struct api *api, struct choice *c, const struct piece *pi
     struct json_out o = choice_begin(api, c);
     json_key(&o, "delta");
     json_open(&o, '{');
-    if (piece->part == PART_TEXT) {
-        json_key(&o, "content");
+    if (piece->part == PART_TEXT || piece->part == PART_THOUGHT) {
+        json_key(&o, piece->part == PART_TEXT ? "content" : "reasoning_content");
         json_put_str(&o, piece->text);
     } else {
         call_piece(&o, api, c, piece);
@@ -165,24 +165,24 @@ static void chat_piece(struct api *api, struct choice *c, const struct piece *pi
     choice_end(api, c, FINISH_NONE, &o);
 }
 
-/* What the event has brought: text, or with tools what can be told of it by now. A token's logprob
- * comes with the first piece that the token brings, or with none. */
+/* What can be told by now of what the event has brought. A token's logprob comes with the first
+ * piece that the token brings, or with none. */
 static void chat_pieces(struct api *api, struct choice *c, const struct event *event,
                         const struct step_result *logprobs)
 {
-    struct piece piece = {PART_TEXT, event->text};
+    struct piece piece;
     struct str text = event->text;
-    bool more = c->job->tools ? tool_next(&c->calls, &text, &piece) : text.n > 0;
-    for (; more; more = c->job->tools && tool_next(&c->calls, &text, &piece)) {
-        if (piece.part != PART_TEXT && c->job->one_call && c->calls.calls > 1)
+    bool thought = answer_thinks(&c->reader), over = event->finish != FINISH_NONE;
+    while (answer_next(&c->reader, &text, &piece)) {
+        bool call = piece.part == PART_NAME || piece.part == PART_ARGUMENTS;
+        if (call && c->job->one_call && c->reader.calls.calls > 1)
             continue;
         chat_piece(api, c, &piece, logprobs);
         logprobs = NULL;
     }
-    if (c->job->tools && event->finish != FINISH_NONE && tool_end(&c->calls, &piece)) {
+    c->thoughts += event->has_token && !c->silent_end && (thought || answer_thinks(&c->reader));
+    for (; over && answer_end(&c->reader, &piece); logprobs = NULL)
         chat_piece(api, c, &piece, logprobs);
-        logprobs = NULL;
-    }
     if (logprobs)
         chat_piece(api, c, &(struct piece){PART_TEXT, STR("")}, logprobs);
 }

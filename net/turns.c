@@ -30,9 +30,19 @@ void turns_say(struct turns *t, struct str role, struct str text)
     struct json_tree m = grow(t, JSON_OBJECT);
     json_append(&m, STR("role"), text_of(t, role));
     json_append(&m, STR("content"), text_of(t, text));
+    bool assistant = str_is(role, "assistant");
+    if (assistant && t->thought.p)
+        json_append(&m, STR("reasoning_content"), text_of(t, t->thought));
+    t->thought = (struct str){0};
     append(t, &t->list, (struct str){0}, &m);
-    t->last = str_is(role, "assistant") ? m : (struct json_tree){0};
+    t->last = assistant ? m : (struct json_tree){0};
     t->calls = (struct json_tree){0};
+}
+
+void turns_think(struct turns *t, struct str text)
+{
+    t->thought = text;
+    t->last = t->calls = (struct json_tree){0};
 }
 
 void turns_call(struct turns *t, struct str id, struct str name, const struct json *arguments)
@@ -63,6 +73,7 @@ void turns_result(struct turns *t, struct str id, struct str text)
     json_append(&m, STR("tool_call_id"), text_of(t, id));
     append(t, &t->list, (struct str){0}, &m);
     t->last = t->calls = (struct json_tree){0};
+    t->thought = (struct str){0};
 }
 
 bool turns_join(struct arena *work, struct str before, const struct json *first,

@@ -13,11 +13,14 @@ struct turns {
     struct json_tree list; /* of messages */
     struct json_tree last; /* the newest message, while it is an assistant's: calls go to it */
     struct json_tree calls;
+    struct str thought; /* before the next message of an assistant; p NULL: none */
     bool full;
 };
 
 struct turns turns_begin(struct arena *work);
 void turns_say(struct turns *t, struct str role, struct str text);
+/* What an assistant has thought before he says or calls what comes next. */
+void turns_think(struct turns *t, struct str text);
 void turns_call(struct turns *t, struct str id, struct str name, const struct json *arguments);
 void turns_result(struct turns *t, struct str id, struct str text);
 /* The texts of parts from `first` to before `end`, each an object with a string "text", joined by

@@ -59,31 +59,22 @@ bool walk_next(struct walk *w)
 void tell_from(struct telling *t, const struct api *api, const struct choice *c)
 {
     walk_from(&t->walk, api, c);
-    t->reader = tool_reader_of(c->job->tools);
+    t->reader = answer_reader_of(&c->job->form);
     t->text = (struct str){0};
+    t->thoughts = 0;
     t->over = false;
-}
-
-static bool tell_text(struct telling *t, struct piece *piece)
-{
-    bool more;
-    while ((more = walk_next(&t->walk)) && (t->walk.given || t->walk.text.n == 0))
-        ;
-    *piece = (struct piece){PART_TEXT, t->walk.text};
-    return more;
 }
 
 bool tell_next(struct telling *t, struct piece *piece)
 {
-    if (!t->reader.format)
-        return tell_text(t, piece);
-    while (!t->over && !tool_next(&t->reader, &t->text, piece)) {
+    while (!t->over && !answer_next(&t->reader, &t->text, piece)) {
+        bool thinks = answer_thinks(&t->reader);
+        t->thoughts += t->walk.i > 0 && !t->walk.silent && (t->thought || thinks);
+        t->thought = thinks;
         t->over = !walk_next(&t->walk);
-        if (t->over)
-            return tool_end(&t->reader, piece);
-        t->text = t->walk.text;
+        t->text = t->over || t->walk.given ? (struct str){0} : t->walk.text;
     }
-    return !t->over;
+    return !t->over || answer_end(&t->reader, piece);
 }
 
 /* --- items -------------------------------------------------------------------------------------
@@ -91,7 +82,9 @@ bool tell_next(struct telling *t, struct piece *piece)
 
 enum item_step item_step(struct items *s, const struct job *job, enum part part, u32 calls)
 {
-    enum item_kind kind = part == PART_TEXT ? ITEM_TEXT : ITEM_CALL;
+    enum item_kind kind = part == PART_TEXT      ? ITEM_TEXT
+                          : part == PART_THOUGHT ? ITEM_THOUGHT
+                                                 : ITEM_CALL;
     if (kind == ITEM_CALL && job->one_call && calls > 1)
         return ITEM_LEFT_OUT;
     if (part != PART_NAME && kind == s->open)
@@ -127,7 +120,7 @@ bool item_next(struct item_walk *w)
     enum item_step step = ITEM_LEFT_OUT;
     const struct choice *c = w->t.walk.c;
     while (step == ITEM_LEFT_OUT && tell_next(&w->t, &w->piece)) {
-        step = item_step(&w->items, c->job, w->piece.part, w->t.reader.calls);
+        step = item_step(&w->items, c->job, w->piece.part, w->t.reader.calls.calls);
         if (step == ITEM_LEFT_OUT && c->job->logprobs)
             item_logprobs(NULL, w->t.walk.api, c, &w->told, w->t.walk.i);
     }
@@ -168,13 +161,12 @@ void item_put_logprobs(struct json_out *o, const struct api *api, const struct c
 void stream_pieces(struct api *api, struct choice *c, const struct event *event,
                    void (*tell)(struct api *api, struct choice *c, const struct piece *piece))
 {
-    struct piece piece = {PART_TEXT, event->text};
+    struct piece piece;
     struct str left = event->text;
-    bool tools = c->job->tools != NULL;
-    if (!tools && left.n)
+    bool thought = answer_thinks(&c->reader);
+    while (answer_next(&c->reader, &left, &piece))
         tell(api, c, &piece);
-    while (tools && tool_next(&c->calls, &left, &piece))
-        tell(api, c, &piece);
-    if (tools && event->finish != FINISH_NONE && tool_end(&c->calls, &piece))
+    c->thoughts += event->has_token && !c->silent_end && (thought || answer_thinks(&c->reader));
+    while (event->finish != FINISH_NONE && answer_end(&c->reader, &piece))
         tell(api, c, &piece);
 }

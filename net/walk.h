@@ -27,11 +27,13 @@ void walk_from(struct walk *w, const struct api *api, const struct choice *c);
 /* The next token, with the text it brought to the output; false behind the last. */
 bool walk_next(struct walk *w);
 
-/* The pieces of the output. Without tools all of it is text. */
+/* The pieces of the output. */
 struct telling {
     struct walk walk;
-    struct tool_reader reader;
+    struct answer_reader reader;
     struct str text; /* of the walk's token, what is left of it */
+    u32 thoughts;    /* tokens so far that were thought */
+    bool thought;    /* so was what came before the newest token */
     bool over;
 };
 

@@ -108,28 +108,30 @@ static void chat_logprobs(struct json_out *o, const struct api *api, const struc
     json_close(o, '}');
 }
 
-/* What stands outside of calls; null if that is nothing. Then how many calls there are is known. */
-static void call_text(struct json_out *o, const struct api *api, struct choice *c)
+/* Thoughts, or what stands outside of these and of calls, as a string; false: there is nothing.
+ * Then how many calls and thoughts there are is known. */
+static bool said(struct json_out *o, const struct api *api, struct choice *c, enum part part,
+                 const char *key)
 {
     static struct telling t;
     struct piece piece;
     bool any = false;
     tell_from(&t, api, c);
     while (tell_next(&t, &piece)) {
-        if (piece.part != PART_TEXT)
+        if (piece.part != part)
             continue;
-        if (!any)
+        if (!any) {
+            json_key(o, key);
             json_open_str(o);
+        }
         any = true;
         json_put_piece(o, piece.text);
     }
-    c->calls = t.reader;
+    c->reader = t.reader;
+    c->thoughts = t.thoughts;
     if (any)
         json_close_str(o);
-    else if (c->calls.calls)
-        json_put_null(o);
-    else
-        json_put_str(o, STR(""));
+    return any;
 }
 
 static void begin_call(struct json_out *o, const struct api *api, const struct choice *c, u32 i,
@@ -166,7 +168,8 @@ static void calls(struct json_out *o, const struct api *api, const struct choice
     json_key(o, "tool_calls");
     json_open(o, '[');
     while (tell_next(&t, &piece)) {
-        if (piece.part == PART_TEXT || t.reader.calls > most)
+        bool call = piece.part == PART_NAME || piece.part == PART_ARGUMENTS;
+        if (!call || t.reader.calls.calls > most)
             continue;
         if (piece.part == PART_ARGUMENTS) {
             json_put_piece(o, piece.text);
@@ -186,12 +189,16 @@ static void chat_choice(struct json_out *o, const struct api *api, struct choice
     json_open(o, '{');
     json_key(o, "role");
     json_put_str(o, STR("assistant"));
-    json_key(o, "content");
-    if (c->job->tools)
-        call_text(o, api, c);
-    else
-        put_text(o, api, c);
-    if (c->calls.calls)
+    if (c->job->form.thoughts)
+        said(o, api, c, PART_THOUGHT, "reasoning_content");
+    if (!said(o, api, c, PART_TEXT, "content")) {
+        json_key(o, "content");
+        if (c->reader.calls.calls)
+            json_put_null(o);
+        else
+            json_put_str(o, STR(""));
+    }
+    if (c->reader.calls.calls)
         calls(o, api, c);
     json_key(o, "refusal");
     json_put_null(o);

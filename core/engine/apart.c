@@ -59,6 +59,7 @@ static u32 types_of(const struct grammar *g, u16 node, u64 seen[LIMIT_SCHEMA_VAL
         for (u32 i = 0; i < n->n; i++)
             types |= types_of(g, g->links[n->first + i], seen);
         return types;
+    case GRAMMAR_TEXT:
     case GRAMMAR_PROSE:
     case GRAMMAR_CALL:
         break;

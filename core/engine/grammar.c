@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-/* A frame of this kind has not begun yet: its node says what will be. */
-enum { VALUE = 100 };
+/* A frame of the first kind has not begun yet: its node says what will be. One of the second is
+ * what comes before the text. */
+enum { VALUE = 100, THOUGHT };
 
 enum object_phase { /* a: the first member that may come; b, c: in a key: a member like it, bytes */
                     OBJECT_OPEN,
@@ -12,7 +13,13 @@ enum object_phase { /* a: the first member that may come; b, c: in a key: a memb
                     OBJECT_NEXT,
                     OBJECT_COMMA
 };
-enum call_phase { CALL_OPEN, CALL_CLOSE };   /* b, c: as in a key; c: bytes of what closes */
+enum call_phase { CALL_OPEN, CALL_CLOSE }; /* b, c: as in a key; c: bytes of what closes */
+enum thought_phase {                       /* c: bytes of a mark */
+                     THOUGHT_OPEN,
+                     THINKING,
+                     THOUGHT_CLOSES, /* and nothing else may come */
+                     THOUGHT_OVER
+};
 enum array_phase { ARRAY_OPEN, ARRAY_NEXT }; /* a: items so far, as far as they count */
 enum string_phase { /* a: characters so far, as far as they count; with a pattern b: its state, c:
                        what came of a character */
@@ -32,7 +39,7 @@ enum string_phase { /* a: characters so far, as far as they count; with a patter
                     TAIL_F4  /* 80 to 8F */
 };
 enum number_phase { SIGN, ZERO, DIGITS, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS };
-enum { DIGITS_MAX = 15, EXPONENT_MAX = 2, CALL_BLANKS = 2 };
+enum { DIGITS_MAX = 15, EXPONENT_MAX = 2, MARK_BLANKS = 2 };
 
 /* What a frame makes of a byte. */
 enum act {
@@ -61,6 +68,7 @@ static bool same_thread(const struct grammar_thread *a, const struct grammar_thr
 void grammar_copy(struct grammar_state *to, const struct grammar_state *from)
 {
     to->n = from->n;
+    to->thoughts = from->thoughts;
     for (u32 i = 0; i < from->n; i++)
         copy_thread(&to->threads[i], &from->threads[i]);
 }
@@ -159,7 +167,7 @@ static enum act in_key(const struct grammar *g, const struct grammar_node *n,
 static bool skips_before(struct grammar_thread *t, const char *text, u32 at, u8 c)
 {
     bool between = memchr("{[}]<", text[at], 5) && (at == 0 || memchr("[}]>", text[at - 1], 4));
-    return is_blank(c) && between && ++t->blanks <= CALL_BLANKS;
+    return is_blank(c) && between && ++t->blanks <= MARK_BLANKS;
 }
 
 /* Behind what opens it and the name comes the value, and then what closes it. */
@@ -185,6 +193,31 @@ static enum act call(const struct grammar *g, struct grammar_thread *t, struct g
     if ((u8)g->bytes[close.at + f->c] != c)
         return REFUSED;
     return ++f->c == close.n ? ENDED : TAKEN;
+}
+
+/* Blanks and a mark; anything up to the other one; blanks, and the text begins. */
+static enum act thought(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                        u8 c)
+{
+    bool open = f->phase == THOUGHT_OPEN, over = f->phase == THOUGHT_OVER;
+    struct grammar_piece text = g->texts[open ? g->thought_begin : g->thought_end];
+    const char *mark = g->bytes + text.at;
+    bool goes_on = !over && c == (u8)mark[f->c];
+    if ((over || (open && f->c == 0)) && is_blank(c) && t->blanks < MARK_BLANKS) {
+        t->blanks++;
+        return TAKEN;
+    }
+    t->blanks = 0;
+    if (over)
+        return PASSED;
+    if (!goes_on && f->phase != THINKING)
+        return REFUSED;
+    f->c = goes_on ? f->c + 1 : c == (u8)mark[0];
+    if (f->c == text.n) {
+        f->c = 0;
+        f->phase = open ? THINKING : THOUGHT_OVER;
+    }
+    return TAKEN;
 }
 
 /* c: bytes of the mark, whose first one does not come again in it. */
@@ -570,6 +603,7 @@ static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u1
     case GRAMMAR_LITERAL:
         return literal(g, f, c);
     case GRAMMAR_UNION:
+    case GRAMMAR_TEXT:
     case GRAMMAR_PROSE:
     case GRAMMAR_CALL:
         break;
@@ -601,6 +635,8 @@ static enum act offer(const struct grammar *g, struct grammar_thread *t, struct 
         t->blanks = blanks(t->blanks, c, t->depth == 1 && f->kind == VALUE);
         return t->blanks ? TAKEN : REFUSED;
     }
+    if (f->kind == THOUGHT)
+        return thought(g, t, f, c);
     if (!is_blank(c))
         t->blanks = 0;
     switch (f->kind) {
@@ -616,6 +652,8 @@ static enum act offer(const struct grammar *g, struct grammar_thread *t, struct 
         return call(g, t, f, c);
     case GRAMMAR_PROSE:
         return prose(g, t, f, c);
+    case GRAMMAR_TEXT:
+        return TAKEN;
     default:
         return literal(g, f, c);
     }
@@ -662,24 +700,73 @@ static void advance(const struct grammar *g, struct grammar_thread *t, u8 c,
         add_thread(out, t);
 }
 
+static struct grammar_frame *thought_of(struct grammar_thread *t)
+{
+    struct grammar_frame *f = t->depth ? &t->frames[t->depth - 1] : NULL;
+    return f && f->kind == THOUGHT && f->phase == THINKING ? f : NULL;
+}
+
+static bool thinks(struct grammar_state *s)
+{
+    bool thinks = false;
+    for (u32 i = 0; i < s->n; i++)
+        thinks = thinks || thought_of(&s->threads[i]);
+    return thinks;
+}
+
+/* What is no thought goes: the texts that it could be, too. */
+static void end_thought(const struct grammar *g, struct grammar_state *s)
+{
+    u32 n = s->n;
+    if (s->thoughts < g->thought_tokens || !thinks(s))
+        return;
+    s->n = 0;
+    for (u32 i = 0; i < n; i++) {
+        struct grammar_frame *f = thought_of(&s->threads[i]);
+        if (f) {
+            f->phase = THOUGHT_CLOSES;
+            add_thread(s, &s->threads[i]);
+        }
+    }
+}
+
 void grammar_begin(const struct grammar *g, struct grammar_state *s)
 {
-    s->n = 1;
-    s->threads[0].depth = s->threads[0].blanks = 0;
     u8 kind = g->nodes[g->root].kind;
-    bool begun = kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE;
-    bool room = push(&s->threads[0], begun ? kind : VALUE, g->root);
-    ASSERT(room);
+    bool begun = kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE || kind == GRAMMAR_TEXT,
+         thought = g->thought_end < g->n_texts;
+    s->n = thought && !g->thinks ? 2 : 1;
+    s->thoughts = 0;
+    for (u32 i = 0; i < s->n; i++) {
+        struct grammar_thread *t = &s->threads[i];
+        t->depth = t->blanks = 0;
+        bool room = push(t, begun ? kind : VALUE, g->root) &&
+                    (!thought || i > 0 || push(t, THOUGHT, GRAMMAR_NONE));
+        ASSERT(room);
+        t->frames[t->depth - 1].phase = thought && g->thinks ? THINKING : 0;
+    }
+    end_thought(g, s);
 }
 
 bool grammar_step(const struct grammar *g, struct grammar_state *s, u8 byte)
 {
     struct grammar_state next;
     next.n = 0;
+    next.thoughts = s->thoughts;
     for (u32 i = 0; i < s->n; i++)
         advance(g, &s->threads[i], byte, &next);
     grammar_copy(s, &next);
     return s->n > 0;
+}
+
+bool grammar_read(const struct grammar *g, struct grammar_state *s, struct str token)
+{
+    bool thought = thinks(s), reads = true;
+    for (size_t i = 0; reads && i < token.n; i++)
+        reads = grammar_step(g, s, (u8)token.p[i]);
+    s->thoughts += thought;
+    end_thought(g, s);
+    return reads;
 }
 
 /* Where nothing closes it, the value does. */
@@ -692,9 +779,11 @@ static bool call_complete(const struct grammar *g, const struct grammar_frame *f
 static bool thread_complete(const struct grammar *g, const struct grammar_thread *t)
 {
     const struct grammar_frame *f = t->frames;
-    if (t->depth == 0 || f->kind == GRAMMAR_PROSE)
-        return t->depth <= 1 || (t->depth == 2 && call_complete(g, &f[1]));
-    if (t->depth > 1)
+    u32 depth = t->depth;
+    depth -= depth == 2 && f[1].kind == THOUGHT && f[1].phase == THOUGHT_OVER;
+    if (depth == 0 || f->kind == GRAMMAR_PROSE || f->kind == GRAMMAR_TEXT)
+        return depth <= 1 || (depth == 2 && call_complete(g, &f[1]));
+    if (depth > 1)
         return false;
     if (f->kind == GRAMMAR_LITERAL)
         return f->c == text_of(g, g->nodes[f->node].first + f->b).n;
@@ -714,7 +803,7 @@ bool grammar_in_mark(const struct grammar_state *s)
 {
     const struct grammar_thread *t = s->threads;
     u8 kind = s->n && t->depth ? t->frames[t->depth - 1].kind : (u8)VALUE;
-    return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE;
+    return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE || kind == GRAMMAR_TEXT || kind == THOUGHT;
 }
 
 bool grammar_closed(const struct grammar_state *s)

@@ -28,6 +28,7 @@ enum grammar_kind {
     GRAMMAR_NUMBER,  /* whole or not; items: its range */
     GRAMMAR_LITERAL, /* one of texts[first, first + n) */
     GRAMMAR_UNION,   /* one of links[first, first + n) */
+    GRAMMAR_TEXT,    /* any */
     GRAMMAR_PROSE,   /* any text, and behind each texts[first] the rest of the call `items` */
     GRAMMAR_CALL     /* the key of one of members[first, first + n) as it is, its value, and behind
                         that texts[items] as it is */
@@ -56,6 +57,10 @@ struct grammar_member {
 struct grammar {
     u64 serial; /* no two have the same; what is behind it tells them apart */
     u16 root;
+    u16 thought_begin,
+        thought_end;    /* texts: marks around what may come first; GRAMMAR_NONE: none */
+    bool thinks;        /* the first mark stands before the text: it begins within */
+    u32 thought_tokens; /* at most, between the marks */
     u16 n_nodes, n_members, n_texts, n_links, n_ranges, n_bytes;
     struct grammar_node nodes[LIMIT_SCHEMA_VALUES];
     struct grammar_member members[LIMIT_SCHEMA_VALUES];
@@ -82,6 +87,15 @@ struct grammar_call {
 MUST enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *calls, u32 n,
                                     struct str close, struct str mark, struct err_text *e);
 
+/* Any text. */
+void grammar_compile_text(struct grammar *g);
+
+/* Before the text of a grammar that was just compiled may come a thought: anything, between these
+ * marks, `tokens` of it at most; begun: the first mark is there already. The first character of a
+ * mark does not come again in it. */
+MUST enum err grammar_think(struct grammar *g, struct str begin, struct str end, bool begun,
+                            u32 tokens, struct err_text *e);
+
 /* --- the machine ----------------------------------------------------------------------------- */
 
 enum { GRAMMAR_THREADS = 8, GRAMMAR_INDENT = 24 }; /* alternatives at once; blanks of a line */
@@ -97,13 +111,16 @@ struct grammar_thread {
 };
 
 struct grammar_state {
-    u32 n; /* 0: no text of the grammar begins so */
+    u32 n;        /* 0: no text of the grammar begins so */
+    u32 thoughts; /* tokens of one so far */
     struct grammar_thread threads[GRAMMAR_THREADS];
 };
 
 void grammar_begin(const struct grammar *g, struct grammar_state *s);
 /* False, with s->n 0: no text of the grammar goes on so. */
 bool grammar_step(const struct grammar *g, struct grammar_state *s, u8 byte);
+/* The same by a whole token, which counts where one is thought. */
+bool grammar_read(const struct grammar *g, struct grammar_state *s, struct str token);
 bool grammar_complete(const struct grammar *g, const struct grammar_state *s); /* it may end here */
 bool grammar_closed(const struct grammar_state *s); /* it has to: nothing may follow */
 /* In a string: so many characters may follow, whichever they are, but quotes, backslashes and
@@ -120,7 +137,8 @@ bool grammar_in_text(const struct grammar *g, const struct grammar_state *s,
                      struct grammar_text *text);
 /* The state behind the quote that ends it, whether or not it may come here. */
 void grammar_end_text(struct grammar_state *to, const struct grammar_state *s);
-/* In a call, around its value, or in prose: there marks are, which may be special tokens. */
+/* In a call, around its value, in prose or a thought: there marks are, which may be special tokens.
+ */
 bool grammar_in_mark(const struct grammar_state *s);
 bool grammar_same(const struct grammar_state *a, const struct grammar_state *b);
 void grammar_copy(struct grammar_state *to, const struct grammar_state *from);

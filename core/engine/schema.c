@@ -691,14 +691,20 @@ static enum err compile(struct compiler *c, const struct json *v, u16 node)
     return ERR_OK;
 }
 
+static struct compiler *compiler(struct grammar *g, const struct json *schema, struct err_text *e)
+{
+    static struct compiler c; /* one at a time */
+    c = (struct compiler){.g = g, .document = schema, .e = e};
+    return &c;
+}
+
 static struct compiler *begin(struct grammar *g, const struct json *schema, struct err_text *e)
 {
     static u64 serial;
-    static struct compiler c; /* one at a time */
-    c = (struct compiler){.g = g, .document = schema, .e = e};
     memset(g, 0, sizeof *g);
     g->serial = ++serial;
-    return &c;
+    g->thought_begin = g->thought_end = GRAMMAR_NONE;
+    return compiler(g, schema, e);
 }
 
 enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e)
@@ -710,6 +716,13 @@ enum err grammar_compile(struct grammar *g, const struct json *schema, struct er
     if (schema)
         TRY(ref_node(c, schema, &g->root));
     return check_all(c);
+}
+
+void grammar_compile_text(struct grammar *g)
+{
+    begin(g, NULL, NULL);
+    g->n_nodes = 1;
+    g->nodes[0] = (struct grammar_node){.kind = GRAMMAR_TEXT, .items = GRAMMAR_NONE};
 }
 
 /* --- calls -------------------------------------------------------------------------------------
@@ -777,4 +790,15 @@ enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *cal
     g->nodes[g->root].kind = GRAMMAR_PROSE;
     g->nodes[g->root].items = node;
     return add_bytes(c, mark, &g->nodes[g->root].first);
+}
+
+enum err grammar_think(struct grammar *g, struct str begin, struct str end, bool begun, u32 tokens,
+                       struct err_text *e)
+{
+    struct compiler *c = compiler(g, NULL, e);
+    snprintf(c->path, sizeof c->path, "thoughts");
+    g->thinks = begun;
+    g->thought_tokens = tokens;
+    TRY(add_bytes(c, begin, &g->thought_begin));
+    return add_bytes(c, end, &g->thought_end);
 }

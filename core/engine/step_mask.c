@@ -5,10 +5,8 @@ void seq_read(const struct engine *g, const struct seq *s, struct grammar_state 
 {
     char bytes[LIMIT_TOKEN_BYTES];
     u32 n = tokenizer_bytes(g->tokenizer, token, bytes);
-    for (u32 i = 0; i < n; i++) {
-        bool fits = grammar_step(s->grammar, at, (u8)bytes[i]);
-        ASSERT(fits);
-    }
+    bool fits = grammar_read(s->grammar, at, (struct str){bytes, n});
+    ASSERT(fits);
 }
 
 /* Behind the newest token and behind each guess. What is sampled where nothing fits is not looked

@@ -127,9 +127,8 @@ static u32 fitting(const struct engine *g, const struct seq *s, u32 n)
     grammar_copy(&at, &s->grammar_state);
     for (u32 i = 0; i < n; i++) {
         u32 length = tokenizer_bytes(g->tokenizer, g->guess[i], bytes);
-        for (u32 k = 0; k < length; k++)
-            if (!grammar_step(s->grammar, &at, (u8)bytes[k]))
-                return i;
+        if (!grammar_read(s->grammar, &at, (struct str){bytes, length}))
+            return i;
     }
     return n;
 }

@@ -73,6 +73,9 @@ static const struct json *variables(const struct tokenizer *t, const struct chat
                         json_make(a, JSON_STRING, specials[i].token));
     if (chat->effort.p)
         json_append(&vars, STR("reasoning_effort"), json_make(a, JSON_STRING, chat->effort));
+    if (chat->thinking && !json_get(chat->variables, chat->thinking))
+        json_append(&vars, str_of(chat->thinking),
+                    json_make(a, chat->thinks ? JSON_TRUE : JSON_FALSE, (struct str){0}));
     if (chat->variables)
         for (const struct json *v = chat->variables->child; v; v = v->next)
             json_append(&vars, v->key, copy(a, v));

@@ -13,6 +13,8 @@ struct chat {
     const struct json *tools;     /* array, as they are given; or NULL */
     const struct json *variables; /* object of more variables, which win; or NULL */
     struct str effort;            /* the variable reasoning_effort; p NULL: not set */
+    const char *thinking;         /* the one that says whether it thinks; NULL: not set */
+    bool thinks;
     bool add_generation_prompt;
     bool continue_final; /* the text ends where the content of the last message ends */
     i64 now_s;           /* for strftime_now, see template_render */

@@ -15,6 +15,7 @@ enum err template_compile(struct arena *keep, struct str source, const char *nam
         return arena_full(keep, name, e);
     TRY(parse_template(keep, source, own.p, out, e));
     (*out)->calls = tool_format_of(source);
+    (*out)->thoughts = thought_format_of(source);
     return ERR_OK;
 }
 
@@ -85,6 +86,15 @@ bool template_reads(const struct template *t, const char *name)
     return reads && (!t->for_tools || template_reads(t->for_tools, name));
 }
 
+const char *template_switch(const struct template *t)
+{
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    for (u32 i = 0; i < COUNTOF(names); i++)
+        if (template_reads(t, names[i]))
+            return names[i];
+    return NULL;
+}
+
 /* Variables by name: the request's, then the functions of the environment. */
 static void fill_globals(struct rt *r, const struct json *vars)
 {
@@ -108,6 +118,11 @@ static void fill_globals(struct rt *r, const struct json *vars)
 const struct tool_format *template_calls(const struct template *t)
 {
     return t->for_tools ? t->for_tools->calls : t->calls;
+}
+
+const struct thought_format *template_thoughts(const struct template *t)
+{
+    return t->thoughts;
 }
 
 enum err template_render(const struct template *t, const struct json *vars, i64 now_s,

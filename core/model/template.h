@@ -17,7 +17,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/json.h"
-#include "core/model/tool_call.h"
+#include "core/model/answer.h"
 
 struct template;
 
@@ -33,6 +33,12 @@ MUST enum err template_load(struct arena *keep, struct arena *scratch, const cha
 
 /* How a model that was taught by it calls tools; NULL: in no way that is known. */
 const struct tool_format *template_calls(const struct template *t);
+
+/* The marks between which it knows thoughts; NULL: it knows of none. */
+const struct thought_format *template_thoughts(const struct template *t);
+
+/* The variable by which a request says whether the model is to think; NULL: it has none. */
+const char *template_switch(const struct template *t);
 
 /* Can the variable `name` of a request change what is rendered? True as well where the template
  * reads it in a branch only. */

@@ -82,8 +82,9 @@ struct node {
 
 struct template
 {
-    const struct template *for_tools; /* used instead when the request has tools, or NULL */
-    const struct tool_format *calls;  /* how it teaches to call them, or NULL */
+    const struct template *for_tools;      /* used instead when the request has tools, or NULL */
+    const struct tool_format *calls;       /* how it teaches to call them, or NULL */
+    const struct thought_format *thoughts; /* the marks of thoughts that it knows, or NULL */
     const char *name;
     struct str source;
     const struct node *body;

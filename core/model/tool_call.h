@@ -39,9 +39,10 @@ struct str tool_call_close(const struct tool_format *f);
 bool tool_format_is_special(const struct tool_format *f);
 
 enum part {
-    PART_TEXT,     /* outside of calls */
-    PART_NAME,     /* a call begins */
-    PART_ARGUMENTS /* its arguments go on: JSON if the model has written JSON */
+    PART_TEXT,      /* outside of calls */
+    PART_NAME,      /* a call begins */
+    PART_ARGUMENTS, /* its arguments go on: JSON if the model has written JSON */
+    PART_THOUGHT    /* what core/model/answer.h tells apart */
 };
 
 /* The text is of what was put in, or the reader's until it is used again. */

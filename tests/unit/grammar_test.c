@@ -377,3 +377,46 @@ void grammar_pool_shares(void)
     grammar_pool_give(&p, of_d);
     CHECK(take(&p, b) && of_a->serial == serial);
 }
+
+static void reads_as(int wanted, const char *const *texts)
+{
+    for (; *texts; texts++)
+        CHECK(unit_reads(&g, *texts) == wanted);
+}
+
+void grammar_reads_thoughts(void)
+{
+    static const char schema[] = "{\"enum\": [\"a\", 1]}";
+    static const char *const whole[] = {"1", " \"a\"", "<t></t>1",
+                                        "\n<t>\n{\"</</t</t >x\xe2\x82</t>\n\n \"a\"", NULL},
+                             *const begun[] = {"",     "<",      "\n<t",      "<t>",
+                                               "<t>1", "<t></t", "<t></t>\n", NULL},
+                             *const none[] = {"<t1",     "x<t>", "<t></t>x",        "<t></t></",
+                                              "\n\n\n<", "1<",   "<t></t>\n\n\n\n", NULL};
+    static const char *const within[] = {"</t>1", "<t>1</t>1", NULL}, *const on[] = {"1", NULL},
+                             *const out[] = {"</t>2", NULL};
+    struct err_text e = {0};
+    CHECK(compiles(schema, &e));
+    CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), false, UINT32_MAX, &e) == ERR_OK);
+    reads_as(1, whole);
+    reads_as(0, begun);
+    reads_as(-1, none);
+    CHECK(compiles(schema, &e));
+    CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), true, UINT32_MAX, &e) == ERR_OK);
+    reads_as(1, within);
+    reads_as(0, on);
+    reads_as(-1, out);
+
+    /* Calls that are demanded, and prose, which may end where no call is open. */
+    CHECK(compiles_calls("", "}</c>", &e));
+    CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), false, UINT32_MAX, &e) == ERR_OK);
+    CHECK(unit_reads(&g, "<t><c>{</t>\n<c>{\"name\": \"get\", \"arguments\": {}}</c>") == 1);
+    CHECK(unit_reads(&g, "<t>a</t>") == 0 && unit_reads(&g, "<t>a</t>b") == -1);
+    CHECK(compiles_calls("<c>", "}</c>", &e));
+    CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), false, UINT32_MAX, &e) == ERR_OK);
+    CHECK(unit_reads(&g, "<t><c>no</t>") == 1 && unit_reads(&g, "<t>a</t>b <c>x") == -1);
+    CHECK(unit_reads(&g, "<t>a") == 1); /* which is prose, too */
+    CHECK(compiles_calls("<c>", "}</c>", &e));
+    CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), true, UINT32_MAX, &e) == ERR_OK);
+    CHECK(unit_reads(&g, "a<c>b") == 0 && unit_reads(&g, "a</t>b") == 1);
+}

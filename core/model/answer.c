@@ -1,0 +1,229 @@
+#include "core/model/answer.h"
+
+#include <string.h>
+
+enum state {
+    TEXT,
+    OPEN,     /* nothing but blanks has come */
+    THOUGHT,  /* behind the first mark, nothing but blanks has come */
+    THINKING, /* within */
+    BEHIND    /* behind the last mark, nothing but blanks has come */
+};
+
+static const struct thought_format formats[] = {
+    {"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}};
+
+const struct thought_format *thought_format_of(struct str source)
+{
+    for (u32 i = 0; i < COUNTOF(formats); i++)
+        if (memmem(source.p, source.n, formats[i].end, strlen(formats[i].end)))
+            return &formats[i];
+    return NULL;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static struct str without_blanks_behind(struct str s)
+{
+    while (s.n && is_blank(s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
+enum thoughts thoughts_behind(const struct thought_format *f, struct str prompt)
+{
+    size_t n = f ? strlen(f->begin) : 0;
+    struct str s = without_blanks_behind(prompt);
+    if (!f)
+        return THOUGHTS_NONE;
+    if (s.n >= n && memcmp(s.p + s.n - n, f->begin, n) == 0)
+        return THOUGHTS_OPEN;
+    n = strlen(f->end); /* a template has closed them, as it was told to */
+    return s.n >= n && memcmp(s.p + s.n - n, f->end, n) == 0 ? THOUGHTS_NONE : THOUGHTS_MAY;
+}
+
+enum thoughts thoughts_within(const struct thought_format *f, struct str message)
+{
+    const char *begin = f ? memmem(message.p, message.n, f->begin, strlen(f->begin)) : NULL;
+    if (!f)
+        return THOUGHTS_NONE;
+    if (!begin)
+        return without_blanks_behind(message).n ? THOUGHTS_NONE : THOUGHTS_MAY;
+    size_t left = message.n - (size_t)(begin - message.p);
+    return memmem(begin, left, f->end, strlen(f->end)) ? THOUGHTS_NONE : THOUGHTS_OPEN;
+}
+
+struct answer_reader answer_reader_of(const struct answer_format *f)
+{
+    struct answer_reader r = {.calls = tool_reader_of(f->calls),
+                              .format = f->thoughts,
+                              .left_out = f->left_out,
+                              .state = TEXT};
+    if (f->thoughts && !f->raw && f->first != THOUGHTS_NONE)
+        r.state = f->first == THOUGHTS_OPEN ? THOUGHT : OPEN;
+    return r;
+}
+
+bool answer_thinks(const struct answer_reader *r)
+{
+    return r->state == THOUGHT || r->state == THINKING;
+}
+
+/* --- parts -------------------------------------------------------------------------------------
+ */
+
+/* What `calls` makes of r->part. */
+static bool next_of_part(struct answer_reader *r, struct piece *piece)
+{
+    if (r->calls.format)
+        return tool_next(&r->calls, &r->part, piece);
+    *piece = (struct piece){PART_TEXT, r->part};
+    r->part.n = 0;
+    return piece->text.n > 0;
+}
+
+static void drop(struct str *text, const char *to)
+{
+    text->n -= (size_t)(to - text->p);
+    text->p = to;
+}
+
+static void hold(struct answer_reader *r, struct str *text)
+{
+    memcpy(r->held + r->n, text->p, text->n);
+    r->n += (u32)text->n;
+    drop(text, text->p + text->n);
+}
+
+static void enter(struct answer_reader *r, enum state state)
+{
+    r->state = state;
+    r->n = r->matched = r->blanks = 0;
+}
+
+/* Blanks and the first mark, or a text that is no thought: what is held is its beginning. */
+static void open(struct answer_reader *r, struct str *text)
+{
+    const char *p = text->p, *end = p + text->n, *mark = r->format->begin;
+    for (; p < end && mark[r->matched]; p++) {
+        if (*p == mark[r->matched])
+            r->matched++;
+        else if (r->matched || !is_blank(*p) || ++r->blanks > ANSWER_BLANKS)
+            break;
+    }
+    if (!mark[r->matched]) {
+        drop(text, p);
+        enter(r, THOUGHT);
+    } else if (p == end) {
+        hold(r, text);
+    } else {
+        r->part = (struct str){r->held, r->n};
+        enter(r, TEXT);
+    }
+}
+
+static void skip_blanks(struct str *text)
+{
+    const char *p = text->p, *end = p + text->n;
+    while (p < end && is_blank(*p))
+        p++;
+    drop(text, p);
+}
+
+/* Gives out what is held and the text up to `sure`, in one piece where that has room. */
+static bool give(struct answer_reader *r, struct str *text, const char *sure, struct piece *piece)
+{
+    size_t n = (size_t)(sure - text->p);
+    u32 blanks = r->blanks > ANSWER_BLANKS ? r->blanks : 0; /* others are looked at again */
+    if (r->n && r->n + n > ANSWER_HELD_BYTES) {
+        *piece = (struct piece){PART_THOUGHT, {r->held, r->n}};
+        for (blanks = 0; blanks < r->n && is_blank(r->held[r->n - 1 - blanks]); blanks++)
+            ;
+    } else if (r->n) {
+        memcpy(r->held + r->n, text->p, n);
+        *piece = (struct piece){PART_THOUGHT, {r->held, r->n + n}};
+        drop(text, sure);
+    } else {
+        *piece = (struct piece){PART_THOUGHT, {text->p, n}};
+        drop(text, sure);
+    }
+    enter(r, THINKING);
+    r->blanks = blanks;
+    return !r->left_out;
+}
+
+/* Blanks and what may be the last mark wait for what follows. What is behind the last byte that is
+ * a thought's for certain is looked at again when that has been given out. */
+static bool think(struct answer_reader *r, struct str *text, struct piece *piece)
+{
+    if (r->state == THOUGHT && !r->n)
+        skip_blanks(text);
+    const char *p = text->p, *end = p + text->n, *mark = r->format->end, *sure = NULL;
+    while (p < end && mark[r->matched]) {
+        if (*p == mark[r->matched]) {
+            r->matched++;
+            p++;
+            continue;
+        }
+        bool blank = !r->matched && is_blank(*p);
+        p += !r->matched; /* else it is looked at again: not as what goes on with the mark */
+        r->matched = 0;
+        r->blanks = blank ? r->blanks + 1 : 0;
+        if (!blank || r->blanks > ANSWER_BLANKS)
+            sure = p;
+    }
+    if (sure)
+        return give(r, text, sure, piece);
+    if (mark[r->matched]) {
+        hold(r, text);
+    } else {
+        drop(text, p);
+        enter(r, BEHIND);
+    }
+    return false;
+}
+
+/* --- the reader --------------------------------------------------------------------------------
+ */
+
+bool answer_next(struct answer_reader *r, struct str *text, struct piece *piece)
+{
+    while (!next_of_part(r, piece)) {
+        if (!text->n)
+            return false;
+        switch ((enum state)r->state) {
+        case OPEN:
+            open(r, text);
+            break;
+        case THOUGHT:
+        case THINKING:
+            if (think(r, text, piece))
+                return true;
+            break;
+        case BEHIND:
+            skip_blanks(text);
+            if (text->n)
+                enter(r, TEXT);
+            break;
+        case TEXT:
+            r->part = *text;
+            drop(text, text->p + text->n);
+        }
+    }
+    return true;
+}
+
+bool answer_end(struct answer_reader *r, struct piece *piece)
+{
+    bool thought = answer_thinks(r) && r->matched && !r->left_out;
+    struct str held = {r->held, r->n};
+    if (r->state == OPEN)
+        r->part = held;
+    if (r->state != TEXT)
+        enter(r, answer_thinks(r) ? BEHIND : TEXT);
+    *piece = (struct piece){PART_THOUGHT, held};
+    return thought || next_of_part(r, piece) || tool_end(&r->calls, piece);
+}

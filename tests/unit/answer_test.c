@@ -1,0 +1,204 @@
+/* Each text is read whole, byte by byte and cut in two at every offset: always the same comes out,
+ * and for noise what a second reader, of whole texts, makes of it.
+ */
+#include "core/model/answer.h"
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What has come: T(text) R(thought) N(name) A(arguments), neighbours of one kind in one. */
+struct told {
+    char text[4096];
+    size_t n;
+    enum part last;
+    bool any;
+};
+
+static void tell(struct told *t, const struct piece *p)
+{
+    CHECK(p->text.n > 0);
+    if (!t->any || p->part != t->last || p->part == PART_NAME) {
+        if (t->any)
+            t->text[t->n++] = ')';
+        t->text[t->n++] = "TNAR"[p->part];
+        t->text[t->n++] = '(';
+    }
+    t->any = true;
+    t->last = p->part;
+    memcpy(t->text + t->n, p->text.p, p->text.n);
+    t->n += p->text.n;
+}
+
+static void take(struct answer_reader *r, const char *p, size_t n, struct told *t)
+{
+    struct str text = {p, n};
+    struct piece piece;
+    while (answer_next(r, &text, &piece))
+        tell(t, &piece);
+    CHECK(text.n == 0);
+}
+
+static const char *finish(struct answer_reader *r, struct told *t)
+{
+    struct piece piece;
+    while (answer_end(r, &piece))
+        tell(t, &piece);
+    if (t->any)
+        t->text[t->n++] = ')';
+    t->text[t->n] = 0;
+    return t->text;
+}
+
+static void check(const struct answer_format *f, const char *text, const char *wanted)
+{
+    static struct told told;
+    size_t n = strlen(text);
+    for (size_t at = 0; at <= n + 1; at++) { /* n + 1: byte by byte */
+        struct answer_reader r = answer_reader_of(f);
+        told = (struct told){0};
+        take(&r, text, at <= n ? at : 0, &told);
+        for (size_t i = at <= n ? at : 0; i < n; i = at <= n ? n : i + 1)
+            take(&r, text + i, at <= n ? n - i : 1, &told);
+        if (strcmp(finish(&r, &told), wanted) != 0) {
+            printf("of %s, cut at %zu:\n  got    %s\n  wanted %s\n", text, at, told.text, wanted);
+            CHECK(!"as wanted");
+            return;
+        }
+    }
+}
+
+static const struct thought_format *format(const char *template)
+{
+    return thought_format_of(str_of(template));
+}
+
+void answer_thoughts(void)
+{
+    struct answer_format may = {.thoughts = format("x</think>"), .first = THOUGHTS_MAY},
+                         open = {.thoughts = may.thoughts, .first = THOUGHTS_OPEN},
+                         none = {.thoughts = may.thoughts, .first = THOUGHTS_NONE}, plain = {0};
+    check(&may, "<think>\nI think, so.\n</think>\n\nYes.", "R(I think, so.)T(Yes.)");
+    check(&may, "\n<think>a  b\n\nc</think>", "R(a  b\n\nc)");
+    check(&may, "<think>\n\n</think>\n\n Hi", "T(Hi)");
+    check(&may, "<think> < </think <//think></think>x", "R(< </think <//think>)T(x)");
+    check(&may, "<think>half a thought \n", "R(half a thought)");
+    check(&may, "<think>half a mark\n</thi", "R(half a mark\n</thi)");
+    check(&may, " Hi <think>a</think> ", "T( Hi <think>a</think> )");
+    check(&may, "  <thin", "T(  <thin)");
+    check(&may, "", "");
+    check(&may, " \n", "T( \n)");
+    check(&may, "<think>a</think>b</think><think>c</think>", "R(a)T(b</think><think>c</think>)");
+    check(&open, "\nsince</think>so", "R(since)T(so)");
+    check(&open, "<think>a</think>b", "R(<think>a)T(b)");
+    check(&none, "<think>a</think>b", "T(<think>a</think>b)");
+    check(&plain, "<think>a</think>b", "T(<think>a</think>b)");
+
+    may.left_out = true;
+    check(&may, "<think>a b</think> c", "T(c)");
+    check(&may, "<think>a b <", "");
+    CHECK(format("{{ messages }} <think>") == NULL);
+    may = (struct answer_format){.thoughts = format("[/THINK]"), .first = THOUGHTS_MAY};
+    check(&may, "[THINK]a[THINK[/THINK]b", "R(a[THINK)T(b)");
+    may.thoughts = format("<seed:think></seed:think>");
+    check(&may, "<seed:think>a</seed:think>b", "R(a)T(b)");
+}
+
+void answer_thoughts_and_calls(void)
+{
+    struct answer_format f = {.thoughts = format("</think>"),
+                              .first = THOUGHTS_MAY,
+                              .calls = tool_format_of(STR("tools <tool_call>"))};
+    check(&f,
+          "<think>I could <tool_call>{\"name\": \"no\"}</tool_call>.</think>\n\n<tool_call>\n"
+          "{\"name\": \"f\", \"arguments\": {\"a\": \"<think>\"}}\n</tool_call>",
+          "R(I could <tool_call>{\"name\": \"no\"}</tool_call>.)N(f)A({\"a\": \"<think>\"})");
+    check(&f, "<think>a</think>b <tool_call>{\"name\": \"f\"}</tool_call>", "R(a)T(b)N(f)A({})");
+    check(&f, "<t<tool_call>{\"name\": \"f\"}</tool_call>", "T(<t)N(f)A({})");
+    check(&f, " <tool_call>{\"name\": \"f\"}</tool_call>", "N(f)A({})");
+    check(&f, "<think>a</think><tool_c", "R(a)T(<tool_c)");
+}
+
+/* More blanks than wait are a thought's, or a text's. */
+void answer_thoughts_of_blanks(void)
+{
+    struct answer_format f = {.thoughts = format("</think>"), .first = THOUGHTS_MAY};
+    for (u32 n = ANSWER_BLANKS - 2; n <= ANSWER_BLANKS + 2; n++) {
+        char text[1024], wanted[1100];
+        snprintf(text, sizeof text, "<think>a%*s<b%*s</think>%*sc", (int)n, "", (int)n, "", (int)n,
+                 "");
+        snprintf(wanted, sizeof wanted, "R(a%*s<b%*s)T(c)", (int)n, "",
+                 n > ANSWER_BLANKS ? (int)n : 0, "");
+        check(&f, text, wanted);
+        snprintf(text, sizeof text, "%*s<think>a", (int)n, "");
+        snprintf(wanted, sizeof wanted, n > ANSWER_BLANKS ? "T(%s)" : "R(a)", text);
+        check(&f, text, wanted);
+        snprintf(text, sizeof text, "<think>a%*s%0300d", (int)n, "", 7);
+        snprintf(wanted, sizeof wanted, "R(%s)", text + 7);
+        check(&f, text, wanted);
+    }
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n';
+}
+
+/* The same of a whole text, as its sentences say it. */
+static void expect(const char *text, bool within, char *out, size_t room)
+{
+    const char *p = text, *end;
+    while (!within && is_blank(*p))
+        p++;
+    if (!within && strncmp(p, "<think>", 7) != 0) {
+        snprintf(out, room, *text ? "T(%s)" : "%s", text);
+        return;
+    }
+    p += within ? 0 : 7;
+    while (is_blank(*p))
+        p++;
+    end = strstr(p, "</think>");
+    const char *stop = end ? end : p + strlen(p), *open = strrchr(p, '<'), *said = "";
+    bool mark = !end && open && strncmp("</think>", open, strlen(open)) == 0;
+    while (!mark && stop > p && is_blank(stop[-1]))
+        stop--;
+    for (said = end ? end + 8 : ""; is_blank(*said);)
+        said++;
+    snprintf(out, room, "%s%.*s%s%s%s%s", stop > p ? "R(" : "", (int)(stop - p), p,
+             stop > p ? ")" : "", *said ? "T(" : "", said, *said ? ")" : "");
+}
+
+void answer_thoughts_of_noise(void)
+{
+    static const char *const pieces[] = {"<think>", "</think>", "<",   "</thi",  "nk>", " ",
+                                         "\n\n",    "so",       "a b", "<think", "/",   "</"};
+    struct answer_format f = {.thoughts = format("</think>")};
+    u32 seed = 1;
+    for (u32 i = 0; i < 6000; i++) {
+        char text[256] = "", wanted[512];
+        size_t n = 0;
+        for (u32 k = 0; k < i % 9; k++) {
+            seed = seed * 1664525 + 1013904223;
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s",
+                                  pieces[(seed >> 8) % COUNTOF(pieces)]);
+        }
+        f.first = i / 9 % 2 ? THOUGHTS_OPEN : THOUGHTS_MAY;
+        expect(text, f.first == THOUGHTS_OPEN, wanted, sizeof wanted);
+        check(&f, text, wanted);
+    }
+}
+
+void answer_thoughts_begin_in_prompts(void)
+{
+    const struct thought_format *f = format("</think>");
+    CHECK(thoughts_behind(NULL, STR("<think>")) == THOUGHTS_NONE);
+    CHECK(thoughts_behind(f, STR("")) == THOUGHTS_MAY);
+    CHECK(thoughts_behind(f, STR("<|im_start|>assistant\n")) == THOUGHTS_MAY);
+    CHECK(thoughts_behind(f, STR("assistant\n<think>\n")) == THOUGHTS_OPEN);
+    CHECK(thoughts_behind(f, STR("assistant\n<think>\n\n</think>\n\n")) == THOUGHTS_NONE);
+    CHECK(thoughts_within(f, STR("<think>a")) == THOUGHTS_OPEN);
+    CHECK(thoughts_within(f, STR("<think>a</think>")) == THOUGHTS_NONE);
+    CHECK(thoughts_within(f, STR("So")) == THOUGHTS_NONE);
+    CHECK(thoughts_within(f, STR(" ")) == THOUGHTS_MAY);
+    CHECK(thoughts_within(NULL, STR(" ")) == THOUGHTS_NONE);
+}

@@ -806,6 +806,28 @@ bool grammar_in_mark(const struct grammar_state *s)
     return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE || kind == GRAMMAR_TEXT || kind == THOUGHT;
 }
 
+static bool is_prose(const struct grammar *g, const struct grammar_thread *t,
+                     struct grammar_prose *p)
+{
+    const struct grammar_frame *f = t->depth ? &t->frames[t->depth - 1] : NULL;
+    bool thought = f && f->kind == THOUGHT && f->phase == THINKING;
+    *p = (struct grammar_prose){0};
+    if (!f || (!thought && f->kind != GRAMMAR_PROSE))
+        return f && f->kind == GRAMMAR_TEXT;
+    const char *mark = g->bytes + g->texts[thought ? g->thought_end : g->nodes[f->node].first].at;
+    *p = (struct grammar_prose){(u8)mark[0], f->c ? (u8)mark[f->c] : 0};
+    return true;
+}
+
+bool grammar_in_prose(const struct grammar *g, const struct grammar_state *s,
+                      struct grammar_prose *p)
+{
+    bool prose = false;
+    for (u32 i = 0; i < s->n && !prose; i++)
+        prose = is_prose(g, &s->threads[i], p);
+    return prose;
+}
+
 bool grammar_closed(const struct grammar_state *s)
 {
     bool closed = true;

@@ -140,6 +140,14 @@ void grammar_end_text(struct grammar_state *to, const struct grammar_state *s);
 /* In a call, around its value, in prose or a thought: there marks are, which may be special tokens.
  */
 bool grammar_in_mark(const struct grammar_state *s);
+/* Any text may follow; what has the byte `begin` in it, or begins with `next`, may or may not. 0:
+ * there is no such byte. */
+struct grammar_prose {
+    u8 begin, next; /* of a mark; next: of one that may have begun */
+};
+
+bool grammar_in_prose(const struct grammar *g, const struct grammar_state *s,
+                      struct grammar_prose *p);
 bool grammar_same(const struct grammar_state *a, const struct grammar_state *b);
 void grammar_copy(struct grammar_state *to, const struct grammar_state *from);
 

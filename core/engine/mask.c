@@ -141,9 +141,38 @@ static void fill_byte(struct masker *c, const struct grammar *g, u32 byte, u8 le
     }
 }
 
+/* In prose and thoughts all tokens fit by which no mark can begin or go on. */
+static bool fill_prose(struct masker *c, const struct grammar *g, const struct grammar_state *s,
+                       struct mask *m)
+{
+    const struct mask_words *words = &c->words;
+    struct grammar_prose is;
+    u32 k = 0;
+    if (!grammar_in_mark(s) || !grammar_in_prose(g, s, &is))
+        return false;
+    while (is.begin && k < COUNTOF(word_marks) && (u8)word_marks[k] != is.begin)
+        k++;
+    if (k == COUNTOF(word_marks))
+        return false;
+    memcpy(m->bits, words->all, MASK_WORDS(words->vocab) * sizeof *m->bits);
+    for (u32 i = 0; is.begin && i < MASK_WORDS(words->vocab); i++)
+        for (u64 with = words->with[k][i]; with; with &= with - 1) {
+            u32 bit = (u32)__builtin_ctzll(with);
+            m->bits[i] ^= (u64)!fits(c, g, s, i * 64 + bit, 0) << bit;
+        }
+    for (u32 i = words->first[is.next]; is.next && i < words->first[is.next + 1]; i++) {
+        u32 id = words->order[i];
+        bool has = m->bits[id / 64] >> id % 64 & 1;
+        m->bits[id / 64] ^= (u64)(has && !fits(c, g, s, id, 0)) << id % 64;
+    }
+    return true;
+}
+
 static void fill(struct masker *c, const struct grammar *g, const struct grammar_state *s,
                  struct mask *m)
 {
+    if (fill_prose(c, g, s, m))
+        return;
     u8 least = grammar_in_mark(s) ? WORD_SPECIAL : WORD_ANY;
     grammar_copy(&c->levels[0].at, s);
     enter(g, &c->levels[0]);

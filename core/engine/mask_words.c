@@ -8,7 +8,7 @@
 size_t mask_words_bytes(u32 vocab)
 {
     return vocab * (sizeof(struct word) + sizeof(u8) + 3 * sizeof(u32)) +
-           MASK_WORDS(vocab) * sizeof(u64) + 512;
+           (2 + COUNTOF(word_marks)) * MASK_WORDS(vocab) * sizeof(u64) + 512;
 }
 
 bool mask_words_lay_out(struct mask_words *w, struct arena *a, const struct tokenizer *t, u32 vocab)
@@ -20,7 +20,11 @@ bool mask_words_lay_out(struct mask_words *w, struct arena *a, const struct toke
     w->texts = ARENA_NEW(a, u32, vocab);
     w->space = ARENA_NEW(a, u32, vocab);
     w->all_inside = ARENA_NEW(a, u64, MASK_WORDS(vocab));
-    return w->words && w->order && w->shared && w->texts && w->space && w->all_inside;
+    w->all = ARENA_NEW(a, u64, MASK_WORDS(vocab));
+    for (u32 i = 0; i < COUNTOF(w->with); i++)
+        w->with[i] = ARENA_NEW(a, u64, MASK_WORDS(vocab));
+    return w->words && w->order && w->shared && w->texts && w->space && w->all_inside && w->all &&
+           w->with[0] && w->with[1];
 }
 
 /* --- strings ---------------------------------------------------------------------------------- */
@@ -186,15 +190,26 @@ static void list_texts(struct mask_words *w)
             w->texts[w->n_texts++] = id;
 }
 
+static void set_bit(u64 *bits, u32 id, bool is)
+{
+    bits[id / 64] = (bits[id / 64] & ~((u64)1 << id % 64)) | (u64)is << id % 64;
+}
+
 void mask_words_read(struct mask_words *w)
 {
     char bytes[LIMIT_TOKEN_BYTES];
     memset(w->first, 0, sizeof w->first);
+    memset(w->all, 0, MASK_WORDS(w->vocab) * sizeof *w->all);
+    for (u32 k = 0; k < COUNTOF(w->with); k++)
+        memset(w->with[k], 0, MASK_WORDS(w->vocab) * sizeof *w->all);
     for (u32 id = 0; id < w->vocab; id++) {
         u32 n = tokenizer_bytes(w->tokenizer, id, bytes);
         w->words[id] = word_of((struct str){bytes, n});
         if (!n || tokenizer_is_special(w->tokenizer, id))
             w->words[id].kind = n ? WORD_SPECIAL : WORD_NONE;
+        set_bit(w->all, id, n > 0);
+        for (u32 k = 0; k < COUNTOF(w->with); k++)
+            set_bit(w->with[k], id, n && memchr(bytes, word_marks[k], n));
         w->texts[id] = n ? (u8)bytes[0] : 0;
         w->first[w->texts[id] + 1] += n > 0;
     }

@@ -28,6 +28,8 @@ struct word {
 
 struct word word_of(struct str s);
 
+static const char word_marks[] = {'<', '['}; /* what marks begin with */
+
 static inline bool word_is_inside(u8 kind)
 {
     return kind == WORD_INSIDE || kind == WORD_PLAIN;
@@ -50,6 +52,8 @@ struct mask_words {
      * from inside[WORD_CHARS + 1] on with a quote; from n_ends on others. */
     u32 *texts, inside[WORD_CHARS + 2], n_ends, n_texts;
     u64 *all_inside; /* bits of the first of these */
+    u64 *all;        /* of those that have bytes, */
+    u64 *with[2];    /* and one of word_marks among them */
     u32 *space;      /* [vocab] while they are sorted */
     bool ready;
 };

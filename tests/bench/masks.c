@@ -2,7 +2,8 @@
  * a state that was never seen (masks that are kept help more, but not at first). Best of three, in
  * microseconds: of all states the mean, and the slowest ones with what stands before them.
  *
- * usage: masks MODEL_DIR [SCHEMA] < TEXT   SCHEMA: a file; without one any object
+ * usage: masks MODEL_DIR [SCHEMA [think]] < TEXT   SCHEMA: a file, or any for any object; think:
+ * behind <think> ... </think>, too
  */
 #include "core/base/clock.h"
 #include "core/base/json.h"
@@ -10,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SHOWN = 8, BEFORE = 40, TEXT_MAX = 1 << 16, VOCAB_MAX = 1 << 20, ROUNDS = 3 };
 
@@ -38,7 +40,7 @@ static size_t read_all(FILE *f, char *to)
     return n;
 }
 
-static void prepare(const char *dir, const char *path, u32 *vocab)
+static void prepare(const char *dir, const char *path, bool think, u32 *vocab)
 {
     const struct json *v = NULL;
     struct tokenizer *t;
@@ -54,6 +56,8 @@ static void prepare(const char *dir, const char *path, u32 *vocab)
                            &e) != ERR_OK)
         die(e.text);
     if (grammar_compile(&grammar, v, &e) != ERR_OK)
+        die(e.text);
+    if (think && grammar_think(&grammar, STR("<think>"), STR("</think>"), false, UINT32_MAX, &e))
         die(e.text);
     if (!mask_lay_out(&masker, &keep, t, *vocab, 16))
         die("no room");
@@ -81,8 +85,9 @@ int main(int argc, char **argv)
     u32 vocab;
     u64 sum = 0;
     if (argc < 2)
-        die("usage: masks MODEL_DIR [SCHEMA] < TEXT");
-    prepare(argv[1], argc > 2 ? argv[2] : NULL, &vocab);
+        die("usage: masks MODEL_DIR [SCHEMA [think]] < TEXT");
+    const char *path = argc > 2 && strcmp(argv[2], "any") != 0 ? argv[2] : NULL;
+    prepare(argv[1], path, argc > 3, &vocab);
     size_t n = read_all(stdin, text);
     grammar_begin(&grammar, &s);
     u64 begin = clock_now_ns(&clock);

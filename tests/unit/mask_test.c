@@ -7,6 +7,40 @@ static struct grammar g;
 
 /* Whatever a token is made of: it may come where the grammar reads it, and only there; a stop id
  * where the text may end. */
+static void check(const char *what, const char *text)
+{
+    static const struct sampling sampling = {.n_stop = 1, .stop = {3}};
+    u64 bits[MASK_WORDS(WORDS)];
+    struct grammar_state s;
+    grammar_begin(&g, &s);
+    for (const char *p = text;; p++) {
+        bool complete = grammar_complete(&g, &s), any = complete;
+        bool some = mask_put(&c, &g, &s, &sampling, bits);
+        for (u32 id = 0; id < WORDS; id++) {
+            bool fits = id == sampling.stop[0] ? complete : words_fit(&g, &s, all_words[id]);
+            any = any || fits;
+            if ((bits[id / 64] >> id % 64 & 1) != fits) {
+                printf("%s: before %s: token %u\n", what, p, id);
+                CHECK(!"it may come as it is read");
+            }
+        }
+        CHECK(some == any);
+        if (!*p)
+            break;
+        CHECK(grammar_step(&g, &s, (u8)*p));
+    }
+    if (!grammar_complete(&g, &s)) {
+        printf("%s\n", text);
+        CHECK(!"complete");
+    }
+}
+
+static void lay_out(void)
+{
+    struct tokenizer *t = words_tokenizer(&unit_arena, all_words, WORDS);
+    CHECK(t && mask_lay_out(&c, &unit_arena, t, WORDS, 16));
+}
+
 void mask_has_what_the_grammar_reads(void)
 {
     static const char *const cases[][2] = {
@@ -27,33 +61,43 @@ void mask_has_what_the_grammar_reads(void)
         {"{\"items\": {\"type\": \"number\", \"multipleOf\": 0.2, \"minimum\": -12}}",
          "[-10,112,1.0,0.2]"},
     };
-    static const struct sampling sampling = {.n_stop = 1, .stop = {3}};
-    u64 bits[MASK_WORDS(WORDS)];
-    struct tokenizer *t = words_tokenizer(&unit_arena, all_words, WORDS);
-    CHECK(t && mask_lay_out(&c, &unit_arena, t, WORDS, 16));
+    lay_out();
     for (u32 i = 0; i < COUNTOF(cases); i++) {
         const struct json *v = NULL;
         struct err_text e = {0};
-        struct grammar_state s;
         CHECK(json_parse(&unit_arena, str_of(cases[i][0]), "s", ERR_REQUEST, &v, &e) == ERR_OK);
         CHECK(grammar_compile(&g, v, &e) == ERR_OK);
-        grammar_begin(&g, &s);
-        for (const char *p = cases[i][1];; p++) {
-            bool complete = grammar_complete(&g, &s), any = complete;
-            bool some = mask_put(&c, &g, &s, &sampling, bits);
-            for (u32 id = 0; id < WORDS; id++) {
-                bool fits = id == sampling.stop[0] ? complete : words_fit(&g, &s, all_words[id]);
-                any = any || fits;
-                if ((bits[id / 64] >> id % 64 & 1) != fits) {
-                    printf("%s: before %s: token %u\n", cases[i][0], p, id);
-                    CHECK(!"it may come as it is read");
-                }
-            }
-            CHECK(some == any);
-            if (!*p)
-                break;
-            CHECK(grammar_step(&g, &s, (u8)*p));
+        check(cases[i][0], cases[i][1]);
+    }
+}
+
+void mask_has_what_prose_and_thoughts_read(void)
+{
+    static const struct grammar_call call = {
+        .open = STR("<{\""), .name = STR("b"), .middle = STR("\": ")};
+    static const struct {
+        const char *mark, *begin, *end; /* of calls; of thoughts; NULL: any text, no thoughts */
+        const char *text;
+    } cases[] = {
+        {"<{", NULL, NULL, "a <b {< <{\"b\": {}} <"},
+        {"", "<a", "</a", "<a<</</a\n<{\"b\": {}}"},
+        {"<{", "<a", "<b", "<ab<<b \"<{\"b\": {}}"},
+        {NULL, "<a", "</a", "\n<ab\xc3\xa9</</a\n\na<ab"},
+        {NULL, "[a", "[a,b]", " [ab[[a[a,[a,b]"},
+        {NULL, "ab", "ba", "ab<bbba b"}, /* marks that begin otherwise */
+    };
+    struct err_text e = {0};
+    lay_out();
+    for (u32 i = 0; i < COUNTOF(cases); i++) {
+        grammar_compile_text(&g);
+        if (cases[i].mark)
+            CHECK(grammar_compile_calls(&g, &call, 1, STR("}"), str_of(cases[i].mark), &e) ==
+                  ERR_OK);
+        for (u32 begun = 0; begun < (cases[i].begin ? 2 : 1); begun++) {
+            if (cases[i].begin)
+                CHECK(grammar_think(&g, str_of(cases[i].begin), str_of(cases[i].end), begun,
+                                    UINT32_MAX, &e) == ERR_OK);
+            check(cases[i].text, cases[i].text);
         }
-        CHECK(grammar_complete(&g, &s));
     }
 }

@@ -92,16 +92,18 @@
 #define LIMIT_SCHEMA_RANGES 128  /* of its numbers: different ones */
 #define LIMIT_REGEX_PATTERNS 64  /* different ones of a schema's strings; and of all of them: */
 #define LIMIT_REGEX_STATES 1024
-#define LIMIT_REGEX_CELLS 8192  /* states times classes of characters */
-#define LIMIT_REGEX_ZONES 512   /* characters where a class begins */
-#define LIMIT_REGEX_CODE 1024   /* steps of one pattern's program */
-#define LIMIT_REGEX_SETS 64     /* different characters and classes in it */
-#define LIMIT_REGEX_SPANS 512   /* of characters, in these */
-#define LIMIT_REGEX_CLASSES 256 /* of characters, between which it makes a difference */
-#define LIMIT_REGEX_DEPTH 32    /* nested groups */
-#define LIMIT_SCHEMA_DEPTH 24   /* values within values of the answer */
-#define LIMIT_THREADS 256       /* CPU worker threads */
-#define LIMIT_PAGE_TOKENS 16    /* KV positions a page; fixed, so that bits do not depend on it */
+#define LIMIT_REGEX_CELLS 8192   /* states times classes of characters */
+#define LIMIT_REGEX_ZONES 512    /* characters where a class begins */
+#define LIMIT_REGEX_CODE 1024    /* steps of one pattern's program */
+#define LIMIT_REGEX_SETS 64      /* different characters and classes in it */
+#define LIMIT_REGEX_SPANS 512    /* of characters, in these */
+#define LIMIT_REGEX_CLASSES 256  /* of characters, between which it makes a difference */
+#define LIMIT_REGEX_DEPTH 32     /* nested groups */
+#define LIMIT_SCHEMA_DEPTH 24    /* values within values of the answer */
+#define LIMIT_TOOL_TEXTS 4096    /* parameters of a request's tools that may be strings */
+#define LIMIT_TOOL_SCHEMAS 65536 /* parts of the schemas of all their parameters */
+#define LIMIT_THREADS 256        /* CPU worker threads */
+#define LIMIT_PAGE_TOKENS 16     /* KV positions a page; fixed, so that bits do not depend on it */
 
 /* --- GPUs ----------------------------------------------------------------------------------- */
 #define LIMIT_GPUS 64            /* devices of one box that are looked at */

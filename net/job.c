@@ -329,7 +329,11 @@ static bool take_store(struct api *api, struct job *job, const struct params *p,
 {
     struct store *store = &api->store;
     char instead[96];
-    u64 need = request.n ? store_need(request.n) : 0;
+    struct str kinds = {0};
+    if (job->form.calls && tool_format_is_xml(job->form.calls) &&
+        !kinds_read(api->g.work, p->tools, &kinds, f))
+        return false;
+    u64 need = (request.n ? store_need(request.n) : 0) + (kinds.n ? store_need(kinds.n) : 0);
     snprintf(instead, sizeof instead, "%s%s%s",
              !job->kept            ? "leave out echo"
              : job->dialect->keeps ? "lower "
@@ -355,6 +359,8 @@ static bool take_store(struct api *api, struct job *job, const struct params *p,
         store_take(store, &job->request, request.n);
         store_put(store, &job->request, request.p, request.n);
     }
+    if (kinds.n)
+        kinds_keep(&job->kinds, store, kinds);
     for (struct choice *c = job->choices; c; c = c->next) {
         const struct prompt *prompt = &all->at[c->prompt];
         if (job->echo) {
@@ -489,6 +495,7 @@ static struct job *take_job(struct api *api)
 static void give_job(struct api *api, struct job *job)
 {
     store_give(&api->store, &job->request);
+    store_give(&api->store, &job->kinds.list);
     store_give(&api->store, &job->embeds.ids);
     store_give(&api->store, &job->embeds.vectors);
     job_give_choices(api, job);
@@ -604,6 +611,9 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
     const struct tool_format *format = job->form.calls;
     struct err_text e = {0};
     u32 n = 0, number = 0;
+    if (tool_format_is_xml(format))
+        return refuse(f, 400, "unsupported_value", p->must_call ? "tool_choice" : "tools",
+                      "this model writes calls as XML: they can not be demanded, nor strict");
     if (!p->must_call && !tool_call_mark(format).n)
         return refuse(f, 400, "unsupported_value", "tools",
                       "this model writes calls without a mark before them: strict functions need "
@@ -745,6 +755,7 @@ bool job_begin(struct api *api, const struct caller *caller, const struct dialec
     job->caller = *caller;
     job->dialect = dialect;
     job->form = form;
+    job->form.types = kinds_types(&job->kinds);
     job->ws = ws != NULL;
     if (!begin(api, job, p, &prompts, f)) {
         give_job(api, job);

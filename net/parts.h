@@ -8,6 +8,7 @@
 #include "core/engine/grammar_pool.h"
 #include "net/admission.h"
 #include "net/api.h"
+#include "net/kinds.h"
 #include "net/metrics.h"
 #include "net/params.h"
 #include "net/refusal.h"
@@ -129,6 +130,7 @@ struct job {
     bool named_call;               /* the caller knows that it comes */
     const struct grammar *grammar; /* NULL: text, or tools of any form */
     struct answer_format form;     /* how an answer is read */
+    struct kinds kinds;            /* of the values in calls, where they are XML */
     struct embeds embeds;          /* n 0: it does not */
     bool failed;                   /* an error was sent; the rest is silence */
     bool cancelled;

@@ -314,6 +314,20 @@ const struct json *json_get(const struct json *object, const char *key)
     return NULL;
 }
 
+const struct json *json_find(const struct json *v, struct str pointer)
+{
+    while (v && pointer.n) {
+        const struct json *m = v->type == JSON_OBJECT && pointer.p[0] == '/' ? v->child : NULL;
+        const char *end = memchr(pointer.p + 1, '/', pointer.n - 1);
+        size_t n = end ? (size_t)(end - pointer.p) : pointer.n;
+        while (m && !str_eq(m->key, (struct str){pointer.p + 1, n - 1}))
+            m = m->next;
+        v = m;
+        pointer = (struct str){pointer.p + n, pointer.n - n};
+    }
+    return v;
+}
+
 bool json_u64(const struct json *v, u64 *out)
 {
     if (!v || v->type != JSON_NUMBER)

@@ -39,6 +39,8 @@ MUST enum err json_parse(struct arena *a, struct str text, const char *source, e
 
 /* A member of an object, or NULL (also when `object` is NULL or no object). */
 const struct json *json_get(const struct json *object, const char *key);
+/* What a JSON pointer (RFC 6901) leads to, through objects alone and without escapes, or NULL. */
+const struct json *json_find(const struct json *v, struct str pointer);
 
 /* Exact conversions; false when the value is no such number. 1.0 and 1e2 are no integers. */
 MUST bool json_u64(const struct json *v, u64 *out);

@@ -477,21 +477,6 @@ static enum err compile_texts(struct compiler *c, const struct json *v, u16 node
 
 /* --- references ------------------------------------------------------------------------------ */
 
-/* A JSON pointer (RFC 6901) as a fragment, without escapes. */
-static const struct json *find(const struct json *v, struct str pointer)
-{
-    while (v && pointer.n) {
-        const struct json *m = v->type == JSON_OBJECT && pointer.p[0] == '/' ? v->child : NULL;
-        const char *end = memchr(pointer.p + 1, '/', pointer.n - 1);
-        size_t n = end ? (size_t)(end - pointer.p) : pointer.n;
-        while (m && !str_eq(m->key, (struct str){pointer.p + 1, n - 1}))
-            m = m->next;
-        v = m;
-        pointer = (struct str){pointer.p + n, pointer.n - n};
-    }
-    return v;
-}
-
 static enum err ref_node(struct compiler *c, const struct json *to, u16 *node)
 {
     for (u32 i = 0; i < c->n_refs; i++)
@@ -511,7 +496,7 @@ static enum err compile_ref(struct compiler *c, const struct json *ref, u16 node
 {
     if (ref->type != JSON_STRING || ref->text.n == 0 || ref->text.p[0] != '#')
         return refuse(c, "$ref must lead into this schema: \"#/$defs/...\"");
-    const struct json *to = find(c->document, (struct str){ref->text.p + 1, ref->text.n - 1});
+    const struct json *to = json_find(c->document, (struct str){ref->text.p + 1, ref->text.n - 1});
     if (!to)
         return refuse(c, "$ref leads to nothing");
     TRY(take_links(c, node, 1));

@@ -39,6 +39,7 @@ struct answer_format {
     enum thoughts first;
     bool left_out, raw;              /* thoughts are; they are text as it was written */
     const struct tool_format *calls; /* NULL: none */
+    struct tool_types types;         /* of their values, where they are XML */
 };
 
 enum {

@@ -1,5 +1,7 @@
 #include "core/model/tool_call.h"
 
+#include "core/model/tool_xml.h"
+
 #include <string.h>
 
 struct tool_format {
@@ -10,20 +12,24 @@ struct tool_format {
     bool named;   /* the name stands before "[ARGS]" and the arguments, in no object */
     bool special; /* begin is a special token */
     const char *open, *middle, *close; /* around name and arguments */
+    const struct tool_xml *xml;        /* read there; all else is of the others */
 };
 
 static const char args_mark[] = "[ARGS]";
 
 static const struct tool_format formats[] = {
+    {.taught = "<parameter=", .not = "", .xml = &tool_xml_function},
+    {.taught = "<arg_key>", .not = "", .xml = &tool_xml_arg_key},
     {"<tool_call>", "<function=", "<tool_call>", "</tool_call>", false, false, false,
-     "<tool_call>{\"name\": \"", "\", \"arguments\": ", "}</tool_call>"},
+     "<tool_call>{\"name\": \"", "\", \"arguments\": ", "}</tool_call>", NULL},
     {"[TOOL_CALLS]", args_mark, "[TOOL_CALLS]", "", false, false, true,
-     "[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]"},
-    {"[TOOL_CALLS]", "", "[TOOL_CALLS]", "", false, true, true, "[TOOL_CALLS]", args_mark, ""},
+     "[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]", NULL},
+    {"[TOOL_CALLS]", "", "[TOOL_CALLS]", "", false, true, true, "[TOOL_CALLS]", args_mark, "",
+     NULL},
     {"<|tool_call|>", "", "<|tool_call|>", "<|/tool_call|>", false, false, true,
-     "<|tool_call|>[{\"name\": \"", "\", \"arguments\": ", "}]<|/tool_call|>"},
+     "<|tool_call|>[{\"name\": \"", "\", \"arguments\": ", "}]<|/tool_call|>", NULL},
     {"\"parameters\": dictionary", "", "<|python_tag|>", "", true, false, false, "{\"name\": \"",
-     "\", \"parameters\": ", "}"},
+     "\", \"parameters\": ", "}", NULL},
 };
 
 enum state {
@@ -80,14 +86,19 @@ struct str tool_call_close(const struct tool_format *f)
     return str_of(f->close);
 }
 
+bool tool_format_is_xml(const struct tool_format *f)
+{
+    return f->xml;
+}
+
 bool tool_format_is_special(const struct tool_format *f)
 {
     return f->special;
 }
 
-struct tool_reader tool_reader_of(const struct tool_format *f)
+struct tool_reader tool_reader_of(const struct tool_format *f, struct tool_types types)
 {
-    return (struct tool_reader){.format = f};
+    return (struct tool_reader){.format = f, .types = types};
 }
 
 static bool is_blank(char c)
@@ -377,6 +388,8 @@ static bool give_name(struct tool_reader *r, struct str *text, const char *p, en
 
 bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece)
 {
+    if (r->format->xml)
+        return tool_xml_next(r, r->format->xml, text, piece);
     const char *from = text->p, *p = from, *end = from + text->n; /* from: not given out yet */
     if (r->state == NONE && p < end) {
         r->state = NEXT;
@@ -418,6 +431,8 @@ bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece)
 
 bool tool_end(struct tool_reader *r, struct piece *piece)
 {
+    if (r->format && r->format->xml)
+        return tool_xml_end(r, r->format->xml, piece);
     *piece = (struct piece){PART_TEXT, {r->held, r->state == END ? 0 : r->n}};
     r->n = 0;
     return piece->text.n > 0;

@@ -7,6 +7,8 @@
  *   [TOOL_CALLS]f[ARGS]{...}                                        Mistral since
  *   <|tool_call|>[{"name": "f", "arguments": {...}}]<|/tool_call|>  templates for Phi 4
  *   {"name": "f", "parameters": {...}}                              Llama 3, as the whole text
+ *   <tool_call><function=f><parameter=KEY>...                       Qwen 3 Coder, see tool_xml.h
+ *   <tool_call>f<arg_key>KEY</arg_key><arg_value>...                GLM 4.5, the same
  *
  * The reader takes the text as it comes and gives out what stands outside of calls, names, and the
  * arguments as they were written, at once: it holds back no more than a mark and the way to the
@@ -16,12 +18,34 @@
 #ifndef ZIGCUDA_TOOL_CALL_H
 #define ZIGCUDA_TOOL_CALL_H
 
-#include "core/base/base.h"
+#include "core/base/json_prefix.h"
 
 enum {
-    TOOL_NAME_BYTES = 64, /* OpenAI's limit */
-    TOOL_HELD_BYTES = 512 /* mark, name and what else comes before the arguments: else no call */
+    TOOL_NAME_BYTES = 64,  /* OpenAI's limit */
+    TOOL_HELD_BYTES = 512, /* mark, name and what else comes before the arguments: else no call */
+    TOOL_VALUE_BYTES = 96, /* of a value in XML until it is known what it is */
+    TOOL_OUT_BYTES = 896   /* a piece of a call in XML, or of the text beside it */
 };
+
+/* What a value in XML may be, beside text; 0: it is text. */
+enum tool_kind {
+    TOOL_NULL = 1,
+    TOOL_BOOL = 2,
+    TOOL_NUMBER = 4,
+    TOOL_LIST = 8,
+    TOOL_OBJECT = 16,
+    TOOL_QUOTED = 32, /* a string with its quotes */
+    TOOL_ANY = 63
+};
+
+/* Says what a parameter may be, by the number that it and its function have, tool_parameter; no
+ * function: anything. */
+struct tool_types {
+    u32 (*kinds)(const void *of, u64 parameter);
+    const void *of;
+};
+
+u64 tool_parameter(struct str function, struct str key);
 
 struct tool_format;
 
@@ -34,6 +58,9 @@ struct str tool_call_mark(const struct tool_format *f);
 struct str tool_call_open(const struct tool_format *f);
 struct str tool_call_middle(const struct tool_format *f);
 struct str tool_call_close(const struct tool_format *f);
+
+/* Calls are XML: their values have no types of their own. */
+bool tool_format_is_xml(const struct tool_format *f);
 
 /* Its mark is a special token, so that the text has to be made with these. */
 bool tool_format_is_special(const struct tool_format *f);
@@ -61,9 +88,21 @@ struct tool_reader {
     u32 depth, matched;                              /* brackets; bytes of a mark */
     u32 key_at, value_at, name_at, key_n, name_n, n; /* in held; n: held now */
     char held[TOOL_HELD_BYTES];
+
+    /* Of calls in XML. */
+    struct tool_types types;
+    u64 function, parameter;
+    struct json_prefix json; /* a value so far */
+    u32 kinds;               /* it may be */
+    u8 value;                /* and is */
+    u8 mark, then;           /* the one of which `matched` bytes have come; the state to come */
+    bool any;                /* a parameter has come */
+    bool first, line_end;    /* nothing of the value has come; a line end that may not be of it */
+    u32 n_out;
+    char out[TOOL_OUT_BYTES];
 };
 
-struct tool_reader tool_reader_of(const struct tool_format *f);
+struct tool_reader tool_reader_of(const struct tool_format *f, struct tool_types types);
 
 /* The next piece of *text, which is cut by what was taken; false when all is taken. */
 bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece);

@@ -26,8 +26,8 @@ def cut(text, taken, rng):
         return []
     for n in rng.sample(range(2, 15), 13):
         piece = text[:n]
-        if len(piece) < n or piece in taken:
-            continue
+        if len(piece) < n or piece in taken or piece[-1] == "<":
+            continue  # with "<" at its end it would take that of a start token behind it
         taken.add(piece)
         rest = cut(text[n:], taken, rng)
         if rest is not None:

@@ -26,14 +26,49 @@ TEMPLATE = """{%- if tools %}TOOLS {{ tools | tojson }}
 {% endfor %}{{ messages[-1].content }}{# MARK #}"""
 MARKS = {"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "mistral11": "[TOOL_CALLS] [ARGS]",
          "phi": "<|tool_call|>",
-         "llama": 'in the format {"name": function name, "parameters": dictionary of}'}
+         "llama": 'in the format {"name": function name, "parameters": dictionary of}',
+         "xml": "<tool_call> <function=NAME> <parameter=KEY>", "glm": "<tool_call>NAME <arg_key>"}
+XML = ("xml", "glm")
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "The weather in a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
 TIME = {"type": "function", "function": {"name": "get_time", "parameters": {
     "type": "object", "properties": {"zone": {"enum": ["UTC", "CET"]}}, "required": ["zone"]}}}
 LONG = json.dumps({"text": "".join(f"line {i}: \"{i * 7919}\" é\n" for i in range(60))})
+TYPES = {"s": "12", "o": "null", "n": "[1,\n {\"a\": \"€\"}]", "b": "True", "u": "no \"JSON\"",
+         "e": "1", "r": "true", "long": LONG.replace("\\u00e9", "€")}
+TYPED = {"type": "function", "function": {"name": "typed", "parameters": {
+    "type": "object", "$defs": {"word": {"enum": ["true", "false"]}}, "properties": {
+        "s": {"type": "string"}, "o": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "n": {"type": "array"}, "b": {"type": "boolean"}, "e": {"enum": ["1", "2"]},
+        "r": {"$ref": "#/$defs/word"}, "long": {"type": "string"}}}}}
+
+
+def in_xml(family, name, parameters, between="\n"):
+    """A call as the families that write XML do."""
+    if family == "glm":
+        text = "".join(f"{between}<arg_key>{k}</arg_key>{between}<arg_value>{v}</arg_value>"
+                       for k, v in parameters.items())
+        return f"<tool_call>{name}{text}{between}</tool_call>"
+    text = "".join(f"{between}<parameter={k}>\n{v}\n</parameter>" for k, v in parameters.items())
+    return f"<tool_call>{between}<function={name}>{text}{between}</function>{between}</tool_call>"
+
+
+def xml_scripts(family):
+    def weather(city, between="\n"):
+        return in_xml(family, "get_weather", {"city": city}, between)
+    return {
+        "one": "\n\n" + weather("京都"),
+        "two": "I ask twice.\n" + weather("A") + "\n" + weather("B", "") + "\n",
+        "none": "No <function> for <tool> that, nor <tool_call> this; a < b.",
+        "broken": f"First {weather('7')[:12]}get_weather no, then.</tool_call>",
+        "typed": in_xml(family, "typed", TYPES),
+        "wrong": "So: " + in_xml(family, "get_time", {"zone": "Moon"}),
+    }
+
+
 SCRIPTS = {
+    "xml": xml_scripts("xml"), "glm": xml_scripts("glm"),
     "hermes": {
         "one": '\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n'
                "</tool_call>",
@@ -161,6 +196,75 @@ def calls_come_whole_and_streamed():
 
 
 @check
+def xml_becomes_arguments():
+    """By the types of the schema, whole and streamed; unfinished where tokens run out."""
+    for family in XML:
+        with Model(family) as m:
+            kyoto = [("get_weather", '{"city": "京都"}')]
+            assert m.both("one") == (None, kyoto, "tool_calls"), m.both("one")
+            two = [("get_weather", '{"city": "A"}'), ("get_weather", '{"city": "B"}')]
+            assert m.both("two") == ("I ask twice.", two, "tool_calls"), m.both("two")
+            assert m.both("two", n=2) == ("I ask twice.", two, "tool_calls")
+            assert m.both("two", parallel_tool_calls=False)[1] == two[:1]
+            for script in ("none", "broken"):
+                assert m.both(script) == (SCRIPTS[family][script], [], "stop"), m.both(script)
+            text, calls, finish = m.both("typed", tools=[WEATHER, TYPED])
+            assert (text, calls[0][0], finish) == (None, "typed", "tool_calls")
+            typed = {**TYPES, "o": None, "n": [1, {"a": "€"}], "b": True}
+            assert json.loads(calls[0][1]) == typed, calls
+            text, others, finish = m.both("typed")  # of no function that is known
+            assert json.loads(others[0][1]) == {**typed, "s": 12, "e": 1, "r": True,
+                                                "long": json.loads(TYPES["long"])}
+            text, part, finish = m.both("typed", tools=[TYPED], max_tokens=150)
+            assert finish == "length" and calls[0][1].startswith(part[0][1]), part
+            assert len(part[0][1]) > 300
+            assert "".join(m.ask("one", tools=openai.NOT_GIVEN)[0]) == SCRIPTS[family]["one"]
+
+
+@check
+def a_turn_in_xml_goes_back():
+    """By templates that are written as those of Qwen 3 Coder and GLM 4.5 are."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for family, style in zip(XML, ("qwen3_coder", "glm45")):
+        with open(os.path.join(here, "..", "template", "styles", style + ".jinja")) as f:
+            template = f.read()
+        with Model(family, template + "{{ messages[-1].content }}") as m:
+            args = {"city": "京都 <b>", "n": [1, None], "o": {"a": "\n"}}
+            call = {"id": "abcdefghi", "type": "function", "function": {
+                "name": "get_weather", "arguments": json.dumps(args)}}
+            turn = [{"role": "user", "content": "?"},
+                    {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "abcdefghi", "content": "<|one|>"}]
+            body = {"model": m.name, "messages": turn, "tools": [WEATHER],
+                    "add_special_tokens": False}
+            ids = httpx.post(m.url + "/tokenize", json=body).json()["tokens"]
+            prompt = httpx.post(m.url + "/detokenize",
+                                json={"model": m.name, "tokens": ids}).json()["prompt"]
+            texts = {"city": "京都 <b>", "n": "[1, null]", "o": '{"a": "\\n"}'}
+            assert in_xml(family, "get_weather", texts) in prompt, ascii(prompt)
+            assert m.both("", messages=turn)[1] == [("get_weather", '{"city": "京都"}')]
+
+
+@check
+def strings_of_tools_have_a_limit():
+    with Model("xml", "{# <parameter= tools #}{{ messages[-1].content }}") as m:
+        def of(n, schema):
+            return [tool(parameters={"type": "object",
+                                     "properties": {f"p{i}": schema for i in range(n)}})]
+        assert m.both("one", tools=of(4096, {"type": "string"}))[2] == "tool_calls"
+        assert "4096" in m.refused("tools", tools=of(4097, {"type": "string"}))
+        assert m.both("one", tools=of(4097, {"type": "number"}))[2] == "tool_calls"
+        both = {"anyOf": [{"$ref": "#/$defs/a"}] * 2}
+        for n, fits in ((1, True), (2000, False)):
+            loop = [tool(parameters={**of(n, both)[0]["function"]["parameters"],
+                                     "$defs": {"a": both}})]
+            if fits:
+                assert m.both("one", tools=loop)[2] == "tool_calls"
+            else:
+                assert "65536" in m.refused("tools", tools=loop)
+
+
+@check
 def logprobs_stay_those_of_tokens():
     with Model("hermes") as m:
         plain = {"model": m.name, "messages": [{"role": "user", "content": "<|two|>"}],
@@ -220,6 +324,9 @@ def calls_that_are_demanded_come():
     zone = {"enum": ["UTC", "CET"]}
     for family in MARKS:
         with Model(family) as m:
+            if family in XML:
+                assert "XML" in m.refused("tool_choice", tools=[TIME], tool_choice="required")
+                continue
             for script in SCRIPTS[family]:
                 text, calls, finish = m.both(script, tools=[TIME], tool_choice="required")
                 assert not text and finish == "tool_calls" and len(calls) == 1, (text, calls)
@@ -238,6 +345,9 @@ def strict_functions_are_kept_to():
     strict = {**TIME, "function": {**TIME["function"], "strict": True}}
     for family in MARKS:
         with Model(family) as m:
+            if family in XML:
+                assert "XML" in m.refused("tools", tools=[strict])
+                continue
             if family == "llama":
                 assert "required" in m.refused("tools", tools=[strict])
                 continue

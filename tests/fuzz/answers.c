@@ -1,7 +1,7 @@
 /* libFuzzer: a JSON Schema, a NUL, and a text. Whatever the schema: it is a grammar or refused with
  * a message. Whatever the text: what a grammar lets through as a whole is JSON, and behind each of
  * its bytes masks have the tokens that the grammar reads. And read for calls, in one piece or in
- * two, it gives the same; without calls it is what it was.
+ * two, it gives the same; without calls it is what it was, and arguments made of XML are JSON.
  */
 #include "core/engine/mask.h"
 #include "core/model/tool_call.h"
@@ -77,9 +77,21 @@ static void tell(struct told *t, const struct piece *piece)
     t->n += piece->text.n;
 }
 
+/* Of any function, a parameter may be what its number says. */
+static u32 kinds(const void *of, u64 parameter)
+{
+    ASSERT(of);
+    return parameter % 5 ? parameter & TOOL_ANY : 0;
+}
+
+static u32 only_text(const void *of, u64 parameter)
+{
+    return of ? (u32)parameter : 0;
+}
+
 static void take(const struct tool_format *f, struct str text, size_t cut, struct told *t)
 {
-    struct tool_reader r = tool_reader_of(f);
+    struct tool_reader r = tool_reader_of(f, (struct tool_types){kinds, f});
     struct piece piece;
     struct str parts[] = {{text.p, cut}, {text.p + cut, text.n - cut}};
     t->n = 0;
@@ -91,11 +103,37 @@ static void take(const struct tool_format *f, struct str text, size_t cut, struc
     t->calls = r.calls;
 }
 
+/* Where all values are text, arguments are JSON whatever they are, and of calls that are over
+ * whole.
+ */
+static void check_arguments(const struct tool_format *f, struct str text)
+{
+    struct tool_reader r = tool_reader_of(f, (struct tool_types){only_text, NULL});
+    struct json_prefix json = {0};
+    struct piece piece;
+    bool called = false;
+    while (tool_next(&r, &text, &piece)) {
+        if (piece.part != PART_ARGUMENTS) {
+            ASSERT(!called || json_prefix_complete(&json));
+            called = piece.part == PART_NAME;
+            json = (struct json_prefix){0};
+            continue;
+        }
+        for (size_t i = 0; i < piece.text.n; i++)
+            if (!json_prefix_step(&json, piece.text.p[i]))
+                abort();
+    }
+}
+
 static void check_calls(struct str text, size_t cut)
 {
-    static const char *const taught[] = {"tools <tool_call>", "tools [TOOL_CALLS]",
-                                         "tools [TOOL_CALLS] [ARGS]", "tools <|tool_call|>",
-                                         "tools \"parameters\": dictionary"};
+    static const char *const taught[] = {"tools <tool_call>",
+                                         "tools [TOOL_CALLS]",
+                                         "tools [TOOL_CALLS] [ARGS]",
+                                         "tools <|tool_call|>",
+                                         "tools \"parameters\": dictionary",
+                                         "tools <parameter=",
+                                         "tools <arg_key>"};
     static struct told whole, parts;
     for (u32 i = 0; i < COUNTOF(taught); i++) {
         const struct tool_format *f = tool_format_of(str_of(taught[i]));
@@ -103,6 +141,8 @@ static void check_calls(struct str text, size_t cut)
         take(f, text, cut, &parts);
         ASSERT(whole.calls == parts.calls && whole.n == parts.n);
         ASSERT(memcmp(whole.p, parts.p, whole.n) == 0);
+        if (tool_format_is_xml(f))
+            check_arguments(f, text);
         ASSERT(whole.calls || (whole.n == text.n && memcmp(whole.p, text.p, text.n) == 0));
     }
 }

@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 name=$1 seconds=${2:-20} more='' dictionary=''
-base="core/base/arena.c core/base/err.c core/base/json.c core/base/utf8.c core/base/file.c"
+base="core/base/arena.c core/base/err.c core/base/json.c core/base/json_prefix.c core/base/utf8.c"
+base="$base core/base/file.c"
 case $name in
 http) sources="net/http.c" ;;
 ws) sources="net/ws.c core/base/utf8.c" ;;
@@ -12,7 +13,7 @@ json) sources=$base ;;
 safetensors) sources="$base core/base/weight.c core/model/safetensors.c" ;;
 template) sources="$base core/base/clock.c core/base/date.c core/model/template*.c"
     sources="$sources core/model/unicode_table.c" more=tests/template/styles
-    sources="$sources core/model/tool_call.c"
+    sources="$sources core/model/tool_call.c core/model/tool_xml.c"
     dictionary=-dict=tests/fuzz/template.dict ;;
 tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
@@ -25,7 +26,7 @@ bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blo
     net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
 answers) sources="$base core/engine/grammar.c core/engine/schema.c core/engine/apart.c"
     sources="$sources core/engine/range.c core/engine/regex*.c core/engine/format.c"
-    sources="$sources core/engine/mask*.c core/model/tool_call.c tests/unit/words.c"
+    sources="$sources core/engine/mask*.c core/model/tool_*.c tests/unit/words.c"
     sources="$sources core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;

@@ -12,6 +12,27 @@ static const char mistral11[] = "{{ tools }}[TOOL_CALLS]{{ name }}[ARGS]{{ argum
 static const char phi[] = "{{ tools }}<|tool_call|>";
 static const char llama[] =
     "{{ tools }}{\"name\": function name, \"parameters\": dictionary of ...}";
+static const char xml[] = "{{ tools }}<tool_call><function={{ name }}><parameter={{ key }}>";
+static const char glm[] = "{{ tools }}<tool_call>{{ name }}<arg_key>";
+
+/* Of f and g, s is text and o text or null. */
+static u32 kinds(const void *of, u64 parameter)
+{
+    u32 found = TOOL_ANY;
+    ASSERT(of == xml);
+    for (u32 i = 0; i < 2; i++) {
+        struct str name = i ? STR("g") : STR("f");
+        found = parameter == tool_parameter(name, STR("s"))   ? 0
+                : parameter == tool_parameter(name, STR("o")) ? TOOL_NULL
+                                                              : found;
+    }
+    return found;
+}
+
+static struct tool_reader reader_of(const char *format)
+{
+    return tool_reader_of(tool_format_of(str_of(format)), (struct tool_types){kinds, xml});
+}
 
 /* What has come: T(text) N(name) A(arguments), neighbours of one kind in one. */
 struct told {
@@ -60,9 +81,8 @@ static const char *finish(struct tool_reader *r, struct told *t)
 static void check(const char *format, const char *text, size_t n, const char *wanted, u32 *calls)
 {
     static struct told whole, cut;
-    const struct tool_format *f = tool_format_of(str_of(format));
-    CHECK(f != NULL);
-    struct tool_reader first = tool_reader_of(f);
+    CHECK(tool_format_of(str_of(format)));
+    struct tool_reader first = reader_of(format);
     whole = (struct told){0};
     take(&first, text, n, &whole);
     finish(&first, &whole);
@@ -71,7 +91,7 @@ static void check(const char *format, const char *text, size_t n, const char *wa
         CHECK(!"as wanted");
     }
     for (size_t at = 0; at <= n + 1; at++) { /* n + 1: byte by byte */
-        struct tool_reader r = tool_reader_of(f);
+        struct tool_reader r = reader_of(format);
         cut = (struct told){0};
         if (at <= n) {
             take(&r, text, at, &cut);
@@ -133,8 +153,165 @@ void tool_calls_of_every_format(void)
     CHECK(tool_format_is_special(tool_format_of(str_of(mistral))));
     CHECK(!tool_format_is_special(tool_format_of(str_of(hermes))));
     CHECK(!tool_format_of(STR("{{ messages }} <tool_call>")));        /* takes no tools */
-    CHECK(!tool_format_of(STR("{{ tools }} <tool_call><function="))); /* XML */
+    CHECK(!tool_format_of(STR("{{ tools }} <tool_call><function="))); /* of no known form */
+    CHECK(tool_format_is_xml(tool_format_of(str_of(xml))));
+    CHECK(tool_format_is_xml(tool_format_of(str_of(glm))));
+    CHECK(!tool_format_is_xml(tool_format_of(str_of(hermes))));
     CHECK(!tool_format_of(STR("{{ tools }} {{ messages }}")));
+}
+
+void tool_calls_in_xml(void)
+{
+    reads(xml,
+          "Let me see.\n\n<tool_call>\n<function=f>\n<parameter=s>\nZ\xc3\xbcrich\n</parameter>\n"
+          "<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>",
+          "T(Let me see.)N(f)A({\"s\": \"Z\xc3\xbcrich\", \"n\": 3})");
+    reads(xml,
+          "<tool_call><function=f></function></tool_call>\n <tool_call>\n<function=g.h-2>\n"
+          "</function>\n</tool_call>\nDone. \n",
+          "N(f)A({})N(g.h-2)A({})T(Done. \n)");
+    reads(xml, "<tool_call><function=f></tool_call>!", "N(f)A({})T(!)");
+
+    /* Forgotten marks. */
+    reads(xml, "I do.\n<function=f>\n<parameter=s>a</parameter>\n</function>\n</tool_call>\n",
+          "T(I do.)N(f)A({\"s\": \"a\"})");
+    reads(xml, "<function=f><parameter=s>a</parameter></function><function=g></function>so",
+          "N(f)A({\"s\": \"a\"})N(g)A({})T(so)");
+    reads(xml, "<tool_call><function=f><parameter=s>a</parameter></tool_call> so",
+          "N(f)A({\"s\": \"a\"})T(so)");
+    reads(xml,
+          "<tool_call><function=f><parameter=s>a</parameter>\n<tool_call><function=g></function>",
+          "N(f)A({\"s\": \"a\"})N(g)A({})");
+    reads(xml, "<tool_call><function=f><parameter=s>a</parameter><function=g><parameter=s>",
+          "N(f)A({\"s\": \"a\"})N(g)A({\"s\": \")");
+    reads(xml, "<tool_call><tool_call>\n<function=f></function></tool_call></tool_call>",
+          "T(<tool_call>)N(f)A({})T(</tool_call>)");
+    reads(xml, "<tool_call><function=f><parameter=s>a</parameter> so <b> on</function>",
+          "N(f)A({\"s\": \"a\"})"); /* what stands between is of nothing */
+    reads(xml, "<function=f></function><b>", "N(f)A({})T(<b>)");
+    reads(xml, "<function=f></function></tool_ca!", "N(f)A({})T(</tool_ca!)");
+
+    /* Texts: a line end in front and behind is not theirs, and nothing else ends them. */
+    reads(xml, "<function=f><parameter=s>\n\n a\n\nb \n\n</parameter></function>",
+          "N(f)A({\"s\": \"\\n a\\n\\nb \\n\"})");
+    reads(xml, "<function=f><parameter=s>\n</parameter><parameter=o></parameter></function>",
+          "N(f)A({\"s\": \"\", \"o\": \"\"})");
+    reads(xml,
+          "<function=f><parameter=s></parameter  \n</paramete</function></parameter></function>",
+          "N(f)A({\"s\": \"</parameter  \\n</paramete</function>\"})");
+    reads(xml, "<function=f><parameter=s>\"\\\b\f\n\r\t\x01\x1f\x7f/</parameter></function>",
+          "N(f)A({\"s\": \"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/\"})");
+    reads(xml, "<function=f><parameter=a \"b\"\\\n></parameter></function>",
+          "N(f)A({\"a \\\"b\\\"\\\\\\n\": \"\"})");
+    reads(xml, "<function=f><parameter=s>12</parameter><parameter=s>null</parameter></function>",
+          "N(f)A({\"s\": \"12\", \"s\": \"null\"})");
+
+    /* Cut off by max_tokens. */
+    reads(xml, "<function=f><parameter=s>\nabc\n</param", "N(f)A({\"s\": \"abc)");
+    reads(xml, "<function=f><parameter=s>\nabc</parameter>\n</func", "N(f)A({\"s\": \"abc\")");
+    reads(xml, "<function=f><parameter=s>\nabc</parameter>\n</function>\n</tool_",
+          "N(f)A({\"s\": \"abc\"})");
+    reads(xml, "<function=f><parameter=n>12", "N(f)A({\"n\": )");
+    reads(xml, "<function=f><parameter=na", "N(f)A({\"na)");
+
+    reads(
+        glm,
+        "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a\nb\n</arg_value>\n<arg_key>n</arg_key>\n"
+        "<arg_value>[1, 2]</arg_value>\n</tool_call>",
+        "N(f)A({\"s\": \"a\\nb\\n\", \"n\": [1, 2]})");
+    reads(glm,
+          "I ask.\n<tool_call> f<arg_key>s</arg_key><arg_value><b>\"</b></arg_value></tool_call>"
+          "<tool_call>g</tool_call>\nso",
+          "T(I ask.)N(f)A({\"s\": \"<b>\\\"</b>\"})N(g)A({})T(so)");
+    reads(glm, "<tool_call>f<arg_key>s</arg_key><arg_key>n</arg_key></tool_call>",
+          "N(f)A({\"s\": null, \"n\": null})"); /* no values */
+    reads(glm, "<tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><tool_call>g</tool_call>",
+          "N(f)A({\"s\": \"a\"})N(g)A({})");
+    reads(glm, "<tool_call>f<arg_key>a<b</arg_key>", "N(f)A({\"a<b\": )");
+}
+
+/* A value of f's parameter, in both forms. */
+static void is_value(const char *key, const char *text, const char *wanted)
+{
+    char all[4096], told[4096];
+    snprintf(told, sizeof told, "N(f)A({\"%s\": %s})", key, wanted);
+    snprintf(all, sizeof all, "<function=f><parameter=%s>\n%s\n</parameter></function>", key, text);
+    reads(xml, all, told);
+    snprintf(all, sizeof all,
+             "<tool_call>f<arg_key>%s</arg_key><arg_value>%s</arg_value></tool_call>", key, text);
+    reads(glm, all, told);
+}
+
+void tool_values_in_xml(void)
+{
+    static const char *const json[] = {"0",
+                                       "-1",
+                                       "1.50",
+                                       "-0.5e+3",
+                                       "1E400",
+                                       "true",
+                                       "false",
+                                       "null",
+                                       "{}",
+                                       "[]",
+                                       "\"\"",
+                                       "\"a\\u00e9\\n\"",
+                                       "{\"a\": [1, {\"b\": null}], \"c\": \"}</p\"}",
+                                       "[[],\n [true]\n]"};
+    static const char *const texts[] = {
+        "a",         "01",  "1.",         ".5",         "+1",    "1e",   "-",
+        "- 1",       "1 2", "1,000",      "0x10",       "NaN",   "nul",  "nulls",
+        "truth",     "Tru", "Truest",     "None of it", "TRUE",  "[",    "[1",
+        "[INFO] so", "{",   "{a}",        "{'a': 1}",   "{} {}", "[1],", "[1,]",
+        "{1: 2}",    "a]",  "2026-11-28", "1 < 2",      "<b>",   "}"};
+    char text[2048], wanted[2052];
+    for (u32 i = 0; i < COUNTOF(json); i++) {
+        is_value("n", json[i], json[i]);
+        snprintf(text, sizeof text, " \n\t%s \n ", json[i]);
+        is_value("n", text, json[i]);
+    }
+    for (u32 i = 0; i < COUNTOF(texts); i++) {
+        snprintf(wanted, sizeof wanted, "\"%s\"", texts[i]);
+        is_value("n", texts[i], wanted);
+        is_value("o", texts[i], wanted);
+        is_value("s", texts[i], wanted);
+    }
+    is_value("n", " True ", "true");
+    is_value("n", "False", "false");
+    is_value("n", "None\n", "null");
+    is_value("o", "None", "null");
+    is_value("o", " null ", "null");
+    is_value("o", "12", "\"12\"");
+    is_value("o", "true", "\"true\"");
+    is_value("o", "True", "\"True\"");
+    is_value("o", "{}", "\"{}\"");
+    is_value("o", "\"a\"", "\"\\\"a\\\"\"");
+    is_value("s", "None", "\"None\"");
+    is_value("s", "{\"a\": 1}", "\"{\\\"a\\\": 1}\"");
+
+    /* Longer than what is held: lists and objects go on, all else is text; so is what is no JSON
+     * by then. */
+    snprintf(text, sizeof text, "{\"a\": [%0*d, \" %0500d \" ] }", 1, 0, 0);
+    is_value("n", text, text);
+    snprintf(text, sizeof text, "[%*s1]", TOOL_VALUE_BYTES, "");
+    is_value("n", text, text);
+    snprintf(text, sizeof text, "%*s1", TOOL_VALUE_BYTES - 1, "");
+    is_value("n", text, "1");
+    snprintf(text, sizeof text, "%*s1", TOOL_VALUE_BYTES, "");
+    snprintf(wanted, sizeof wanted, "\"%s\"", text);
+    is_value("n", text, wanted);
+    snprintf(text, sizeof text, "1%0*d", TOOL_VALUE_BYTES, 0);
+    snprintf(wanted, sizeof wanted, "\"%s\"", text);
+    is_value("n", text, wanted);
+    snprintf(text, sizeof text, "%0900d\xe2\x82\xac", 0);
+    snprintf(wanted, sizeof wanted, "\"%s\"", text);
+    is_value("s", text, wanted);
+    memset(text, 1, TOOL_VALUE_BYTES);
+    text[TOOL_VALUE_BYTES] = 0;
+    wanted[0] = '"';
+    for (u32 i = 0; i <= TOOL_VALUE_BYTES; i++)
+        snprintf(wanted + 1 + 6 * (size_t)i, 7, "%s", i < TOOL_VALUE_BYTES ? "\\u0001" : "\"");
+    is_value("s", text, wanted);
 }
 
 /* Text stays what it is, to the byte. */
@@ -172,6 +349,34 @@ void tool_calls_that_are_none(void)
     is_text(llama, "{\"name\": \"Ada\", \"age\": 36}");
     is_text(mistral11, "[TOOL_CALLS][ARGS]{}");
     is_text(mistral11, "[TOOL_CALLS]f[ARGS] x");
+    static const char *const in_xml[] = {
+        "",
+        "a <b> <tool_cal <function <tool_call> <function> </tool_call>",
+        "<tool_call>\n<function=f>\n",
+        "<tool_call>\n<function=f> so",
+        "<tool_call>\n<function=f>\n<parameters=a>",
+        "<tool_call>\n<function=f>\n<parameter",
+        "<tool_call>\n<function=f\n>\n<parameter=a>",
+        "<tool_call>\n<function= f><parameter=a>",
+        "<tool_call>\n<function=><parameter=a>",
+        "<tool_call>\n<function=\"f\"><parameter=a>",
+        "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+        "<function=f> is what it is called; </function>",
+        "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+        "</function>\n</tool_call>\n",
+        " \n <tool_call> \n "};
+    for (u32 i = 0; i < COUNTOF(in_xml); i++)
+        is_text(xml, in_xml[i]);
+    is_text(glm, "<tool_call>");
+    is_text(glm, "<tool_call>f");
+    is_text(glm, "<tool_call>\n f \n<arg_key");
+    is_text(glm, "<tool_call>f g</tool_call>");
+    is_text(glm, "<tool_call>f<arg_keys>a</arg_keys></tool_call>");
+    is_text(glm, "<tool_call></tool_call>");
+    is_text(glm, "<tool_call><arg_key>a</arg_key></tool_call>");
+    is_text(glm, "<tool_call>f<br></tool_call>");
+    is_text(glm, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_call>");
+    is_text(glm, "<tool_call>\n<function=f>\n<parameter=a>");
 
     /* A name beyond its limit; and a way to the arguments beyond what is held. */
     char text[2048];
@@ -185,6 +390,20 @@ void tool_calls_that_are_none(void)
     is_text(hermes, text);
     snprintf(text, sizeof text, "a%*s<tool_call>", 700, "");
     is_text(hermes, text);
+    is_text(xml, text);
+    is_text(glm, text);
+    snprintf(text, sizeof text, "<function=%065d><parameter=", 0);
+    is_text(xml, text);
+    snprintf(text, sizeof text, "<tool_call>%065d<arg_key>", 0);
+    is_text(glm, text);
+    snprintf(text, sizeof text, "<tool_call>f%*s<arg_key>", 600, "");
+    is_text(glm, text);
+    for (u32 blanks = 0; blanks < 600; blanks++) { /* before a call they never make it none */
+        snprintf(text, sizeof text, "a%*s<function=f></function>", (int)blanks, "");
+        u32 calls = 0;
+        check(xml, text, strlen(text), NULL, &calls);
+        CHECK(calls == 1);
+    }
 }
 
 void tool_calls_of_noise(void)
@@ -211,8 +430,19 @@ void tool_calls_of_noise(void)
                                          "<|tool_call|>",
                                          "<|/tool_call|>",
                                          "{\"name\": \"g\", \"arguments\": {}}",
+                                         "<function=f>",
+                                         "<function=",
+                                         "<parameter=a>",
+                                         "<parameter=s>",
+                                         "</parameter>",
+                                         "</function>",
+                                         "<tool_call>f",
+                                         "<arg_key>a</arg_key>",
+                                         "<arg_value>",
+                                         "</arg_value>",
+                                         "1",
                                          "<"};
-    static const char *const all[] = {hermes, mistral, mistral11, phi, llama};
+    static const char *const all[] = {hermes, mistral, mistral11, phi, llama, xml, glm};
     u32 seed = 1, calls = 0;
     for (u32 i = 0; i < 3000; i++) {
         char text[512];
@@ -226,7 +456,7 @@ void tool_calls_of_noise(void)
         text[n] = 0;
         char as_text[600];
         snprintf(as_text, sizeof as_text, "T(%s)", text);
-        struct tool_reader r = tool_reader_of(tool_format_of(str_of(all[i % COUNTOF(all)])));
+        struct tool_reader r = reader_of(all[i % COUNTOF(all)]);
         static struct told told;
         told = (struct told){0};
         take(&r, text, n, &told);

@@ -20,14 +20,21 @@ def byte_letters():
     return {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(rest)}
 
 
+def misread(piece):
+    """"<" at its end would take that of a start token behind it in a prompt; and what has only
+    letters that stand for bytes is these bytes."""
+    letters = set(byte_letters().values())
+    return piece[-1] == "<" or (not piece.isascii() and letters.issuperset(piece))
+
+
 def cut(text, taken, rng):
     """Into pieces of 2 to 14 characters that are not in `taken` yet, or None; adds them."""
     if not text:
         return []
     for n in rng.sample(range(2, 15), 13):
         piece = text[:n]
-        if len(piece) < n or piece in taken or piece[-1] == "<":
-            continue  # with "<" at its end it would take that of a start token behind it
+        if len(piece) < n or piece in taken or misread(piece):
+            continue
         taken.add(piece)
         rest = cut(text[n:], taken, rng)
         if rest is not None:

@@ -222,6 +222,25 @@ def xml_becomes_arguments():
 
 
 @check
+def xml_in_other_dialects():
+    schema = TYPED["function"]["parameters"]
+    typed = {**TYPES, "o": None, "n": [1, {"a": "€"}], "b": True}
+    for family in XML:
+        with Model(family) as m:
+            ask = {"model": m.name, "max_tokens": 900}
+            reply = httpx.post(m.url + "/v1/messages", json={
+                **ask, "messages": [{"role": "user", "content": "<|typed|>"}],
+                "tools": [{"name": "typed", "input_schema": schema}]}, timeout=60).json()
+            assert [(b["name"], b["input"]) for b in reply["content"]] == [("typed", typed)], reply
+            ask["max_output_tokens"] = ask.pop("max_tokens")
+            reply = httpx.post(m.url + "/v1/responses", json={
+                **ask, "input": "<|typed|>",
+                "tools": [{"type": "function", "name": "typed", "parameters": schema}]},
+                timeout=60).json()
+            assert json.loads(reply["output"][0]["arguments"]) == typed, reply
+
+
+@check
 def a_turn_in_xml_goes_back():
     """By templates that are written as those of Qwen 3 Coder and GLM 4.5 are."""
     here = os.path.dirname(os.path.abspath(__file__))

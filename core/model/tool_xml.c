@@ -199,8 +199,7 @@ static void judge(struct tool_reader *r, char c)
         }
     }
     bool json = json_prefix_step(&r->json, c);
-    bool word = of_python(s, true) || (of_python(s, false) && (!s.n || !is_blank(c)));
-    if (r->n <= TOOL_VALUE_BYTES && (json || word))
+    if (r->n <= TOOL_VALUE_BYTES && (json || of_python(s, false)))
         return;
     if (!json || !r->began || !(r->kinds & (TOOL_LIST | TOOL_OBJECT))) {
         is_text(r);

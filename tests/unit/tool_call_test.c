@@ -297,7 +297,7 @@ void tool_values_in_xml(void)
     is_value("n", text, text);
     snprintf(text, sizeof text, "%*s1", TOOL_VALUE_BYTES - 1, "");
     is_value("n", text, "1");
-    snprintf(text, sizeof text, "%*s1", TOOL_VALUE_BYTES, "");
+    snprintf(text, sizeof text, "%*s1", TOOL_VALUE_BYTES + 1, "");
     snprintf(wanted, sizeof wanted, "\"%s\"", text);
     is_value("n", text, wanted);
     snprintf(text, sizeof text, "1%0*d", TOOL_VALUE_BYTES, 0);

@@ -610,10 +610,12 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
     static struct grammar_call calls[LIMIT_SCHEMA_VALUES];
     const struct tool_format *format = job->form.calls;
     struct err_text e = {0};
+    const struct tool_tags *xml = tool_call_tags(format);
+    struct grammar_tags tags = {0};
     u32 n = 0, number = 0;
-    if (tool_format_is_xml(format))
-        return refuse(f, 400, "unsupported_value", p->must_call ? "tool_choice" : "tools",
-                      "this model writes calls as XML: they can not be demanded, nor strict");
+    if (xml)
+        tags = (struct grammar_tags){str_of(xml->key), str_of(xml->key_end), str_of(xml->value),
+                                     str_of(xml->value_end), xml->lines};
     if (!p->must_call && !tool_call_mark(format).n)
         return refuse(f, 400, "unsupported_value", "tools",
                       "this model writes calls without a mark before them: strict functions need "
@@ -626,9 +628,10 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
         if (p->call.p && !str_eq(p->call, name))
             continue;
         calls[n++] = (struct grammar_call){
-            .open = tool_call_open(format),
+            .open = tool_call_open(format, p->must_call),
             .name = name,
             .middle = tool_call_middle(format),
+            .tags = xml ? &tags : NULL,
             .parameters = keep && schema && schema->type == JSON_OBJECT ? schema : NULL,
             .number = number,
             .where = p->parameters_field};
@@ -638,7 +641,8 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
                       "there is no function '%.*s' in tools",
                       (int)MIN(p->call.n, (size_t)TOOL_NAME_BYTES), p->call.p);
     struct str mark = p->must_call ? (struct str){0} : tool_call_mark(format);
-    return grammar_compile_calls(g, calls, n, tool_call_close(format), mark, &e) == ERR_OK ||
+    struct str close = tool_call_close(format, p->must_call);
+    return grammar_compile_calls(g, calls, n, close, mark, &e) == ERR_OK ||
            refuse(f, 400, "invalid_value", "tools", "%s", e.text);
 }
 

@@ -1,6 +1,6 @@
 #include "net/kinds.h"
 
-enum { DEPTH = 8, TEXT = TOOL_ANY + 1, KIND_BITS = 2 * TEXT - 1, READ = 64 };
+enum { DEPTH = 16, TEXT = TOOL_ANY + 1, KIND_BITS = 2 * TEXT - 1, READ = 64 };
 
 struct reading {
     const struct json *document;

@@ -162,3 +162,8 @@ bool json_prefix_complete(const struct json_prefix *j)
     return j->depth == 0 && (j->state == BEHIND || j->state == ZERO || j->state == WHOLE ||
                              j->state == FRACTION || j->state == EXPONENT_DIGITS);
 }
+
+bool json_prefix_in_string(const struct json_prefix *j)
+{
+    return j->depth && (j->state == STRING || j->state == ESCAPE || j->state == HEX);
+}

@@ -19,6 +19,7 @@ _Static_assert(LIMIT_JSON_DEPTH <= 64, "a bit each");
 
 /* False, and from then on: no JSON begins so. */
 bool json_prefix_step(struct json_prefix *j, char c);
-bool json_prefix_complete(const struct json_prefix *j); /* blanks around it may have come, too */
+bool json_prefix_complete(const struct json_prefix *j);  /* blanks around it may have come, too */
+bool json_prefix_in_string(const struct json_prefix *j); /* of an object or array */
 
 #endif

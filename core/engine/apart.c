@@ -62,6 +62,8 @@ static u32 types_of(const struct grammar *g, u16 node, u64 seen[LIMIT_SCHEMA_VAL
     case GRAMMAR_TEXT:
     case GRAMMAR_PROSE:
     case GRAMMAR_CALL:
+    case GRAMMAR_TAGS:
+    case GRAMMAR_RAW:
         break;
     }
     return 0;

@@ -1,5 +1,7 @@
 #include "core/engine/grammar.h"
 
+#include "core/engine/number.h"
+
 #include <string.h>
 
 /* A frame of the first kind has not begun yet: its node says what will be. One of the second is
@@ -13,12 +15,26 @@ enum object_phase { /* a: the first member that may come; b, c: in a key: a memb
                     OBJECT_NEXT,
                     OBJECT_COMMA
 };
-enum call_phase { CALL_OPEN, CALL_CLOSE }; /* b, c: as in a key; c: bytes of what closes */
-enum thought_phase {                       /* c: bytes of a mark */
+enum call_phase { /* b, c: as in a key; c: bytes of what closes */
+                  CALL_OPEN,
+                  CALL_CLOSE,
+                  CALL_NAMED = 10 /* blanks have come behind a name: a tag follows */
+};
+enum thought_phase { /* c: bytes of a mark */
                      THOUGHT_OPEN,
                      THINKING,
                      THOUGHT_CLOSES, /* and nothing else may come */
                      THOUGHT_OVER
+};
+enum tag_phase { /* a: the first member that may come; b: as in a key, or the value; c: bytes of
+                    what comes, or of what ends a text */
+                 TAG_NEXT = 20,
+                 TAG_KEY,
+                 TAG_NAME, /* any */
+                 TAG_BEGIN,
+                 TAG_VALUE, /* a literal that is no JSON */
+                 TAG_TEXT,
+                 TAG_CLOSE
 };
 enum array_phase { ARRAY_OPEN, ARRAY_NEXT }; /* a: items so far, as far as they count */
 enum string_phase { /* a: characters so far, as far as they count; with a pattern b: its state, c:
@@ -38,17 +54,7 @@ enum string_phase { /* a: characters so far, as far as they count; with a patter
                     TAIL_F0, /* 90 to BF */
                     TAIL_F4  /* 80 to 8F */
 };
-enum number_phase { SIGN, ZERO, DIGITS, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS };
-enum { DIGITS_MAX = 15, EXPONENT_MAX = 2, MARK_BLANKS = 2 };
-
-/* What a frame makes of a byte. */
-enum act {
-    TAKEN,  /* and the frame goes on */
-    ENDED,  /* taken: the value is complete */
-    PASSED, /* the value was complete before it: the one around it is asked */
-    AGAIN,  /* not taken: the frame on top is another one now */
-    REFUSED
-};
+enum { MARK_BLANKS = 2 };
 
 /* --- states ----------------------------------------------------------------------------------- */
 
@@ -170,13 +176,37 @@ static bool skips_before(struct grammar_thread *t, const char *text, u32 at, u8 
     return is_blank(c) && between && ++t->blanks <= MARK_BLANKS;
 }
 
+/* Is what came the whole of a name, which tags follow? */
+static bool is_named(const struct grammar *g, const struct grammar_node *n, struct grammar_frame f)
+{
+    return in_key(g, n, &f, '<') == TAKEN && f.phase == OBJECT_COLON;
+}
+
+static bool push_arguments(const struct grammar *g, struct grammar_thread *t, u16 node)
+{
+    bool tags = g->nodes[node].kind == GRAMMAR_TAGS;
+    if (!push(t, tags ? GRAMMAR_TAGS : VALUE, node))
+        return false;
+    if (tags) { /* of which the first one has begun with the name's end */
+        t->frames[t->depth - 1].phase = TAG_KEY;
+        t->frames[t->depth - 1].c = 1;
+    }
+    return true;
+}
+
 /* Behind what opens it and the name comes the value, and then what closes it. */
 static enum act call(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
                      u8 c)
 {
     const struct grammar_node *n = &g->nodes[f->node];
     struct grammar_piece close = g->texts[n->items];
-    if (f->phase == CALL_OPEN) {
+    if (is_blank(c) && (f->phase == CALL_NAMED || (f->phase == CALL_OPEN && is_named(g, n, *f)))) {
+        f->phase = CALL_NAMED;
+        return ++t->blanks <= MARK_BLANKS ? TAKEN : REFUSED;
+    }
+    if (f->phase == CALL_NAMED && c != '<')
+        return REFUSED;
+    if (f->phase != CALL_CLOSE) {
         if (f->c && skips_before(t, key_of(g, n, f->b).p, f->c, c))
             return TAKEN;
         enum act act = in_key(g, n, f, c);
@@ -184,7 +214,7 @@ static enum act call(const struct grammar *g, struct grammar_thread *t, struct g
             return act;
         f->phase = CALL_CLOSE;
         f->c = 0;
-        return push(t, VALUE, f->b) ? TAKEN : REFUSED;
+        return push_arguments(g, t, f->b) ? TAKEN : REFUSED;
     }
     if (f->c == close.n)
         return PASSED;
@@ -309,20 +339,9 @@ static int lead(u8 c)
     return c == 0xf0 ? TAIL_F0 : c == 0xf4 ? TAIL_F4 : TAIL_3;
 }
 
-static bool is_digit(u8 c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_hex(u8 c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-static enum act phase(struct grammar_frame *f, bool fits, u8 next)
-{
-    f->phase = next;
-    return fits ? TAKEN : REFUSED;
 }
 
 static enum act string_byte(const struct grammar_node *n, struct grammar_frame *f, u8 c)
@@ -443,106 +462,7 @@ static enum act string(const struct grammar *g, struct grammar_frame *f, u8 c)
     return matches(g, n, f, was, c) ? TAKEN : REFUSED;
 }
 
-/* --- numbers, literals ------------------------------------------------------------------------ */
-
-/* a: digits, those before the point, and how they compare; b, c: the rest by the step. */
-static struct range_at range_at(const struct grammar_frame *f)
-{
-    return (struct range_at){.digits = f->a & 15,
-                             .whole = f->a >> 4 & 15,
-                             .compare = (u8)(f->a >> 8),
-                             .rest = (u32)f->b << 16 | f->c};
-}
-
-static void set_range_at(struct grammar_frame *f, struct range_at at)
-{
-    f->a = (u16)(at.compare << 8 | at.whole << 4 | at.digits);
-    f->b = (u16)(at.rest >> 16);
-    f->c = (u16)at.rest;
-}
-
-static bool number_complete(const struct grammar *g, const struct grammar_frame *f)
-{
-    u16 range = g->nodes[f->node].items;
-    struct range_at at = range_at(f);
-    return (f->phase == ZERO || f->phase == DIGITS || f->phase == FRACTION ||
-            f->phase == EXPONENT_DIGITS) &&
-           (range == GRAMMAR_NONE || range_complete(&g->ranges[range], &at));
-}
-
-/* Digits go on, or what follows them begins. */
-static enum act digits(struct grammar_frame *f, u8 c, u32 most, bool whole)
-{
-    if (is_digit(c) && f->phase != ZERO && f->a < most) {
-        f->a++;
-        return TAKEN;
-    }
-    f->a = 0;
-    if (c == '.' && !whole && (f->phase == ZERO || f->phase == DIGITS))
-        return phase(f, true, POINT);
-    if ((c == 'e' || c == 'E') && !whole && f->phase != EXPONENT_DIGITS)
-        return phase(f, true, EXPONENT);
-    return is_digit(c) ? REFUSED : PASSED;
-}
-
-/* A number with bounds, or of a step. */
-static enum act bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
-{
-    const struct range *r = &g->ranges[g->nodes[f->node].items];
-    struct range_at at = range_at(f);
-    u8 phase = f->phase;
-    bool fits;
-    if (is_digit(c) && phase != ZERO) {
-        f->phase = phase == POINT || phase == FRACTION ? FRACTION
-                   : phase == SIGN && c == '0'         ? ZERO
-                                                       : DIGITS;
-        fits = range_digit(r, &at, c, f->phase == DIGITS);
-    } else if (c == '.' && (phase == ZERO || phase == DIGITS)) {
-        f->phase = POINT;
-        fits = range_point(r, &at);
-    } else {
-        return !is_digit(c) && number_complete(g, f) ? PASSED : REFUSED;
-    }
-    set_range_at(f, at);
-    return fits ? TAKEN : REFUSED;
-}
-
-static enum act begin_bounded(const struct grammar *g, struct grammar_frame *f, u8 c)
-{
-    bool negative = c == '-';
-    set_range_at(f, range_begin(negative));
-    if (negative)
-        return g->ranges[g->nodes[f->node].items].none[1] ? REFUSED : TAKEN;
-    return is_digit(c) ? bounded(g, f, c) : REFUSED;
-}
-
-static enum act number(const struct grammar *g, struct grammar_frame *f, u8 c)
-{
-    bool whole = g->nodes[f->node].whole;
-    if (g->nodes[f->node].items != GRAMMAR_NONE)
-        return bounded(g, f, c);
-    f->a += f->phase == SIGN || f->phase == POINT || f->phase == EXPONENT_SIGN;
-    switch ((enum number_phase)f->phase) {
-    case SIGN:
-        return phase(f, is_digit(c), c == '0' ? ZERO : DIGITS);
-    case POINT:
-        return phase(f, is_digit(c), FRACTION);
-    case EXPONENT:
-        if (c == '+' || c == '-')
-            return phase(f, true, EXPONENT_SIGN);
-        f->a = 1;
-        return phase(f, is_digit(c), EXPONENT_DIGITS);
-    case EXPONENT_SIGN:
-        return phase(f, is_digit(c), EXPONENT_DIGITS);
-    case EXPONENT_DIGITS:
-        return digits(f, c, EXPONENT_MAX, whole);
-    case ZERO:
-    case DIGITS:
-    case FRACTION:
-        break;
-    }
-    return digits(f, c, DIGITS_MAX, whole);
-}
+/* --- literals -------------------------------------------------------------------------------- */
 
 static struct str text_of(const struct grammar *g, u32 i)
 {
@@ -575,6 +495,96 @@ static enum act literal(const struct grammar *g, struct grammar_frame *f, u8 c)
     return ++f->c == text.n && find_text(g, n, text, -1) == n->n ? ENDED : TAKEN;
 }
 
+/* --- tags ------------------------------------------------------------------------------------- */
+
+static enum act tag_key(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                        u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    if (skips_before(t, key_of(g, n, f->b).p, f->c, c))
+        return TAKEN;
+    enum act act = in_key(g, n, f, c);
+    if (f->phase != OBJECT_COLON)
+        return act;
+    f->c = 0;
+    if (f->a == n->n)
+        return ENDED;
+    if (f->b == GRAMMAR_NONE) { /* and such a one may come again */
+        f->a--;
+        f->phase = TAG_NAME;
+        return TAKEN;
+    }
+    const struct grammar_node *value = &g->nodes[f->b];
+    f->phase = value->kind == GRAMMAR_RAW ? TAG_TEXT : value->raw ? TAG_VALUE : TAG_CLOSE;
+    return f->phase != TAG_CLOSE || push(t, VALUE, f->b) ? TAKEN : REFUSED;
+}
+
+/* Any text, and the one that ends it, whose first byte does not come again in it; then `next`. */
+static enum act text_until(const struct grammar *g, struct grammar_thread *t,
+                           struct grammar_frame *f, u32 end, u8 next, u8 c)
+{
+    struct str mark = text_of(g, end);
+    t->blanks = 0;
+    f->c = c == (u8)mark.p[f->c] ? f->c + 1 : c == (u8)mark.p[0];
+    if (f->c == mark.n) {
+        f->phase = next;
+        f->c = 0;
+    }
+    return TAKEN;
+}
+
+/* A text as it is, before which blanks may stand; then `next`. */
+static enum act text_of_tag(const struct grammar *g, struct grammar_thread *t,
+                            struct grammar_frame *f, u32 text, u8 next, u8 c)
+{
+    struct str mark = text_of(g, text);
+    if (is_blank(c) && f->c == 0)
+        return ++t->blanks <= MARK_BLANKS ? TAKEN : REFUSED;
+    if ((u8)mark.p[f->c] != c)
+        return REFUSED;
+    if (++f->c == mark.n) {
+        f->phase = next;
+        f->c = 0;
+    }
+    return TAKEN;
+}
+
+static enum act tags(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
+                     u8 c)
+{
+    const struct grammar_node *n = &g->nodes[f->node];
+    bool line = n->lines && c == '\n' && t->blanks == 0;
+    switch ((enum tag_phase)f->phase) {
+    case TAG_NEXT:
+        if (is_blank(c))
+            return ++t->blanks <= MARK_BLANKS ? TAKEN : REFUSED;
+        f->b = f->a;
+        f->c = 1;
+        return phase(f, c == '<', TAG_KEY);
+    case TAG_KEY:
+        return tag_key(g, t, f, c);
+    case TAG_NAME:
+        return text_until(g, t, f, n->items, text_of(g, n->items + 1u).n ? TAG_BEGIN : TAG_TEXT, c);
+    case TAG_BEGIN:
+        return text_of_tag(g, t, f, n->items + 1u, TAG_TEXT, c);
+    case TAG_TEXT:
+        return text_until(g, t, f, n->items + 2u, TAG_NEXT, c);
+    case TAG_VALUE:
+        if (line) {
+            t->blanks = 1;
+            return TAKEN;
+        }
+        t->blanks = 0;
+        f->phase = TAG_CLOSE;
+        return push(t, GRAMMAR_LITERAL, f->b) ? AGAIN : REFUSED;
+    case TAG_CLOSE:
+        if (is_blank(c) && g->nodes[f->b].raw && !line)
+            return REFUSED;
+        return text_of_tag(g, t, f, n->items + 2u, TAG_NEXT, c);
+    }
+    return REFUSED;
+}
+
 /* --- steps ------------------------------------------------------------------------------------ */
 
 static bool skips(const struct grammar_frame *f)
@@ -596,16 +606,15 @@ static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u1
     case GRAMMAR_STRING:
         return c == '"' ? TAKEN : REFUSED;
     case GRAMMAR_NUMBER:
-        f->phase = SIGN;
-        if (n->items != GRAMMAR_NONE)
-            return begin_bounded(g, f, c);
-        return c == '-' ? TAKEN : is_digit(c) ? number(g, f, c) : REFUSED;
+        return number_begin(g, f, c);
     case GRAMMAR_LITERAL:
         return literal(g, f, c);
     case GRAMMAR_UNION:
     case GRAMMAR_TEXT:
     case GRAMMAR_PROSE:
     case GRAMMAR_CALL:
+    case GRAMMAR_TAGS:
+    case GRAMMAR_RAW:
         break;
     }
     return REFUSED;
@@ -647,13 +656,15 @@ static enum act offer(const struct grammar *g, struct grammar_thread *t, struct 
     case GRAMMAR_STRING:
         return string(g, f, c);
     case GRAMMAR_NUMBER:
-        return number(g, f, c);
+        return number_step(g, f, c);
     case GRAMMAR_CALL:
         return call(g, t, f, c);
     case GRAMMAR_PROSE:
         return prose(g, t, f, c);
     case GRAMMAR_TEXT:
         return TAKEN;
+    case GRAMMAR_TAGS:
+        return tags(g, t, f, c);
     default:
         return literal(g, f, c);
     }

@@ -10,7 +10,7 @@
  * properties also a schema), items, minItems, maxItems, minLength, maxLength, minimum, maximum,
  * exclusiveMinimum, exclusiveMaximum, multipleOf, pattern, format, enum, const, anyOf, oneOf of
  * what can be told apart, $ref into the same document (recursive, too), allOf of one. Words that
- * only describe are passed over; any other is refused with its path.
+ * only describe are passed over; any other is refused with its path. Of calls in XML see tags.h.
  */
 #ifndef ZIGCUDA_GRAMMAR_H
 #define ZIGCUDA_GRAMMAR_H
@@ -30,8 +30,11 @@ enum grammar_kind {
     GRAMMAR_UNION,   /* one of links[first, first + n) */
     GRAMMAR_TEXT,    /* any */
     GRAMMAR_PROSE,   /* any text, and behind each texts[first] the rest of the call `items` */
-    GRAMMAR_CALL     /* the key of one of members[first, first + n) as it is, its value, and behind
+    GRAMMAR_CALL,    /* the key of one of members[first, first + n) as it is, its value, and behind
                         that texts[items] as it is */
+    GRAMMAR_TAGS,    /* an object in XML: members[first, first + n - 1), and what closes it is the
+                        key of the last one. texts[items] end a name, begin a value, and end it */
+    GRAMMAR_RAW      /* a value there: any text up to its end */
 };
 
 enum { GRAMMAR_NONE = 0xffff }; /* no limit; no node */
@@ -41,6 +44,8 @@ struct grammar_node {
     bool whole : 1;  /* a number: no fraction */
     bool closed : 1; /* an object: with other names it would not fit */
     bool loose : 1;  /* values of other types fit the schema, but are not let through */
+    bool raw : 1;    /* a literal: in XML, its texts are no JSON */
+    bool lines : 1;  /* tags: a line end before and behind such a value is not of it */
     u16 first, n, items, min, max;
 };
 
@@ -74,12 +79,19 @@ struct grammar {
 /* schema NULL: any object. Errors are ERR_REQUEST and begin with the path of what is refused. */
 MUST enum err grammar_compile(struct grammar *g, const struct json *schema, struct err_text *e);
 
+/* Arguments in XML: key, a name, key_end, value, its text, value_end; and so on. */
+struct grammar_tags {
+    struct str key, key_end, value, value_end;
+    bool lines; /* a line end before and behind a text is not of it */
+};
+
 /* A call of a function, as a model writes it: open, the name, middle, the arguments. */
 struct grammar_call {
     struct str open, name, middle;
-    const struct json *parameters; /* the schema of the arguments; NULL: any object */
-    u32 number;                    /* for messages: tools[number], and */
-    const char *where;             /* there; NULL: function.parameters */
+    const struct json *parameters;   /* the schema of the arguments; NULL: any object */
+    u32 number;                      /* for messages: tools[number], and */
+    const char *where;               /* there; NULL: function.parameters */
+    const struct grammar_tags *tags; /* NULL: the arguments are JSON */
 };
 
 /* One of these calls, and `close`. With a mark, which all of them begin with: any text, and where

@@ -2,6 +2,7 @@
  * said to fit a schema has to. */
 #include "core/engine/apart.h"
 #include "core/engine/format.h"
+#include "core/engine/tags.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -724,7 +725,22 @@ static enum err put_bytes(struct compiler *c, struct str s, struct grammar_piece
     return ERR_OK;
 }
 
-static enum err compile_call(struct compiler *c, const struct grammar_call *call,
+static enum err compile_tags(struct compiler *c, const struct grammar_call *call, struct str close,
+                             u16 *node)
+{
+    const u16 first = c->g->nodes[*node].first;
+    u32 at;
+    if (memchr(call->name.p, '<', call->name.n) || memchr(call->name.p, '>', call->name.n))
+        return refuse(c, "XML calls can not have < or > in a function's name");
+    const char *why = tags_make(c->g, *node, call->tags, close, node, &at);
+    if (why && at != UINT32_MAX) {
+        struct grammar_piece key = c->g->members[first + at].key;
+        enter(c, ".properties.", (struct str){c->g->bytes + key.at + 1, key.n - 2u});
+    }
+    return why ? refuse(c, why) : ERR_OK;
+}
+
+static enum err compile_call(struct compiler *c, const struct grammar_call *call, struct str close,
                              struct grammar_member *m)
 {
     snprintf(c->path, sizeof c->path, "tools[%u].%s", call->number,
@@ -735,12 +751,13 @@ static enum err compile_call(struct compiler *c, const struct grammar_call *call
     TRY(put_bytes(c, call->name, &m->key));
     TRY(put_bytes(c, call->middle, &m->key));
     m->node = ANY_OBJECT;
-    if (!call->parameters || call->parameters->n == 0)
-        return ERR_OK;
-    c->document = call->parameters;
-    TRY(ref_node(c, call->parameters, &m->node));
-    return c->g->nodes[m->node].kind == GRAMMAR_OBJECT ? ERR_OK
-                                                       : refuse(c, "must be of type object");
+    if (call->parameters && call->parameters->n) {
+        c->document = call->parameters;
+        TRY(ref_node(c, call->parameters, &m->node));
+        if (c->g->nodes[m->node].kind != GRAMMAR_OBJECT)
+            return refuse(c, "must be of type object");
+    }
+    return call->tags ? compile_tags(c, call, close, &m->node) : ERR_OK;
 }
 
 static enum err add_bytes(struct compiler *c, struct str s, u16 *text)
@@ -765,9 +782,9 @@ enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *cal
     g->root = node;
     g->nodes[node].kind = GRAMMAR_CALL;
     g->nodes[node].n = g->n_members = (u16)n;
-    TRY(add_bytes(c, close, &g->nodes[node].items));
+    TRY(add_bytes(c, n && calls->tags ? STR("") : close, &g->nodes[node].items));
     for (u32 i = 0; i < n; i++)
-        TRY(compile_call(c, &calls[i], &g->members[i]));
+        TRY(compile_call(c, &calls[i], close, &g->members[i]));
     TRY(check_all(c));
     if (mark.n == 0)
         return ERR_OK;

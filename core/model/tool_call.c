@@ -12,24 +12,72 @@ struct tool_format {
     bool named;   /* the name stands before "[ARGS]" and the arguments, in no object */
     bool special; /* begin is a special token */
     const char *open, *middle, *close; /* around name and arguments */
-    const struct tool_xml *xml;        /* read there; all else is of the others */
+    const struct tool_xml *xml;        /* they are read there */
+    struct tool_tags tags;             /* of what is XML */
+    const char *open_alone, *close_alone;
 };
 
 static const char args_mark[] = "[ARGS]";
 
 static const struct tool_format formats[] = {
-    {.taught = "<parameter=", .not = "", .xml = &tool_xml_function},
-    {.taught = "<arg_key>", .not = "", .xml = &tool_xml_arg_key},
-    {"<tool_call>", "<function=", "<tool_call>", "</tool_call>", false, false, false,
-     "<tool_call>{\"name\": \"", "\", \"arguments\": ", "}</tool_call>", NULL},
-    {"[TOOL_CALLS]", args_mark, "[TOOL_CALLS]", "", false, false, true,
-     "[TOOL_CALLS][{\"name\": \"", "\", \"arguments\": ", "}]", NULL},
-    {"[TOOL_CALLS]", "", "[TOOL_CALLS]", "", false, true, true, "[TOOL_CALLS]", args_mark, "",
-     NULL},
-    {"<|tool_call|>", "", "<|tool_call|>", "<|/tool_call|>", false, false, true,
-     "<|tool_call|>[{\"name\": \"", "\", \"arguments\": ", "}]<|/tool_call|>", NULL},
-    {"\"parameters\": dictionary", "", "<|python_tag|>", "", true, false, false, "{\"name\": \"",
-     "\", \"parameters\": ", "}", NULL},
+    {.taught = "<parameter=",
+     .not = "",
+     .begin = "<function=", /* the one before it may be forgotten */
+     .open = "<function=",
+     .middle = "><",
+     .close = "</function>",
+     .xml = &tool_xml_function,
+     .tags = {"<parameter=", ">", "", "</parameter>", true},
+     .open_alone = "<tool_call><function=",
+     .close_alone = "</function></tool_call>"},
+    {.taught = "<arg_key>",
+     .not = "",
+     .begin = "<tool_call>",
+     .open = "<tool_call>",
+     .middle = "<",
+     .close = "</tool_call>",
+     .xml = &tool_xml_arg_key,
+     .tags = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", false}},
+    {.taught = "<tool_call>",
+     .not = "<function=",
+     .begin = "<tool_call>",
+     .end = "</tool_call>",
+     .open = "<tool_call>{\"name\": \"",
+     .middle = "\", \"arguments\": ",
+     .close = "}</tool_call>"},
+    {.taught = "[TOOL_CALLS]",
+     .not = args_mark,
+     .begin = "[TOOL_CALLS]",
+     .end = "",
+     .special = true,
+     .open = "[TOOL_CALLS][{\"name\": \"",
+     .middle = "\", \"arguments\": ",
+     .close = "}]"},
+    {.taught = "[TOOL_CALLS]",
+     .not = "",
+     .begin = "[TOOL_CALLS]",
+     .end = "",
+     .named = true,
+     .special = true,
+     .open = "[TOOL_CALLS]",
+     .middle = args_mark,
+     .close = ""},
+    {.taught = "<|tool_call|>",
+     .not = "",
+     .begin = "<|tool_call|>",
+     .end = "<|/tool_call|>",
+     .special = true,
+     .open = "<|tool_call|>[{\"name\": \"",
+     .middle = "\", \"arguments\": ",
+     .close = "}]<|/tool_call|>"},
+    {.taught = "\"parameters\": dictionary",
+     .not = "",
+     .begin = "<|python_tag|>",
+     .end = "",
+     .whole = true,
+     .open = "{\"name\": \"",
+     .middle = "\", \"parameters\": ",
+     .close = "}"},
 };
 
 enum state {
@@ -71,9 +119,9 @@ struct str tool_call_mark(const struct tool_format *f)
     return str_of(f->whole ? "" : f->begin);
 }
 
-struct str tool_call_open(const struct tool_format *f)
+struct str tool_call_open(const struct tool_format *f, bool alone)
 {
-    return str_of(f->open);
+    return str_of(alone && f->open_alone ? f->open_alone : f->open);
 }
 
 struct str tool_call_middle(const struct tool_format *f)
@@ -81,9 +129,14 @@ struct str tool_call_middle(const struct tool_format *f)
     return str_of(f->middle);
 }
 
-struct str tool_call_close(const struct tool_format *f)
+struct str tool_call_close(const struct tool_format *f, bool alone)
 {
-    return str_of(f->close);
+    return str_of(alone && f->close_alone ? f->close_alone : f->close);
+}
+
+const struct tool_tags *tool_call_tags(const struct tool_format *f)
+{
+    return f->xml ? &f->tags : NULL;
 }
 
 bool tool_format_is_xml(const struct tool_format *f)

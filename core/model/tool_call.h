@@ -52,12 +52,22 @@ struct tool_format;
 /* The format that a chat template teaches, by its source; NULL: none that is known. */
 const struct tool_format *tool_format_of(struct str template_source);
 
-/* The texts around a call's name and arguments, and the mark that `open` begins with; no mark: a
- * text is a call as a whole. */
+/* The mark that calls in a text have, and the texts around a call's name and arguments, of which
+ * `open` begins with it; no mark: a text is a call as a whole. alone: for a text that is one call.
+ */
 struct str tool_call_mark(const struct tool_format *f);
-struct str tool_call_open(const struct tool_format *f);
+struct str tool_call_open(const struct tool_format *f, bool alone);
 struct str tool_call_middle(const struct tool_format *f);
-struct str tool_call_close(const struct tool_format *f);
+struct str tool_call_close(const struct tool_format *f, bool alone);
+
+/* What a parameter is written with, in XML: texts around its name and value. */
+struct tool_tags {
+    const char *key, *key_end, *value, *value_end;
+    bool lines; /* a line end before and behind a value is not of it */
+};
+
+/* NULL: the arguments are JSON. */
+const struct tool_tags *tool_call_tags(const struct tool_format *f);
 
 /* Calls are XML: their values have no types of their own. */
 bool tool_format_is_xml(const struct tool_format *f);
@@ -98,6 +108,9 @@ struct tool_reader {
     u8 mark, then;           /* the one of which `matched` bytes have come; the state to come */
     bool any;                /* a parameter has come */
     bool first, line_end;    /* nothing of the value has come; a line end that may not be of it */
+    u32 n_again, behind;     /* bytes that are read again, the next one last; where more come in */
+    bool unread;             /* some are new */
+    char again[128];
     u32 n_out;
     char out[TOOL_OUT_BYTES];
 };

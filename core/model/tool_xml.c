@@ -186,6 +186,29 @@ static void begin_value(struct tool_reader *r)
         is_text(r);
 }
 
+/* What was JSON so far is text, and is read again: marks count in it that stood in strings. */
+static void read_again(struct tool_reader *r)
+{
+    ASSERT(r->n + MARK_BYTES <= sizeof r->again - r->n_again);
+    r->unread = true;
+    r->behind = r->n_again;
+    while (r->n)
+        r->again[r->n_again++] = r->held[--r->n];
+    is_text(r);
+}
+
+/* Behind what is read again, or now. */
+static void feed(struct tool_reader *r, const struct tool_xml *form, char c)
+{
+    if (!r->unread) {
+        step(r, form, c);
+        return;
+    }
+    memmove(r->again + r->behind + 1, r->again + r->behind, r->n_again - r->behind);
+    r->again[r->behind] = c;
+    r->n_again++;
+}
+
 /* What it can be by the bytes that are held, of which c is the last. */
 static void judge(struct tool_reader *r, char c)
 {
@@ -194,7 +217,7 @@ static void judge(struct tool_reader *r, char c)
         r->began = true;
         r->kinds &= kind_of(c);
         if (!r->kinds) {
-            is_text(r);
+            read_again(r);
             return;
         }
     }
@@ -202,7 +225,7 @@ static void judge(struct tool_reader *r, char c)
     if (r->n <= TOOL_VALUE_BYTES && (json || of_python(s, false)))
         return;
     if (!json || !r->began || !(r->kinds & (TOOL_LIST | TOOL_OBJECT))) {
-        is_text(r);
+        read_again(r);
         return;
     }
     r->value = JSON;
@@ -210,26 +233,32 @@ static void judge(struct tool_reader *r, char c)
     r->n = 0;
 }
 
+static void settle(struct tool_reader *r, char c)
+{
+    if (r->value == STRING) {
+        put_escaped(r, (struct str){&c, 1});
+    } else if (r->value == JSON) {
+        (void)json_prefix_step(&r->json, c);
+        put(r, (struct str){&c, 1});
+    } else {
+        keep(r, c);
+        judge(r, c);
+    }
+}
+
+/* A line end waits for what follows it: the last one is not of the value. */
 static void value(struct tool_reader *r, const struct tool_xml *form, char c)
 {
     bool first = r->first, line_end = r->line_end;
-    r->first = r->line_end = false;
-    if (form->lines && c == '\n' && first)
+    r->first = false;
+    r->line_end = form->lines && c == '\n' && !first && !line_end;
+    if (r->line_end || (form->lines && c == '\n' && first))
         return;
-    struct str more = {"\n", line_end};
-    r->line_end = form->lines && c == '\n'; /* the last one is not of it */
-    for (u32 i = 0; i < 2; i++, more = (struct str){&c, !r->line_end}) {
-        if (more.n == 0)
-            continue;
-        if (r->value == STRING) {
-            put_escaped(r, more);
-        } else if (r->value == JSON) {
-            put(r, more);
-        } else {
-            keep(r, *more.p);
-            judge(r, *more.p);
-        }
-    }
+    settle(r, line_end ? '\n' : c);
+    if (line_end && r->unread)
+        feed(r, form, c);
+    else if (line_end)
+        value(r, form, c);
 }
 
 static void end_value(struct tool_reader *r)
@@ -378,10 +407,12 @@ static void plain(struct tool_reader *r, const struct tool_xml *form, char c)
     }
 }
 
-/* The mark that goes on so, behind what has matched. */
+/* The mark that goes on so, behind what has matched; within a string of JSON there is none. */
 static const struct mark *find(const struct tool_reader *r, const struct tool_xml *form, char c)
 {
     const struct mark *marks = form->marks[r->state];
+    if (r->state == VALUE && r->value != STRING && !r->line_end && json_prefix_in_string(&r->json))
+        return NULL;
     for (u32 i = 0; i < MARKS && marks[i].text && c; i++)
         if ((!r->matched || strncmp(marks[i].text, marks[r->mark].text, r->matched) == 0) &&
             marks[i].text[r->matched] == c)
@@ -404,8 +435,8 @@ static void step(struct tool_reader *r, const struct tool_xml *form, char c)
         r->matched = 0;
         plain(r, form, *was.p);
         for (size_t i = 1; i < was.n; i++)
-            step(r, form, was.p[i]);
-        step(r, form, c);
+            feed(r, form, was.p[i]);
+        feed(r, form, c);
         return;
     }
     plain(r, form, c);
@@ -434,17 +465,22 @@ bool tool_xml_next(struct tool_reader *r, const struct tool_xml *form, struct st
                    struct piece *piece)
 {
     r->n_out = 0;
-    while (text->n || r->state == NAMED || r->state == BEGUN) {
+    while (text->n || r->n_again || r->state == NAMED || r->state == BEGUN) {
         bool was = in_call(r);
+        char c = r->n_again ? r->again[r->n_again - 1] : text->n ? *text->p : 0;
         if (r->state == NAMED)
             return give(r, false, piece) || give_name(r, piece);
         if (r->state == BEGUN) {
             go(r, r->then);
         } else {
-            if (r->n_out >= FULL_BYTES && ((u8)*text->p & 0xc0) != 0x80)
+            if (r->n_out >= FULL_BYTES && ((u8)c & 0xc0) != 0x80)
                 return give(r, was, piece);
-            step(r, form, *text->p);
-            *text = (struct str){text->p + 1, text->n - 1};
+            if (r->n_again)
+                r->n_again--;
+            else
+                *text = (struct str){text->p + 1, text->n - 1};
+            step(r, form, c);
+            r->unread = false;
         }
         if (was && !in_call(r))
             return give(r, true, piece);

@@ -59,6 +59,7 @@ def xml_scripts(family):
         return in_xml(family, "get_weather", {"city": city}, between)
     return {
         "one": "\n\n" + weather("京都"),
+        "bare": weather("京<都> \n", ""),
         "two": "I ask twice.\n" + weather("A") + "\n" + weather("B", "") + "\n",
         "none": "No <function> for <tool> that, nor <tool_call> this; a < b.",
         "broken": f"First {weather('7')[:12]}get_weather no, then.</tool_call>",
@@ -343,9 +344,6 @@ def calls_that_are_demanded_come():
     zone = {"enum": ["UTC", "CET"]}
     for family in MARKS:
         with Model(family) as m:
-            if family in XML:
-                assert "XML" in m.refused("tool_choice", tools=[TIME], tool_choice="required")
-                continue
             for script in SCRIPTS[family]:
                 text, calls, finish = m.both(script, tools=[TIME], tool_choice="required")
                 assert not text and finish == "tool_calls" and len(calls) == 1, (text, calls)
@@ -364,16 +362,13 @@ def strict_functions_are_kept_to():
     strict = {**TIME, "function": {**TIME["function"], "strict": True}}
     for family in MARKS:
         with Model(family) as m:
-            if family in XML:
-                assert "XML" in m.refused("tools", tools=[strict])
-                continue
             if family == "llama":
                 assert "required" in m.refused("tools", tools=[strict])
                 continue
             text, calls, finish = m.both("one", tools=[WEATHER, strict])
             assert finish == "tool_calls" and calls[0][0] == "get_weather", (text, calls)
-            assert json.loads(calls[0][1])["city"] in ("Zürich", "Oslo")
-            if family != "hermes":
+            assert json.loads(calls[0][1])["city"] in ("Zürich", "Oslo", "京都")
+            if family not in ("hermes", *XML):
                 continue
             # Where the script says 7 it is left, and the model has nothing more to say.
             text, calls, finish = m.both("wrong", tools=[WEATHER, strict], max_tokens=200)
@@ -385,6 +380,48 @@ def strict_functions_are_kept_to():
             odd["function"]["strict"] = False
             text, calls, finish = m.both("one", tools=[odd], tool_choice="required")
             assert calls[0][0] == "get_weather" and finish in ("tool_calls", "length")
+
+
+@check
+def demanded_xml_follows_its_schema():
+    """Whatever script a model begins, and with what it would go on."""
+    def of(**properties):
+        return [tool(name="typed", parameters={
+            "type": "object", "properties": properties, "additionalProperties": False,
+            "required": [k for k in properties if k != "maybe"]})]
+
+    tools = of(n={"type": "integer", "minimum": 3, "maximum": 3},
+               w={"enum": ["New York", "a\"b"]}, o={"enum": ["x", None]}, maybe={"type": "null"},
+               b={"type": "boolean"}, l={"type": "array", "items": {"const": "<"}, "maxItems": 2,
+                                         "minItems": 1},
+               d={"type": "object", "properties": {"k": {"const": 1}}, "required": ["k"]})
+    schema = tools[0]["function"]["parameters"]
+    for family in XML:
+        with Model(family) as m:
+            for script in SCRIPTS[family]:
+                text, calls, finish = m.both(script, tools=tools, tool_choice="required")
+                assert not text and finish == "tool_calls" and len(calls) == 1, (text, calls)
+                jsonschema.validate(json.loads(calls[0][1]), schema)
+            # Any text, as the model would have it; and any parameters where none are named.
+            for more in ({"type": "string"}, {"anyOf": [{"type": "string"}, {"type": "null"}]}, {}):
+                city = tool(parameters={"type": "object", "properties": {"city": more},
+                                        "required": ["city"]})
+                text, calls, finish = m.both("bare", tools=[city], tool_choice="required")
+                assert calls == [("get_weather", '{"city": "京<都> \\n"}')], (more, calls)
+            free = tool(parameters={"type": "object"})
+            assert m.both("bare", tools=[free], tool_choice="required")[1] == calls
+            none = tool(parameters={"type": "object", "additionalProperties": False})
+            calls = m.both("bare", tools=[none], tool_choice="required")[1]
+            assert calls == [("get_weather", "{}")], calls
+            for why, odd in (("minLength", {"type": "string", "minLength": 1}),
+                             ("other values", {"type": ["string", "number"]}),
+                             ("other values", {"enum": ["1", 1]}),
+                             ("one of its texts", {"enum": [""]}),
+                             ("one of its texts", {"enum": ["</parameter></arg_value>"]})):
+                said = m.refused("tools", tools=of(odd=odd), tool_choice="required")
+                assert "tools[0].function.parameters.properties.odd: " in said and why in said, said
+            assert "<" in m.refused("tools", tools=of(**{"<": {}}), tool_choice="required")
+            assert "name" in m.refused("tools", tools=[tool(name="a<b")], tool_choice="required")
 
 
 def tool(**more):

@@ -1,10 +1,12 @@
 /* libFuzzer: a JSON Schema, a NUL, and a text. Whatever the schema: it is a grammar or refused with
  * a message. Whatever the text: what a grammar lets through as a whole is JSON, and behind each of
  * its bytes masks have the tokens that the grammar reads. And read for calls, in one piece or in
- * two, it gives the same; without calls it is what it was, and arguments made of XML are JSON.
+ * two, it gives the same; without calls it is what it was, and arguments made of XML are JSON;
+ * which fits the schema where a grammar has made the XML.
  */
 #include "core/engine/mask.h"
 #include "core/model/tool_call.h"
+#include "net/kinds.h"
 #include "tests/unit/words.h"
 
 #include <stdlib.h>
@@ -147,6 +149,138 @@ static void check_calls(struct str text, size_t cut)
     }
 }
 
+/* --- calls in XML by a schema ----------------------------------------------------------------- */
+
+/* kinds_read's list: where it is only for a request. */
+static u32 kinds_listed(const void *of, u64 parameter)
+{
+    const struct str *list = of;
+    for (size_t i = 0; i < list->n; i += sizeof(u64)) {
+        u64 one;
+        memcpy(&one, list->p + i, sizeof one);
+        if (((one ^ parameter) & ~(u64)TOOL_ANY) == 0)
+            return one & TOOL_ANY;
+    }
+    return TOOL_ANY;
+}
+
+/* A text of the grammar, by bytes that choose among those that may come; 1: a mark as it is. */
+static size_t say(const struct grammar *g, struct str by, const char *mark, char *out, size_t most)
+{
+    struct grammar_state s, to;
+    size_t n = 0, at = 0;
+    grammar_begin(g, &s);
+    for (size_t i = 0; i < by.n && n + 1 < most; i += at == 0) {
+        u8 c = (u8)by.p[i] & 127;
+        u32 k = 0;
+        if (c == 1) {
+            c = (u8)mark[at++];
+            at = mark[at] ? at : 0;
+        }
+        do { /* ASCII where there is such a one */
+            out[n] = (char)(k < 127 ? 1 + (c + 126 + k) % 127 : k + 1);
+            grammar_copy(&to, &s);
+        } while (!grammar_step(g, &to, (u8)out[n]) && ++k < 255);
+        if (k == 255)
+            break;
+        grammar_copy(&s, &to);
+        if (n < MASKED)
+            check_mask(g, &s);
+        n++;
+    }
+    return grammar_complete(g, &s) ? n : 0;
+}
+
+/* Where a schema asks for nothing, numbers are longer and lists are deeper than grammars have them.
+ */
+static bool is_plain(const struct json *v, u32 depth)
+{
+    bool plain = depth < 16 &&
+                 !(v->type == JSON_NUMBER && (v->text.n > 15 || memchr(v->text.p, 'e', v->text.n) ||
+                                              memchr(v->text.p, 'E', v->text.n)));
+    for (const struct json *m = v->child; m && plain; m = m->next)
+        plain = is_plain(m, depth + 1);
+    return plain;
+}
+
+/* What a schema lets through in XML, a reader makes JSON of that fits the schema. */
+static void check_fits(const struct json *schema, struct str said, const struct tool_format *f)
+{
+    static struct grammar g;
+    static struct grammar_state s;
+    static char arguments[1 << 14], again[1 << 14];
+    struct refusal refusal = {0};
+    struct err_text e = {0};
+    struct str list;
+    struct json name = {.type = JSON_STRING, .text = STR("f"), .key = STR("name")},
+                parameters = *schema;
+    struct json function = {.type = JSON_OBJECT, .n = 2, .child = &name, .key = STR("function")},
+                tool = {.type = JSON_OBJECT, .n = 1, .child = &function},
+                tools = {.type = JSON_ARRAY, .n = 1, .child = &tool};
+    const struct json *v;
+    struct piece piece;
+    size_t n = 0;
+    name.next = &parameters;
+    parameters.key = STR("parameters");
+    parameters.next = NULL;
+    if (!kinds_read(&a, &tools, &list, &refusal))
+        return;
+    struct tool_reader r = tool_reader_of(f, (struct tool_types){kinds_listed, &list});
+    while (tool_next(&r, &said, &piece)) {
+        ASSERT(piece.part != PART_TEXT);
+        if (piece.part == PART_NAME)
+            continue;
+        ASSERT(piece.text.n < sizeof arguments - n);
+        memcpy(arguments + n, piece.text.p, piece.text.n);
+        n += piece.text.n;
+    }
+    ASSERT(r.calls == 1);
+    enum err code = json_parse(&a, (struct str){arguments, n}, "arguments", ERR_REQUEST, &v, &e);
+    ASSERT(code == ERR_OK || strstr(e.text, "twice")); /* of any name */
+    if (code != ERR_OK || !is_plain(v, 0))
+        return;
+    struct json_out o = json_out_over(again, sizeof again);
+    json_put_tree(&o, v);
+    if (o.full || grammar_compile(&g, schema, &e) != ERR_OK)
+        return;
+    grammar_begin(&g, &s);
+    for (size_t i = 0; i < o.n; i++)
+        if (!grammar_step(&g, &s, (u8)again[i]))
+            abort();
+    ASSERT(grammar_complete(&g, &s));
+}
+
+static void check_xml(struct str schema, struct str text)
+{
+    static const char *const taught[] = {"tools <parameter=", "tools <arg_key>"};
+    static struct grammar g;
+    static char said[1 << 12];
+    const struct json *v;
+    struct err_text e = {0};
+    if (json_parse(&a, schema, "schema", ERR_REQUEST, &v, &e) != ERR_OK || v->type != JSON_OBJECT)
+        return;
+    for (u32 i = 0; i < COUNTOF(taught); i++) {
+        const struct tool_format *f = tool_format_of(str_of(taught[i]));
+        const struct tool_tags *own = tool_call_tags(f);
+        struct grammar_tags tags = {str_of(own->key), str_of(own->key_end), str_of(own->value),
+                                    str_of(own->value_end), own->lines};
+        struct grammar_call call = {.open = tool_call_open(f, true),
+                                    .name = STR("f"),
+                                    .middle = tool_call_middle(f),
+                                    .tags = &tags,
+                                    .parameters = v};
+        struct str close = tool_call_close(f, true);
+        e = (struct err_text){0};
+        if (grammar_compile_calls(&g, &call, 1, close, (struct str){0}, &e) != ERR_OK) {
+            ASSERT(e.code == ERR_REQUEST && e.text[0]);
+            continue;
+        }
+        size_t n = say(&g, text, own->value_end, said, sizeof said);
+        if (n)
+            check_fits(v, (struct str){said, n}, f);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
     struct err_text e = {0};
@@ -160,6 +294,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     memcpy(schema, data, schema_n);
     memcpy(text, end + 1, text_n);
     check_grammar((struct str){schema, schema_n}, (struct str){text, text_n});
+    check_xml((struct str){schema, schema_n}, (struct str){text, text_n});
     check_calls((struct str){text, text_n}, schema_n % (text_n + 1));
     arena_reset(&a, 0);
     free(schema);

@@ -1,5 +1,6 @@
 #include "core/engine/grammar_pool.h"
 #include "tests/unit/unit.h"
+#include "tests/unit/words.h"
 
 #include <string.h>
 
@@ -286,8 +287,8 @@ static bool compiles_calls(const char *mark, const char *close, struct err_text 
     const struct json *v = NULL;
     static const char schema[] = "{\"properties\": {\"x\": {\"type\": \"integer\"}}}";
     struct grammar_call calls[] = {
-        {STR("<c>{\"name\": \""), STR("get"), STR("\", \"arguments\": "), NULL, 0, NULL},
-        {STR("<c>{\"name\": \""), STR("get_x"), STR("\", \"arguments\": "), NULL, 1, NULL}};
+        {STR("<c>{\"name\": \""), STR("get"), STR("\", \"arguments\": "), NULL, 0, NULL, NULL},
+        {STR("<c>{\"name\": \""), STR("get_x"), STR("\", \"arguments\": "), NULL, 1, NULL, NULL}};
     if (json_parse(&unit_arena, STR(schema), "schema", ERR_REQUEST, &v, e) != ERR_OK)
         return false;
     calls[1].parameters = v;
@@ -335,6 +336,89 @@ void grammar_reads_calls(void)
     CHECK(compiles_calls("<c>", "", &e));
     CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}") == 1);
     CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {} and so on") == 1);
+}
+
+static bool compiles_tags(const char *schema, bool mark, struct err_text *e)
+{
+    const struct json *v = NULL;
+    return json_parse(&unit_arena, str_of(schema), "schema", ERR_REQUEST, &v, e) == ERR_OK &&
+           words_calls(&g, v, mark, e) == ERR_OK;
+}
+
+/* words_calls' two forms: a schema with an even number of words is of the one with lines. */
+void grammar_reads_tags(void)
+{
+    static const char schema[] =
+        "{\"properties\": {\"n\": {\"type\": \"integer\"}, \"s\": {\"type\": \"string\"}, "
+        "\"e\": {\"enum\": [\"x\", \"x y\", null, \"\\\"\\u0001\"]}}, \"required\": [\"s\"]%s}";
+    static const struct {
+        const char *text;
+        int reads;
+    } lines[] = {{"<a>a<b=s></a></b></a>", 1},
+                 {"<a>a\n<b=s>\n <b=s> </b>\n\n</a>\n</b>\n</a>", 1},
+                 {"<a>a<b=n> 12 \n</a><b=s>12</a><b=e>x</a></b></a>", 1},
+                 {"<a>a<b=s></a><b=e>\nx y\n</a></b></a>", 1},
+                 {"<a>a<b=s></a><b=e>null</a></b></a>", 1},
+                 {"<a>a<b=s></a><b=e>\"\x01</a></b></a>", 1},
+                 {"<a>a<b=s></a></b></a", 0},
+                 {"<a>a<b=s></a></b></a>\n", -1},
+                 {"<a>a</", -1}, /* s is missing */
+                 {"<a>a<b=e", -1},
+                 {"<a>a<b=s></a><b=n", -1}, /* comes before s */
+                 {"<a>a<b=s></a><b=s", -1},
+                 {"<a>a<b=n>a", -1},
+                 {"<a>a<b=n>\"", -1},
+                 {"<a>a<b=n>1 2", -1},
+                 {"<a>a<b=n></", -1},
+                 {"<a>a<b=s></a><b=e>\n\n", -1},
+                 {"<a>a<b=s></a><b=e> ", -1},
+                 {"<a>a<b=s></a><b=e>x\n\n", -1},
+                 {"<a>a<b=s></a><b=e>x ", 0}, /* y */
+                 {"<a>a<b=s></a><b=e>x <", -1},
+                 {"<a>a \n ", -1},
+                 {"<a>a b", -1},
+                 {"<a>a x", -1},
+                 {"<a>\na", -1},
+                 {"<a>ab</b></a>", 1}, /* of which nothing is known */
+                 {"<a>ab\n<b=any\n thing>\n\n1</a><b=>x</a></b></a>", 1},
+                 {"<a>ab<c", -1}};
+    char text[512];
+    struct err_text e = {0};
+    snprintf(text, sizeof text, schema, "");
+    CHECK(compiles_tags(text, false, &e));
+    for (u32 i = 0; i < COUNTOF(lines); i++)
+        if (unit_reads(&g, lines[i].text) != lines[i].reads) {
+            printf("%s\n", lines[i].text);
+            CHECK(!"as wanted");
+        }
+    CHECK(compiles_tags(text, true, &e));
+    CHECK(unit_reads(&g, "a <a>a<b=s></a></b></a> b <a>ab</b></a>") == 1);
+    CHECK(unit_reads(&g, "a <a> a") == -1 && unit_reads(&g, "a <a>a<b=s></a></b>") == 0);
+
+    snprintf(text, sizeof text, schema, ", \"type\": \"object\"");
+    CHECK(compiles_tags(text, false, &e));
+    CHECK(unit_reads(&g, "<a>a\n<a>s</a>\n<b>\n</b>\n<a>e</a><b>x y</b></b></a>") == 1);
+    CHECK(unit_reads(&g, "<a>a<a>s</a><b></a></b><a>e</a><b>\n") == -1);
+    CHECK(unit_reads(&g, "<a>a<a>s</a><b></b><a>e</a><b>x\n") == -1);
+    CHECK(unit_reads(&g, "<a>ab<a>x</b></a> <b></b></b></a>") == 1);
+
+    static const char *const refused[] = {
+        "{\"minLength\": 1}",
+        "{\"format\": \"date\", \"type\": \"string\"}",
+        "{\"type\": [\"string\", \"integer\"]}",
+        "{\"enum\": [\"a\", true]}",
+        "{\"enum\": [\"\"]}",
+        "{\"enum\": [\"a\\n\"]}",
+        "{\"const\": \"a</a>\"}",
+        "{\"anyOf\": [{\"const\": \"a\"}, {\"type\": \"object\"}]}"};
+    for (u32 i = 0; i < COUNTOF(refused); i++) {
+        snprintf(text, sizeof text, "{\"properties\": {\"k\": %s}, \"title\": \"\"}", refused[i]);
+        CHECK(!compiles_tags(text, false, &e));
+        CHECK(strstr(e.text, "tools[0].function.parameters.properties.k: "));
+    }
+    CHECK(!compiles_tags("{\"properties\": {\"a>\": {}}}", false, &e));
+    CHECK(!compiles_tags("{\"additionalProperties\": {\"type\": \"string\"}}", false, &e));
+    CHECK(compiles_tags("{\"additionalProperties\": {}}", false, &e));
 }
 
 static const struct grammar *take(struct grammar_pool *p, const char *schema)

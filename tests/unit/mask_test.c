@@ -101,3 +101,33 @@ void mask_has_what_prose_and_thoughts_read(void)
         }
     }
 }
+
+void mask_has_what_tags_read(void)
+{
+    static const char *const tags[][2] = {
+        {"{\"properties\": {\"a\": {\"type\": \"string\"}, \"b\": {\"type\": \"integer\"}}, "
+         "\"required\": [\"b\"]}",
+         "<a>a<b=a>\nab\n<</a</a>\n<b=b>\n12\n</a></b></a>"},
+        {"{\"properties\": {\"a\": {\"enum\": [\"a b\", \"ab\"]}, \"b\": {\"items\": {\"type\": "
+         "\"string\", \"maxLength\": 3}}}, \"additionalProperties\": false}",
+         "<a>a\n<b=a>\na b\n</a><b=b>[\"ab<\", \"a\"]</a></b></a>"},
+        {"{\"properties\": {\"a\": {\"type\": \"string\"}, \"b\": {\"enum\": [\"a\", "
+         "\"ab\"]}}, \"title\": \"\"}",
+         "<a>ab<b=a\">1</a>\n<b=>\"</a></b>\n</a>"},
+        {"{\"properties\": {\"a\": {\"type\": \"string\"}, \"b\": {\"enum\": [\"a\", \"ab\"]}}, "
+         "\"type\": \"object\", \"title\": \"\"}",
+         "<a>a\n<a>a</a>\n<b>ab\n<</b>\n<a>b</a><b>ab</b></b></a>"},
+        {"{\"type\": \"object\"}", "<a>a<a>1\n</a> <b> \n</b><a></a><b></b></b></a>"}};
+    struct err_text e = {0};
+    const struct json *v = NULL;
+    char text[256];
+    lay_out();
+    for (u32 i = 0; i < COUNTOF(tags); i++) {
+        CHECK(json_parse(&unit_arena, str_of(tags[i][0]), "s", ERR_REQUEST, &v, &e) == ERR_OK);
+        CHECK(words_calls(&g, v, false, &e) == ERR_OK);
+        check(tags[i][0], tags[i][1]);
+        CHECK(words_calls(&g, v, true, &e) == ERR_OK);
+        snprintf(text, sizeof text, "a<%s ab", tags[i][1]);
+        check(tags[i][0], text);
+    }
+}

@@ -289,6 +289,21 @@ void tool_values_in_xml(void)
     is_value("s", "None", "\"None\"");
     is_value("s", "{\"a\": 1}", "\"{\\\"a\\\": 1}\"");
 
+    /* Marks in strings of JSON are none, unless it turns out to be no JSON. */
+    is_value("n", "[\"</parameter>\", \"</arg_value>\\\"</arg_value>\"]",
+             "[\"</parameter>\", \"</arg_value>\\\"</arg_value>\"]");
+    snprintf(text, sizeof text, "[\"%0*d</parameter></arg_value>\"]", 2 * TOOL_VALUE_BYTES, 0);
+    is_value("n", text, text);
+    reads(xml, "<function=f><parameter=n>[\"a</parameter>\n<parameter=s>b</parameter></function>!",
+          "N(f)A({\"n\": \"[\\\"a\", \"s\": \"b\"})T(!)");
+    reads(xml, "<function=f><parameter=n>[\"a</parameter></function>so<function=g></function>\n!",
+          "N(f)A({\"n\": \"[\\\"a\"})T(so)N(g)A({})T(!)");
+    reads(
+        glm,
+        "<tool_call>f<arg_key>n</arg_key><arg_value>[\"a</arg_value><arg_key>m</arg_key><arg_value>"
+        "[\"b</arg_value>\n</tool_call>",
+        "N(f)A({\"n\": \"[\\\"a\", \"m\": \"[\\\"b\"})");
+
     /* Longer than what is held: lists and objects go on, all else is text; so is what is no JSON
      * by then. */
     snprintf(text, sizeof text, "{\"a\": [%0*d, \" %0500d \" ] }", 1, 0, 0);

@@ -76,7 +76,15 @@ const char *const all_words[WORDS] = {"a",
                                       "a\xff",
                                       "\xc3\"",
                                       "null",
-                                      "true"};
+                                      "true",
+                                      "<",
+                                      ">",
+                                      "</",
+                                      "a</a",
+                                      "\n</a>",
+                                      "</a><b=",
+                                      "a><b=a>",
+                                      ">a</a></b>"};
 
 /* Byte-level BPE writes bytes as characters: those that are none, from U+0100 on. */
 static u32 put_byte(char *out, u8 byte)
@@ -143,4 +151,17 @@ bool words_fit(const struct grammar *g, const struct grammar_state *s, const cha
     for (; *word && fits; word++)
         fits = grammar_step(g, &at, (u8)*word);
     return fits;
+}
+
+enum err words_calls(struct grammar *g, const struct json *schema, bool mark, struct err_text *e)
+{
+    static const struct grammar_tags tags[] = {
+        {STR("<b="), STR(">"), STR(""), STR("</a>"), true},
+        {STR("<a>"), STR("</a>"), STR("<b>"), STR("</b>"), false}};
+    bool first = !schema || schema->n % 2 == 0;
+    struct grammar_call calls[] = {
+        {.open = STR("<a>"), .name = STR("a"), .middle = STR("<"), .parameters = schema},
+        {.open = STR("<a>"), .name = STR("ab"), .middle = STR("<")}};
+    calls[0].tags = calls[1].tags = &tags[!first];
+    return grammar_compile_calls(g, calls, 2, STR("</b></a>"), mark ? STR("<a>") : STR(""), e);
 }

@@ -59,6 +59,7 @@ def xml_scripts(family):
         return in_xml(family, "get_weather", {"city": city}, between)
     return {
         "one": "\n\n" + weather("京都"),
+        "thinks": "<think>\nOh </tool_call>\n</think>\n\n" + weather("C"),
         "bare": weather("京<都> \n", ""),
         "two": "I ask twice.\n" + weather("A") + "\n" + weather("B", "") + "\n",
         "none": "No <function> for <tool> that, nor <tool_call> this; a < b.",
@@ -220,6 +221,15 @@ def xml_becomes_arguments():
             assert finish == "length" and calls[0][1].startswith(part[0][1]), part
             assert len(part[0][1]) > 300
             assert "".join(m.ask("one", tools=openai.NOT_GIVEN)[0]) == SCRIPTS[family]["one"]
+
+
+@check
+def xml_comes_behind_thoughts():
+    for family in XML:
+        with Model(family, TEMPLATE.replace("MARK", MARKS[family] + " <think> </think>")) as m:
+            for more in {}, {"tool_choice": "required"}:
+                text, calls, finish = m.both("thinks", **more)
+                assert (text, calls) == (None, [("get_weather", '{"city": "C"}')]), (text, calls)
 
 
 @check

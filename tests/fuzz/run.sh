@@ -13,7 +13,7 @@ json) sources=$base ;;
 safetensors) sources="$base core/base/weight.c core/model/safetensors.c" ;;
 template) sources="$base core/base/clock.c core/base/date.c core/model/template*.c"
     sources="$sources core/model/unicode_table.c" more=tests/template/styles
-    sources="$sources core/model/tool_call.c core/model/tool_xml.c"
+    sources="$sources core/model/tool_*.c core/model/answer.c"
     dictionary=-dict=tests/fuzz/template.dict ;;
 tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;

@@ -21,10 +21,10 @@ def byte_letters():
 
 
 def misread(piece):
-    """"<" at its end would take that of a start token behind it in a prompt; and what has only
-    letters that stand for bytes is these bytes."""
+    """Blanks and "<" would take that of a start token, which stands behind blanks in a prompt; and
+    what has only letters that stand for bytes is these bytes."""
     letters = set(byte_letters().values())
-    return piece[-1] == "<" or (not piece.isascii() and letters.issuperset(piece))
+    return piece.strip() == "<" or (not piece.isascii() and letters.issuperset(piece))
 
 
 def cut(text, taken, rng):

@@ -813,8 +813,10 @@ bool grammar_complete(const struct grammar *g, const struct grammar_state *s)
 bool grammar_in_mark(const struct grammar_state *s)
 {
     const struct grammar_thread *t = s->threads;
-    u8 kind = s->n && t->depth ? t->frames[t->depth - 1].kind : (u8)VALUE;
-    return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE || kind == GRAMMAR_TEXT || kind == THOUGHT;
+    const struct grammar_frame *f = s->n && t->depth ? &t->frames[t->depth - 1] : NULL;
+    u8 kind = f ? f->kind : (u8)VALUE;
+    return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE || kind == GRAMMAR_TEXT ||
+           kind == THOUGHT || (kind == GRAMMAR_TAGS && f->phase == TAG_TEXT);
 }
 
 static bool is_prose(const struct grammar *g, const struct grammar_thread *t,
@@ -822,10 +824,14 @@ static bool is_prose(const struct grammar *g, const struct grammar_thread *t,
 {
     const struct grammar_frame *f = t->depth ? &t->frames[t->depth - 1] : NULL;
     bool thought = f && f->kind == THOUGHT && f->phase == THINKING;
+    bool raw = f && f->kind == GRAMMAR_TAGS && f->phase == TAG_TEXT;
     *p = (struct grammar_prose){0};
-    if (!f || (!thought && f->kind != GRAMMAR_PROSE))
+    if (!f || (!thought && !raw && f->kind != GRAMMAR_PROSE))
         return f && f->kind == GRAMMAR_TEXT;
-    const char *mark = g->bytes + g->texts[thought ? g->thought_end : g->nodes[f->node].first].at;
+    u32 text = thought ? g->thought_end
+               : raw   ? g->nodes[f->node].items + 2u
+                       : g->nodes[f->node].first;
+    const char *mark = g->bytes + g->texts[text].at;
     *p = (struct grammar_prose){(u8)mark[0], f->c ? (u8)mark[f->c] : 0};
     return true;
 }

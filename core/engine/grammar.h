@@ -149,7 +149,8 @@ bool grammar_in_text(const struct grammar *g, const struct grammar_state *s,
                      struct grammar_text *text);
 /* The state behind the quote that ends it, whether or not it may come here. */
 void grammar_end_text(struct grammar_state *to, const struct grammar_state *s);
-/* In a call, around its value, in prose or a thought: there marks are, which may be special tokens.
+/* In a call, around its value, in prose, a thought or a text in XML: there marks are, which may be
+ * special tokens.
  */
 bool grammar_in_mark(const struct grammar_state *s);
 /* Any text may follow; what has the byte `begin` in it, or begins with `next`, may or may not. 0:

@@ -165,24 +165,31 @@ static void chat_piece(struct api *api, struct choice *c, const struct piece *pi
     choice_end(api, c, FINISH_NONE, &o);
 }
 
-/* What can be told by now of what the event has brought. A token's logprob comes with the first
- * piece that the token brings, or with none. */
+/* A token's logprob comes with the first piece that the token brings, or with none: what is left
+ * of it is returned. */
+static const struct step_result *chat_tell(struct api *api, struct choice *c,
+                                           const struct piece *piece,
+                                           const struct step_result *logprobs)
+{
+    bool call = piece->part == PART_NAME || piece->part == PART_ARGUMENTS;
+    if (call && c->job->one_call && c->reader.calls.calls > 1)
+        return logprobs;
+    chat_piece(api, c, piece, logprobs);
+    return NULL;
+}
+
+/* What can be told by now of what the event has brought. */
 static void chat_pieces(struct api *api, struct choice *c, const struct event *event,
                         const struct step_result *logprobs)
 {
     struct piece piece;
     struct str text = event->text;
     bool thought = answer_thinks(&c->reader), over = event->finish != FINISH_NONE;
-    while (answer_next(&c->reader, &text, &piece)) {
-        bool call = piece.part == PART_NAME || piece.part == PART_ARGUMENTS;
-        if (call && c->job->one_call && c->reader.calls.calls > 1)
-            continue;
-        chat_piece(api, c, &piece, logprobs);
-        logprobs = NULL;
-    }
+    while (answer_next(&c->reader, &text, &piece))
+        logprobs = chat_tell(api, c, &piece, logprobs);
     c->thoughts += event->has_token && !c->silent_end && (thought || answer_thinks(&c->reader));
-    for (; over && answer_end(&c->reader, &piece); logprobs = NULL)
-        chat_piece(api, c, &piece, logprobs);
+    while (over && answer_end(&c->reader, &piece))
+        logprobs = chat_tell(api, c, &piece, logprobs);
     if (logprobs)
         chat_piece(api, c, &(struct piece){PART_TEXT, STR("")}, logprobs);
 }

@@ -59,6 +59,7 @@ enum thoughts thoughts_within(const struct thought_format *f, struct str message
 struct answer_reader answer_reader_of(const struct answer_format *f)
 {
     struct answer_reader r = {.calls = tool_reader_of(f->calls, f->types),
+                              .part = STR(""),
                               .format = f->thoughts,
                               .left_out = f->left_out,
                               .state = TEXT};

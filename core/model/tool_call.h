@@ -120,7 +120,7 @@ struct tool_reader tool_reader_of(const struct tool_format *f, struct tool_types
 /* The next piece of *text, which is cut by what was taken; false when all is taken. */
 bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece);
 
-/* Behind the last text: what was held back and has become no call; false: nothing. */
+/* Behind the last text: the next piece of what was held back; false: nothing is left. */
 bool tool_end(struct tool_reader *r, struct piece *piece);
 
 #endif

@@ -488,11 +488,25 @@ bool tool_xml_next(struct tool_reader *r, const struct tool_xml *form, struct st
     return give(r, in_call(r), piece);
 }
 
-/* What is held inside of a call would be of arguments that are not finished anyway. */
+/* A mark stands in what may still have become a string of JSON: nothing will. */
+static bool was_text(const struct tool_reader *r, const struct tool_xml *form)
+{
+    const char *mark = form->marks[VALUE][0].text;
+    return r->state == VALUE && r->value == UNKNOWN && memmem(r->held, r->n, mark, strlen(mark));
+}
+
+/* Else what is held inside of a call would be of arguments that are not finished anyway. */
 bool tool_xml_end(struct tool_reader *r, const struct tool_xml *form, struct piece *piece)
 {
-    const char *mark = form->marks[r->state][r->mark].text;
+    struct str none = STR("");
     r->n_out = 0;
+    if (was_text(r, form)) {
+        read_again(r);
+        return give(r, true, piece);
+    }
+    if (r->n_again || r->state == NAMED || r->state == BEGUN)
+        return tool_xml_next(r, form, &none, piece) || tool_xml_end(r, form, piece);
+    const char *mark = form->marks[r->state][r->mark].text;
     if (!in_call(r)) {
         let_go(r);
         if (r->matched && !(r->state == BEHIND && mark[1] == '/'))

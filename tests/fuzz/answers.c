@@ -1,11 +1,11 @@
 /* libFuzzer: a JSON Schema, a NUL, and a text. Whatever the schema: it is a grammar or refused with
  * a message. Whatever the text: what a grammar lets through as a whole is JSON, and behind each of
- * its bytes masks have the tokens that the grammar reads. And read for calls, in one piece or in
- * two, it gives the same; without calls it is what it was, and arguments made of XML are JSON;
- * which fits the schema where a grammar has made the XML.
+ * its bytes masks have the tokens that the grammar reads. And read for calls and thoughts, in one
+ * piece or in two, it gives the same; without calls it is what it was, and arguments made of XML
+ * are JSON, which fits the schema where a grammar has made the XML.
  */
 #include "core/engine/mask.h"
-#include "core/model/tool_call.h"
+#include "core/model/answer.h"
 #include "net/kinds.h"
 #include "tests/unit/words.h"
 
@@ -100,7 +100,7 @@ static void take(const struct tool_format *f, struct str text, size_t cut, struc
     for (u32 i = 0; i < 2; i++)
         while (tool_next(&r, &parts[i], &piece))
             tell(t, &piece);
-    if (tool_end(&r, &piece))
+    while (tool_end(&r, &piece))
         tell(t, &piece);
     t->calls = r.calls;
 }
@@ -226,7 +226,7 @@ static void check_fits(const struct json *schema, struct str said, const struct 
     if (!kinds_read(&a, &tools, &list, &refusal))
         return;
     struct tool_reader r = tool_reader_of(f, (struct tool_types){kinds_listed, &list});
-    while (tool_next(&r, &said, &piece)) {
+    while (tool_next(&r, &said, &piece) || tool_end(&r, &piece)) {
         ASSERT(piece.part != PART_TEXT);
         if (piece.part == PART_NAME)
             continue;
@@ -281,6 +281,45 @@ static void check_xml(struct str schema, struct str text)
     }
 }
 
+/* Each part behind its letter, neighbours of one kind in one. */
+static void read_answer(const struct answer_format *f, struct str text, size_t cut, struct told *t)
+{
+    struct answer_reader r = answer_reader_of(f);
+    struct piece piece;
+    struct str parts[] = {{text.p, cut}, {text.p + cut, text.n - cut}};
+    enum part last = PART_NAME;
+    t->n = 0;
+    for (u32 i = 0; i < 3; i++)
+        while (i < 2 ? answer_next(&r, &parts[i], &piece) : answer_end(&r, &piece)) {
+            if (piece.part != last || piece.part == PART_NAME)
+                t->p[t->n++] = "TNAR"[piece.part];
+            last = piece.part;
+            tell(t, &piece);
+        }
+    t->calls = r.calls.calls;
+}
+
+/* Told apart, a text with thoughts is the same in one piece and in two; and when they are left out
+ * the rest is. */
+static void check_thoughts(struct str text, size_t cut)
+{
+    static struct told whole, parts;
+    const struct answer_format forms[] = {
+        {.thoughts = thought_format_of(STR("</think>")), .first = THOUGHTS_MAY},
+        {.thoughts = thought_format_of(STR("[/THINK]")), .first = THOUGHTS_OPEN},
+        {.thoughts = thought_format_of(STR("</think>")),
+         .first = THOUGHTS_MAY,
+         .calls = tool_format_of(STR("tools <tool_call>"))},
+        {.thoughts = thought_format_of(STR("</think>")), .first = THOUGHTS_OPEN, .left_out = true}};
+    for (u32 i = 0; i < COUNTOF(forms); i++) {
+        read_answer(&forms[i], text, 0, &whole);
+        read_answer(&forms[i], text, cut, &parts);
+        ASSERT(whole.calls == parts.calls && whole.n == parts.n);
+        ASSERT(memcmp(whole.p, parts.p, whole.n) == 0);
+        ASSERT(!forms[i].left_out || whole.n == 0 || whole.p[0] == 'T');
+    }
+}
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
 {
     struct err_text e = {0};
@@ -296,6 +335,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     check_grammar((struct str){schema, schema_n}, (struct str){text, text_n});
     check_xml((struct str){schema, schema_n}, (struct str){text, text_n});
     check_calls((struct str){text, text_n}, schema_n % (text_n + 1));
+    check_thoughts((struct str){text, text_n}, schema_n % (text_n + 1));
     arena_reset(&a, 0);
     free(schema);
     free(text);

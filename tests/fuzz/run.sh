@@ -27,8 +27,8 @@ bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blo
 answers) sources="$base core/engine/grammar.c core/engine/schema.c core/engine/apart.c"
     sources="$sources core/engine/range.c core/engine/regex*.c core/engine/format.c"
     sources="$sources core/engine/number.c core/engine/tags.c"
-    sources="$sources net/kinds.c net/store.c net/refusal.c"
-    sources="$sources core/engine/mask*.c core/model/tool_*.c tests/unit/words.c"
+    sources="$sources net/kinds.c net/store.c net/refusal.c tests/unit/words.c"
+    sources="$sources core/engine/mask*.c core/model/answer.c core/model/tool_*.c"
     sources="$sources core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;

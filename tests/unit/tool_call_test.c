@@ -70,7 +70,7 @@ static void take(struct tool_reader *r, const char *p, size_t n, struct told *t)
 static const char *finish(struct tool_reader *r, struct told *t)
 {
     struct piece piece;
-    if (tool_end(r, &piece))
+    while (tool_end(r, &piece))
         tell(t, &piece);
     if (t->any)
         t->text[t->n++] = ')';
@@ -227,6 +227,12 @@ void tool_calls_in_xml(void)
           "N(f)A({\"s\": null, \"n\": null})"); /* no values */
     reads(glm, "<tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><tool_call>g</tool_call>",
           "N(f)A({\"s\": \"a\"})N(g)A({})");
+    reads(glm, "<tool_call>f<arg_key>n</arg_key><arg_value>[\"</arg_value></tool_call>",
+          "N(f)A({\"n\": \"[\\\"\"})"); /* which could have been a list with the mark */
+    reads(glm,
+          "<tool_call>f<arg_key>n</arg_key><arg_value>[\"</arg_value></tool_call>"
+          "<tool_call>g</tool_call>so",
+          "N(f)A({\"n\": \"[\\\"\"})N(g)A({})T(so)");
     reads(glm, "<tool_call>f<arg_key>a<b</arg_key>", "N(f)A({\"a<b\": )");
 }
 

@@ -1,7 +1,7 @@
 """Thoughts, told apart from what is said, in all dialects: by the OpenAI and Anthropic clients
 against `zigcuda serve` with models that think as the families do.
 
-usage: thoughts.py   (environment: ZIGCUDA, how to run the binary)
+usage: thoughts.py [FLAGS of serve]   (environment: ZIGCUDA, how to run the binary)
 """
 import json
 import os
@@ -61,7 +61,7 @@ def serve(name, template, scripts, marks=()):
     folder = os.path.join(FOLDER.name, name)
     os.mkdir(folder)
     scripted.make(folder, template, scripts, marks)
-    return server.Server(folder)
+    return server.Server(folder, *sys.argv[1:])
 
 
 SERVER = serve("thinks", TEMPLATE, SCRIPTS)

@@ -44,6 +44,9 @@ static bool lay_out(struct engine *g, struct arena *a)
     }
     if (g->config.grammars) {
         g->masks = ARENA_NEW(a, u64, g->device->limits.samples * (size_t)MASK_WORDS(vocab));
+        if (g->config.drafts &&
+            tokenizer_work_bytes(g->tokenizer, FORESEE_BYTES) <= FORESEE_WORK_BYTES)
+            g->encode_work = arena_alloc(a, FORESEE_WORK_BYTES, 16);
         if (!g->masks || !mask_lay_out(&g->masker, a, g->tokenizer, vocab, kept_masks(slots)))
             return false;
     }
@@ -73,7 +76,7 @@ static size_t masks_bytes(const struct device *d)
 {
     u32 vocab = d->model->vocab;
     return mask_bytes(vocab, kept_masks(d->limits.slots)) +
-           d->limits.samples * (size_t)MASK_WORDS(vocab) * sizeof(u64) + 64;
+           d->limits.samples * (size_t)MASK_WORDS(vocab) * sizeof(u64) + FORESEE_WORK_BYTES + 80;
 }
 
 void engine_plan(const struct device *d, const struct engine_config *c, struct plan *p)

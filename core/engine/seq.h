@@ -62,6 +62,8 @@ struct flight { /* a step that was submitted, with all that it points to */
 
 enum { FLIGHTS = 2 }; /* device.depth at most */
 
+enum { FORESEE_BYTES = 160, FORESEE_WORK_BYTES = 32 << 10 };
+
 enum { TEXT_CAP = LIMIT_STOP_STRING_BYTES + 2 * DECODE_PIECE_BYTES };
 
 struct engine {
@@ -81,9 +83,10 @@ struct engine {
     struct draft *drafts; /* [slots] */
     struct recall recall; /* for these */
     u32 guess[LIMIT_SLOTS];
-    u64 turns;    /* the most that one has had */
-    u64 blocked;  /* who found no slot or too few pages, until there can be more; 0: nobody */
-    u64 released; /* changes when there can be more pages */
+    void *encode_work; /* [FORESEE_WORK_BYTES] for guesses by grammars; NULL: none are made */
+    u64 turns;         /* the most that one has had */
+    u64 blocked;       /* who found no slot or too few pages, until there can be more; 0: nobody */
+    u64 released;      /* changes when there can be more pages */
     struct seq **holders; /* [n_holders] of pages, in the order in which they were admitted */
     u32 n_holders;
     u64 next_id;

@@ -1,4 +1,5 @@
 /* What the next step has: whose turn it is, how many tokens of each, and what is guessed. */
+#include "core/engine/foresee.h"
 #include "core/engine/seq.h"
 
 /* Gives the sequence a slot and its pages; false when there is no room now. Who found none is
@@ -133,6 +134,26 @@ static u32 fitting(const struct engine *g, const struct seq *s, u32 n)
     return n;
 }
 
+/* What its grammar leaves no choice about, where nothing else is known: keys and brackets, mostly.
+ * Who waits for a token that is known beforehand would wait for nothing. */
+static u32 guess_by_grammar(struct engine *g, const struct seq *s, u32 most)
+{
+    enum { SAID_TOKENS = 24 };
+    char said[SAID_TOKENS * LIMIT_TOKEN_BYTES], text[FORESEE_BYTES];
+    u32 ids[FORESEE_BYTES], count = 0;
+    struct err_text e = {0};
+    struct str so_far = {said, 0};
+    for (u32 i = s->n_tokens - MIN(s->outputs, (u32)SAID_TOKENS); i < s->n_tokens; i++)
+        so_far.n += tokenizer_bytes(g->tokenizer, s->tokens[i], said + so_far.n);
+    u32 n = foresee(s->grammar, &s->grammar_state, foresee_blanks(so_far), text, sizeof text);
+    if (!n || tokenizer_encode(g->tokenizer, (struct str){text, n}, 0, g->encode_work,
+                               FORESEE_WORK_BYTES, ids, FORESEE_BYTES, &count, &e) != ERR_OK)
+        return 0;
+    count = MIN(count, most);
+    memcpy(g->guess, ids, count * sizeof *ids);
+    return count > s->pending ? count : 0;
+}
+
 /* Guesses of what follows the tokens that are known, at most so many: g->guess. */
 static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
 {
@@ -141,6 +162,8 @@ static u32 find_guesses(struct engine *g, const struct seq *s, u32 most)
     most = MIN(most, s->n_pages * LIMIT_PAGE_TOKENS -
                          MIN(s->planned + 1, s->n_pages * LIMIT_PAGE_TOKENS));
     u32 n = draft_find(d, s->tokens, s->n_tokens, most, g->guess);
+    if (!n && most && s->grammar && !d->rest && g->encode_work)
+        n = guess_by_grammar(g, s, most);
     return n && s->grammar ? fitting(g, s, n) : n;
 }
 

@@ -4,6 +4,7 @@
  * piece or in two, it gives the same; without calls it is what it was, and arguments made of XML
  * are JSON, which fits the schema where a grammar has made the XML.
  */
+#include "core/engine/foresee.h"
 #include "core/engine/mask.h"
 #include "core/model/answer.h"
 #include "net/kinds.h"
@@ -39,6 +40,17 @@ static void check_mask(const struct grammar *g, const struct grammar_state *s)
     }
 }
 
+static void check_foreseen(const struct grammar *g, const struct grammar_state *s, struct str said)
+{
+    static struct grammar_state at;
+    char *own = malloc(said.n + 1), out[64];
+    memcpy(own, said.p, said.n);
+    u32 n = foresee(g, s, foresee_blanks((struct str){own, said.n}), out, sizeof out);
+    grammar_copy(&at, s);
+    ASSERT(grammar_read(g, &at, (struct str){out, n}));
+    free(own);
+}
+
 static void check_grammar(struct str schema, struct str text)
 {
     static struct grammar g;
@@ -53,8 +65,10 @@ static void check_grammar(struct str schema, struct str text)
     }
     grammar_begin(&g, &s);
     for (size_t i = 0; i < text.n; i++) {
-        if (i < MASKED)
+        if (i < MASKED) {
             check_mask(&g, &s);
+            check_foreseen(&g, &s, (struct str){text.p, i});
+        }
         if (!grammar_step(&g, &s, (u8)text.p[i]))
             return;
     }

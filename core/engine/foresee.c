@@ -95,7 +95,7 @@ static struct str in_object(const struct grammar *g, const struct grammar_frame 
     const struct grammar_node *n = &g->nodes[f->node];
     switch ((enum object_phase)f->phase) {
     case OBJECT_OPEN:
-        return has_lines(b) ? (struct str){0} : next_key(g, n, f->a);
+        return has_lines(b) && !blank ? (struct str){0} : next_key(g, n, f->a);
     case OBJECT_KEY:
         return only(g, n, f->a, members_end(g, n, f->a), (struct str){key_of(g, n, f->b).p, f->c},
                     key_of);

@@ -80,6 +80,9 @@ void foresee_what_has_to_come(void)
     foresees("{\n  \"name\": \"A\",\n  \"age\": 3,\n  ", "\"of\": {");
     foresees("{\n  \"name\": \"A\",\n  \"age\": 3,\n  \"of\": {\n    \"kind\": \"person\"",
              ",\n    \"tags\": [");
+    foresees("{\n  \"name\": \"A\",\n  \"age\": 3,\n  \"of\": {", "");
+    foresees("{\n  \"name\": \"A\",\n  \"age\": 3,\n  \"of\": {\n    ",
+             "\"kind\": \"person\",\n    \"tags\": [");
 }
 
 void foresee_nothing_where_there_is_a_choice(void)

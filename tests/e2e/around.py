@@ -406,7 +406,7 @@ def an_effort_is_of_the_template():
         for template, word in (
                 ("{% set reasoning_effort = 1 %}{{ reasoning_effort }}", "leave it out"),
                 ("{{ messages[0].reasoning_effort }}a", "leave it out"),
-                ("a{{ enable_thinking }}", '{"enable_thinking": false}')):
+                ("a{{ enable_thinking }}", 'say "none"')):
             [(status, r)] = served(template, effort)
             assert status == 400 and r["error"]["param"] == "reasoning_effort", r
             assert word in r["error"]["message"], r

@@ -418,7 +418,7 @@ bool field_include(struct reading *r, const struct field *field, const struct js
         return field_wrong_type(r, field->name, "a list of strings", v);
     for (const struct json *one = v->child; one; one = one->next) {
         bool logprobs = field_is_str(one, "message.output_text.logprobs");
-        /* No answer here has a reasoning item: there is nothing to leave out. */
+        /* Thoughts come as text here: there is nothing that would have to be encrypted. */
         if (!logprobs && !field_is_str(one, "reasoning.encrypted_content"))
             return refuse(r->f, 400, "unsupported_value", field->name,
                           "include may have \"message.output_text.logprobs\", and not '%.*s'",

@@ -186,7 +186,8 @@ static bool member(struct reading *r, const struct json *m, const struct json *v
     if (is_empty(v))
         return true;
     if (assistant && v->type == JSON_STRING && is_thought(v)) {
-        if (str_is(v->key, "reasoning_content") || !json_get(m, "reasoning_content"))
+        const struct json *own = json_get(m, "reasoning_content");
+        if (v == own || !own || is_empty(own))
             json_append(to, STR("reasoning_content"), make(r, JSON_STRING, v->text));
         return true;
     }

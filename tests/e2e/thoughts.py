@@ -187,6 +187,9 @@ def they_go_back_to_the_template():
     for key in ("reasoning_content", "reasoning"):
         turn = [user, {"role": "assistant", "content": "so", key: "why"}, user]
         assert tail in prompt(turn), prompt(turn)
+    for other in (None, ""):
+        turn[1]["reasoning_content"] = other
+        assert tail in prompt(turn), prompt(turn)
     turn[1]["reasoning_content"] = "why"
     assert tail in prompt(turn)
     assert "assistant: so" in prompt([user, {"role": "assistant", "content": "so",

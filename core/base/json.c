@@ -32,7 +32,7 @@ static enum err bad(struct parser *s, const char *what)
 
 static void skip_space(struct parser *s)
 {
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
+    while (s->p < s->end && json_is_blank(*s->p))
         s->p++;
 }
 

@@ -32,6 +32,12 @@ struct json {
     const struct json *next;  /* next sibling */
 };
 
+/* White space of JSON. */
+static inline bool json_is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 /* Parses all of `text`. `source` names it in messages ("config.json"), which give line and column.
  * Errors carry `code` (ERR_MODEL for files, ERR_REQUEST for bodies). */
 MUST enum err json_parse(struct arena *a, struct str text, const char *source, enum err code,

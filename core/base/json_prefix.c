@@ -1,5 +1,7 @@
 #include "core/base/json_prefix.h"
 
+#include "core/base/json.h"
+
 enum state {
     VALUE, /* has to come, */
     FIRST, /* or the end of an array */
@@ -25,11 +27,6 @@ enum state {
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
 /* In a number; BEHIND: c is not of it. */
@@ -122,7 +119,7 @@ static u8 key(struct json_prefix *j, char c)
 /* Between values, keys and signs. */
 static u8 next(struct json_prefix *j, char c)
 {
-    if (is_blank(c))
+    if (json_is_blank(c))
         return j->state;
     switch ((enum state)j->state) {
     case VALUE:

@@ -1,5 +1,7 @@
 #include "core/model/answer.h"
 
+#include "core/base/json.h"
+
 #include <string.h>
 
 enum state {
@@ -21,14 +23,9 @@ const struct thought_format *thought_format_of(struct str source)
     return NULL;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static struct str without_blanks_behind(struct str s)
 {
-    while (s.n && is_blank(s.p[s.n - 1]))
+    while (s.n && json_is_blank(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -112,7 +109,7 @@ static void open(struct answer_reader *r, struct str *text)
     for (; p < end && mark[r->matched]; p++) {
         if (*p == mark[r->matched])
             r->matched++;
-        else if (r->matched || !is_blank(*p) || ++r->blanks > ANSWER_BLANKS)
+        else if (r->matched || !json_is_blank(*p) || ++r->blanks > ANSWER_BLANKS)
             break;
     }
     if (!mark[r->matched]) {
@@ -129,7 +126,7 @@ static void open(struct answer_reader *r, struct str *text)
 static void skip_blanks(struct str *text)
 {
     const char *p = text->p, *end = p + text->n;
-    while (p < end && is_blank(*p))
+    while (p < end && json_is_blank(*p))
         p++;
     drop(text, p);
 }
@@ -141,7 +138,7 @@ static bool give(struct answer_reader *r, struct str *text, const char *sure, st
     u32 blanks = r->blanks > ANSWER_BLANKS ? r->blanks : 0; /* others are looked at again */
     if (r->n && r->n + n > ANSWER_HELD_BYTES) {
         *piece = (struct piece){PART_THOUGHT, {r->held, r->n}};
-        for (blanks = 0; blanks < r->n && is_blank(r->held[r->n - 1 - blanks]); blanks++)
+        for (blanks = 0; blanks < r->n && json_is_blank(r->held[r->n - 1 - blanks]); blanks++)
             ;
     } else if (r->n) {
         memcpy(r->held + r->n, text->p, n);
@@ -169,7 +166,7 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
             p++;
             continue;
         }
-        bool blank = !r->matched && is_blank(*p);
+        bool blank = !r->matched && json_is_blank(*p);
         p += !r->matched; /* else it is looked at again: not as what goes on with the mark */
         r->matched = 0;
         r->blanks = blank ? r->blanks + 1 : 0;

@@ -82,11 +82,6 @@ static const struct json *variables(const struct tokenizer *t, const struct chat
     return vars.full ? NULL : vars.v;
 }
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static enum err cut_at_marker(struct str *text, struct err_text *e)
 {
     size_t n = sizeof marker - 2, at = text->n; /* without the blank */
@@ -97,7 +92,7 @@ static enum err cut_at_marker(struct str *text, struct err_text *e)
                        "the chat template leaves out the last message, so it cannot be continued");
     bool keeps = at < text->n && text->p[at] == ' ';
     at -= n;
-    while (!keeps && at > 0 && is_space(text->p[at - 1]))
+    while (!keeps && at > 0 && json_is_blank(text->p[at - 1]))
         at--;
     text->n = at;
     return ERR_OK;

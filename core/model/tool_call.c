@@ -1,5 +1,6 @@
 #include "core/model/tool_call.h"
 
+#include "core/base/json.h"
 #include "core/model/tool_xml.h"
 
 #include <string.h>
@@ -154,11 +155,6 @@ struct tool_reader tool_reader_of(const struct tool_format *f, struct tool_types
     return (struct tool_reader){.format = f, .types = types};
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static bool held_is(const struct tool_reader *r, u32 at, u32 n, const char *z)
 {
     return str_is((struct str){r->held + at, n}, z);
@@ -185,7 +181,7 @@ static enum act text(struct tool_reader *r, char c)
         r->list = false;
         return to(r, OPEN);
     }
-    if (is_blank(c))
+    if (json_is_blank(c))
         return KEEP;
     if (c == '{' && r->format->whole && !r->began) {
         r->began = true;
@@ -198,7 +194,7 @@ static enum act text(struct tool_reader *r, char c)
 /* Behind a call comes another one, or text. */
 static enum act next(struct tool_reader *r, char c)
 {
-    if (is_blank(c))
+    if (json_is_blank(c))
         return DROP;
     if (c == ']' && r->list) {
         r->list = false;
@@ -235,7 +231,7 @@ static enum act end(struct tool_reader *r, char c)
 static enum act open(struct tool_reader *r, char c)
 {
     r->named = false;
-    if (is_blank(c))
+    if (json_is_blank(c))
         return KEEP;
     if (r->format->named) {
         r->name_at = r->n;
@@ -276,7 +272,7 @@ static enum act member(struct tool_reader *r, char c)
     }
     if (c == '}' && r->named)
         return NO_ARGUMENTS;
-    return is_blank(c) || c == ',' ? KEEP : LET_GO;
+    return json_is_blank(c) || c == ',' ? KEEP : LET_GO;
 }
 
 static enum act key(struct tool_reader *r, char c)
@@ -291,7 +287,7 @@ static enum act value(struct tool_reader *r, char c)
 {
     bool arguments = r->format->named || held_is(r, r->key_at, r->key_n, "arguments") ||
                      held_is(r, r->key_at, r->key_n, "parameters");
-    if (is_blank(c))
+    if (json_is_blank(c))
         return KEEP;
     if (c == '{' && arguments && r->named)
         return BEGIN;
@@ -319,7 +315,7 @@ static enum act member_end(struct tool_reader *r, char c)
         return to(r, MEMBER);
     if (c == '}' && r->named)
         return NO_ARGUMENTS;
-    return is_blank(c) ? KEEP : LET_GO;
+    return json_is_blank(c) ? KEEP : LET_GO;
 }
 
 /* --- arguments and what follows them --------------------------------------------------------- */
@@ -382,7 +378,7 @@ static enum act step(struct tool_reader *r, char c)
     case KEY:
         return key(r, c);
     case COLON:
-        return c == ':' ? to(r, VALUE) : is_blank(c) ? KEEP : LET_GO;
+        return c == ':' ? to(r, VALUE) : json_is_blank(c) ? KEEP : LET_GO;
     case VALUE:
         return value(r, c);
     case STRING:
@@ -401,7 +397,7 @@ static enum act step(struct tool_reader *r, char c)
     case GAP:
         break;
     }
-    if (is_blank(c))
+    if (json_is_blank(c))
         return DROP;
     r->state = TEXT;
     return text(r, c);

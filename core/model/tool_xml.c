@@ -1,5 +1,7 @@
 #include "core/model/tool_xml.h"
 
+#include "core/base/json.h"
+
 #include <string.h>
 
 enum state {
@@ -59,11 +61,6 @@ const struct tool_xml tool_xml_arg_key = {
               [COLON] = {{"<arg_value>", VALUE}, {"<arg_key>", KEY}, {"</tool_call>", GAP}},
               [VALUE] = {{"</arg_value>", BETWEEN}},
               [GAP] = {{"<tool_call>", NAME}}}};
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
 
 /* --- what is held, and what goes out --------------------------------------------------------- */
 
@@ -149,9 +146,9 @@ static u32 kind_of(char first)
 
 static struct str trimmed(struct str s)
 {
-    while (s.n && is_blank(*s.p))
+    while (s.n && json_is_blank(*s.p))
         s = (struct str){s.p + 1, s.n - 1};
-    while (s.n && is_blank(s.p[s.n - 1]))
+    while (s.n && json_is_blank(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -354,7 +351,7 @@ static void name(struct tool_reader *r, const struct tool_xml *form, char c)
     r->name_n = r->n - r->name_at;
     if (plain && r->name_n < TOOL_NAME_BYTES) {
         keep(r, c);
-    } else if (r->name_n == 0 && !form->name_end && is_blank(c)) {
+    } else if (r->name_n == 0 && !form->name_end && json_is_blank(c)) {
         keep(r, c);
         r->name_at = r->n;
     } else if (r->name_n == 0 || plain || (form->name_end && c != form->name_end)) {
@@ -371,7 +368,7 @@ static void name(struct tool_reader *r, const struct tool_xml *form, char c)
 /* A character that is of no mark. */
 static void plain(struct tool_reader *r, const struct tool_xml *form, char c)
 {
-    bool blank = is_blank(c);
+    bool blank = json_is_blank(c);
     switch ((enum state)r->state) {
     case TEXT:
         if (!blank)

@@ -2,10 +2,11 @@
  * turning of single heads for attention_turn.cuh.
  *
  * A block takes the tokens of a row that share a page, up to 16, and up to 8 slots of heads at a
- * time; a slot has 128 dimensions, a head 1, 2 or 4 of them, and a lane four neighbouring
- * dimensions of each slot, in registers. A warp has the tokens w and w + 8, and reads the next
- * one's heads while it turns one's. A whole page of keys or values is put together in shared
- * memory, so that it is written in one piece; of other pages each warp writes its own elements.
+ * time; a slot has 128 dimensions, a head 1, 2 or 4 of them, or of two heads of 64 each half a slot
+ * (`pairs`); and a lane has four neighbouring dimensions of each slot, in registers. A warp has the
+ * tokens w and w + 8, and reads the next one's heads while it turns one's. A whole page of keys or
+ * values is put together in shared memory, so that it is written in one piece; of other pages each
+ * warp writes its own elements.
  *
  * Shared memory: struct plan_shared; a warp's heads, normed, for what they are rotated with,
  * [slot][128] f32; cos and sin of the tokens' angles, [token][dims / 2] f32 each; the pages of the
@@ -62,6 +63,28 @@ GPU u32 rope_dim(const struct rope_heads *h, u32 j)
     return (j & ((1u << h->shift) - 1)) * SLOT_DIMS + gpu_lane() * 4;
 }
 
+/* The same, the head's number, and where the head begins in `near`; of `pairs`, too. */
+template <bool pairs> GPU u32 rope_dim_of(const struct rope_heads *h, u32 j)
+{
+    return pairs ? gpu_lane() % 16 * 4 : rope_dim(h, j);
+}
+
+template <bool pairs> GPU u32 rope_head_of(const struct rope_heads *h, u32 j)
+{
+    return pairs ? j * 2 + gpu_lane() / 16 : j >> h->shift;
+}
+
+template <bool pairs> GPU u32 rope_near_of(const struct rope_heads *h, u32 j)
+{
+    return pairs ? j * SLOT_DIMS + gpu_lane() / 16 * (SLOT_DIMS / 2)
+                 : (j >> h->shift << h->shift) * SLOT_DIMS;
+}
+
+template <bool pairs> GPU u32 rope_slots_of(const struct rope_heads *h)
+{
+    return pairs ? h->n / 2 : h->n << h->shift;
+}
+
 /* cos and sin of pair i of the token at `pos`. The angle is f32, as the reference models have it;
  * it is reduced in f64. */
 GPU void rope_angle(const struct gpu_rope *rope, u32 pos, u32 i, float *cos, float *sin)
@@ -74,14 +97,22 @@ GPU void rope_angle(const struct gpu_rope *rope, u32 pos, u32 i, float *cos, flo
     *sin = gpu_mul(s, scale);
 }
 
-/* v[slot] over all lanes and the slots of its head, each lane and slot alike. */
-template <u32 most, bool largest> GPU void rope_reduce(u32 shift, u32 slots, float v[most])
+/* v[slot] over all lanes and the slots of its head, each lane and slot alike. Of `pairs` over half
+ * of the lanes: in the same order, less the other half's zeros. */
+template <u32 most, bool largest, bool pairs = false>
+GPU void rope_reduce(u32 shift, u32 slots, float v[most])
 {
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
         if (j >= slots)
             break;
-        v[j] = largest ? gpu_max_warp(v[j]) : gpu_sum_warp(v[j]);
+        if (pairs)
+            for (u32 mask = 8; mask; mask /= 2) {
+                const float other = gpu_shuffle_xor(v[j], mask);
+                v[j] = largest ? fmaxf(v[j], other) : v[j] + other;
+            }
+        else
+            v[j] = largest ? gpu_max_warp(v[j]) : gpu_sum_warp(v[j]);
     }
 #pragma unroll 1
     for (u32 s = 0; s < shift; s++) {
@@ -95,7 +126,7 @@ template <u32 most, bool largest> GPU void rope_reduce(u32 shift, u32 slots, flo
     }
 }
 
-/* `plain`: heads of 128 dimensions, aligned to 16 bytes. */
+/* `plain`: slots without a gap, aligned to 16 bytes. */
 template <u32 most, bool plain>
 GPU void rope_read(const struct rope_heads *h, u32 slots, float v[most][4])
 {
@@ -133,7 +164,7 @@ template <u32 most> GPU bool rope_missing(const float v[most][4])
     return missing;
 }
 
-template <u32 most>
+template <u32 most, bool pairs = false>
 GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u32 slots,
                    float v[most][4])
 {
@@ -145,10 +176,11 @@ GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u3
     for (u32 j = 0; j < most; j++)
         sum[j] = fmaf(v[j][0], v[j][0], gpu_mul(v[j][1], v[j][1])) +
                  fmaf(v[j][2], v[j][2], gpu_mul(v[j][3], v[j][3]));
-    rope_reduce<most, false>(h->shift, slots, sum);
+    rope_reduce<most, false, pairs>(h->shift, slots, sum);
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
-        u32 head = h->first + (j >> h->shift), d = MIN(rope_dim(h, j), h->dim - 2);
+        u32 head = h->first + rope_head_of<pairs>(h, j);
+        u32 d = MIN(rope_dim_of<pairs>(h, j), h->dim - 2);
         const float *norm = head < h->queries ? norm_q : head < h->rotated ? norm_k : NULL;
         if (j >= slots)
             break;
@@ -165,7 +197,8 @@ GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u3
 }
 
 /* Rotates; ends with a barrier after which the heads in global memory may be overwritten. */
-template <u32 most> GPU void rope_rotate(const struct rope_heads *h, u32 slots, float v[most][4])
+template <u32 most, bool pairs = false>
+GPU void rope_rotate(const struct rope_heads *h, u32 slots, float v[most][4])
 {
     u32 half = h->dims / 2;
 #pragma unroll
@@ -178,11 +211,11 @@ template <u32 most> GPU void rope_rotate(const struct rope_heads *h, u32 slots, 
     gpu_warp_sync();
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
-        u32 d = rope_dim(h, j), i = d < half ? d : d - half;
-        const float *x = h->near + (j >> h->shift << h->shift) * SLOT_DIMS;
+        u32 d = rope_dim_of<pairs>(h, j), i = d < half ? d : d - half;
+        const float *x = h->near + rope_near_of<pairs>(h, j);
         if (j >= slots)
             break;
-        if (h->first + (j >> h->shift) >= h->rotated || d >= h->dims)
+        if (h->first + rope_head_of<pairs>(h, j) >= h->rotated || d >= h->dims)
             continue;
         if (half % 4 == 0) {
             float4 c = gpu_load<float4>(h->cos + i), s = gpu_load<float4>(h->sin + i);
@@ -205,14 +238,14 @@ template <u32 most> GPU void rope_rotate(const struct rope_heads *h, u32 slots, 
     gpu_warp_sync();
 }
 
-template <u32 most>
+template <u32 most, bool pairs = false>
 GPU void rope_largest(u32 shift, u32 slots, const float v[most][4], float largest[most])
 {
 #pragma unroll
     for (u32 j = 0; j < most; j++)
         largest[j] =
             fmaxf(fmaxf(fabsf(v[j][0]), fabsf(v[j][1])), fmaxf(fabsf(v[j][2]), fabsf(v[j][3])));
-    rope_reduce<most, true>(shift, slots, largest);
+    rope_reduce<most, true, pairs>(shift, slots, largest);
 }
 
 /* A query head is multiplied by 2^(exponent - 127); 0 has none of its own. */
@@ -227,16 +260,16 @@ GPU float rope_undo(u32 exponent)
 }
 
 /* Query heads in their own place: halves scaled by a power of two, then what undoes it. */
-template <u32 most>
+template <u32 most, bool pairs>
 GPU void rope_write_q(const struct rope_heads *h, u32 slots, const float v[most][4])
 {
     float largest[most];
     if (h->first >= h->queries)
         return;
-    rope_largest<most>(h->shift, slots, v, largest);
+    rope_largest<most, pairs>(h->shift, slots, v, largest);
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
-        u32 i = j >> h->shift, d = rope_dim(h, j);
+        u32 i = rope_head_of<pairs>(h, j), d = rope_dim_of<pairs>(h, j);
         float *x = h->x + i * h->dim;
         if (j >= slots || h->first + i >= h->queries)
             break;
@@ -363,16 +396,16 @@ GPU void rope_write_pages(const struct op_attention *op, const struct rope_heads
 }
 
 /* rope_write_kv to pages of bytes; in shared memory their scales stand behind the first chunk. */
-template <bool near>
+template <bool near, bool pairs>
 GPU void rope_write_bytes(const struct op_attention *op, const struct rope_heads *h, u32 page,
                           u32 key, u8 *pages, const float v[ROPE_SLOTS][4])
 {
-    u32 dim = ROUND_UP(h->dim, 16u), slots = h->n << h->shift;
+    u32 dim = ROUND_UP(h->dim, 16u), slots = rope_slots_of<pairs>(h);
     float largest[ROPE_SLOTS];
-    rope_largest<ROPE_SLOTS>(h->shift, slots, v, largest);
+    rope_largest<ROPE_SLOTS, pairs>(h->shift, slots, v, largest);
 #pragma unroll
     for (u32 j = 0; j < ROPE_SLOTS; j++) {
-        u32 i = j >> h->shift, head = h->first + i, d = rope_dim(h, j);
+        u32 i = rope_head_of<pairs>(h, j), head = h->first + i, d = rope_dim_of<pairs>(h, j);
         bool is_key = head < h->rotated;
         if (j >= slots)
             break;
@@ -392,14 +425,14 @@ GPU void rope_write_bytes(const struct op_attention *op, const struct rope_heads
 }
 
 /* The key and value heads of a token; `near`: to the pages in shared memory. */
-template <bool near>
+template <bool near, bool pairs>
 GPU void rope_write_kv(const struct op_attention *op, const struct rope_heads *h, u32 page, u32 key,
                        u8 *pages, const float v[ROPE_SLOTS][4])
 {
-    u32 dim = ROUND_UP(h->dim, 16u), slots = h->n << h->shift;
+    u32 dim = ROUND_UP(h->dim, 16u), slots = rope_slots_of<pairs>(h);
 #pragma unroll
     for (u32 j = 0; j < ROPE_SLOTS; j++) {
-        u32 i = j >> h->shift, head = h->first + i, d = rope_dim(h, j);
+        u32 i = rope_head_of<pairs>(h, j), head = h->first + i, d = rope_dim_of<pairs>(h, j);
         bool is_key = head < h->rotated;
         if (j >= slots)
             break;
@@ -424,7 +457,7 @@ struct rope_turn {
     u32 token;        /* of the group; it may have fewer */
 };
 
-template <bool plain>
+template <u32 DIM>
 GPU void rope_ask(const struct op_attention *op, const struct rope_turn *t, u32 each,
                   struct rope_heads *h, float v[ROPE_SLOTS][4])
 {
@@ -433,33 +466,34 @@ GPU void rope_ask(const struct op_attention *op, const struct rope_turn *t, u32 
     h->n = t->token < t->group.n ? MIN(each, heads - h->first) : 0;
     h->x = gpu_global(op->qkv) + h->first * h->dim;
     h->x += (size_t)(t->group.token + MIN(t->token, t->group.n - 1)) * op->stride;
-    rope_read<ROPE_SLOTS, plain>(h, h->n << h->shift, v);
+    rope_read<ROPE_SLOTS, DIM != 0>(h, rope_slots_of<DIM == SLOT_DIMS / 2>(h), v);
 }
 
 /* Heads of a token, read to written. */
-template <bool plain>
+template <u32 DIM>
 GPU void rope_do(const struct op_attention *op, const struct rope_turn *t, struct rope_heads *h,
                  const float *angles, u8 *pages, float v[ROPE_SLOTS][4])
 {
-    u32 slots = h->n << h->shift, key = (t->group.pos + t->token) % PAGE_KEYS;
+    constexpr bool pairs = DIM == SLOT_DIMS / 2;
+    u32 slots = rope_slots_of<pairs>(h), key = (t->group.pos + t->token) % PAGE_KEYS;
     if (h->n == 0)
         return;
-    h->dims = plain ? (u32)SLOT_DIMS : t->group.rope->dims;
+    h->dims = DIM ? DIM : t->group.rope->dims;
     h->cos = angles + t->token * h->dims;
     h->sin = h->cos + h->dims / 2;
-    rope_norm<ROPE_SLOTS>(op, h, slots, v);
-    rope_rotate<ROPE_SLOTS>(h, slots, v);
-    rope_write_q<ROPE_SLOTS>(h, slots, v);
+    rope_norm<ROPE_SLOTS, pairs>(op, h, slots, v);
+    rope_rotate<ROPE_SLOTS, pairs>(h, slots, v);
+    rope_write_q<ROPE_SLOTS, pairs>(h, slots, v);
     if (h->first + h->n <= h->queries)
         return;
     if (op->int8 && pages)
-        rope_write_bytes<true>(op, h, t->group.page, key, pages, v);
+        rope_write_bytes<true, pairs>(op, h, t->group.page, key, pages, v);
     else if (op->int8)
-        rope_write_bytes<false>(op, h, t->group.page, key, NULL, v);
+        rope_write_bytes<false, pairs>(op, h, t->group.page, key, NULL, v);
     else if (pages)
-        rope_write_kv<true>(op, h, t->group.page, key, pages, v);
+        rope_write_kv<true, pairs>(op, h, t->group.page, key, pages, v);
     else
-        rope_write_kv<false>(op, h, t->group.page, key, NULL, v);
+        rope_write_kv<false, pairs>(op, h, t->group.page, key, NULL, v);
 }
 
 /* Groups of the row that is this thread's. */
@@ -473,14 +507,17 @@ GPU u32 rope_groups(const struct gpu_run *run)
     return (row.pos + row.n - 1) / PAGE_KEYS - row.pos / PAGE_KEYS + 1;
 }
 
-template <bool plain>
-GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
+/* DIM: that heads have, without gaps; 0: any. */
+template <u32 DIM> GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
 {
     op = gpu_near(op);
     run = gpu_near(run);
-    u32 groups = attention_number(run, rope_groups(run));
-    u32 shift = plain ? 0 : rope_shift(op->head_dim), slots = shift == 2 ? 4 : ROPE_SLOTS;
-    u32 each = slots >> shift, pieces = CEIL_DIV(op->heads + 2 * op->kv_heads, each);
+    constexpr bool pairs = DIM == SLOT_DIMS / 2;
+    u32 groups = attention_number(run, rope_groups(run)), all = op->heads + 2 * op->kv_heads;
+    u32 shift = DIM ? 0 : rope_shift(op->head_dim), slots = shift == 2 ? 4 : ROPE_SLOTS;
+    if (pairs && groups * CEIL_DIV(all, 2u * ROPE_SLOTS) <= gpu_blocks() / 2)
+        slots = ROPE_SLOTS / 2; /* for more blocks */
+    u32 each = pairs ? slots * 2 : slots >> shift, pieces = CEIL_DIV(all, each);
     u32 items = groups * pieces, share = items / gpu_blocks(), more = items % gpu_blocks();
     u32 from = share * gpu_block() + MIN(gpu_block(), more), filled = ~0u;
     u32 turns = (share + (gpu_block() < more)) * ROPE_TURNS;
@@ -495,7 +532,7 @@ GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
     h.near = gpu_near(near) + gpu_warp() * near_floats;
     h.queries = op->heads;
     h.rotated = op->heads + op->kv_heads;
-    h.dim = plain ? (u32)SLOT_DIMS : op->head_dim;
+    h.dim = DIM ? DIM : op->head_dim;
     h.shift = shift;
     h_next = h;
     if (turns == 0)
@@ -504,7 +541,7 @@ GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
     next.piece = from % pieces;
     next.token = gpu_warp();
     next.group = rope_group(op, run, next.index);
-    rope_ask<plain>(op, &next, each, &h_next, v_next);
+    rope_ask<DIM>(op, &next, each, &h_next, v_next);
 #pragma unroll 1
     for (u32 i = 0; i < turns; i++) {
         turn = next;
@@ -520,14 +557,14 @@ GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
             next.group = rope_group(op, run, ++next.index);
         }
         if (i + 1 < turns)
-            rope_ask<plain>(op, &next, each, &h_next, v_next);
+            rope_ask<DIM>(op, &next, each, &h_next, v_next);
         if (filled != turn.index) {
             rope_fill_angles(&turn.group, angles);
             filled = turn.index;
         }
         u32 end = MIN(h.first + each, h.rotated + op->kv_heads);
         bool whole = room && turn.group.n == PAGE_KEYS && end > h.queries;
-        rope_do<plain>(op, &turn, &h, gpu_near(angles), whole ? gpu_near(pages) : NULL, v);
+        rope_do<DIM>(op, &turn, &h, gpu_near(angles), whole ? gpu_near(pages) : NULL, v);
         if (!whole || turn.token < PAGE_KEYS - GPU_WARPS)
             continue;
         gpu_sync();
@@ -538,11 +575,14 @@ GPU_CALL void rope_run(const struct op_attention *op, const struct gpu_run *run)
 
 GPU void attention_rope(const struct op_attention *op, const struct gpu_run *run)
 {
-    if (op->head_dim == SLOT_DIMS && op->stride % 4 == 0 && op->rope.dims == SLOT_DIMS &&
-        op->rope_long.dims % SLOT_DIMS == 0)
-        rope_run<true>(op, run);
+    const u32 dim = op->head_dim;
+    const bool whole = op->stride % 4 == 0 && op->rope.dims == dim && op->rope_long.dims % dim == 0;
+    if (whole && dim == SLOT_DIMS)
+        rope_run<SLOT_DIMS>(op, run);
+    else if (whole && dim == SLOT_DIMS / 2 && op->heads % 2 == 0 && op->kv_heads % 2 == 0)
+        rope_run<SLOT_DIMS / 2>(op, run);
     else
-        rope_run<false>(op, run);
+        rope_run<0>(op, run);
 }
 
 #endif

@@ -214,15 +214,23 @@ static bool is_attention(const struct op *op)
            op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
-/* What is_attention says: `step`, and with `grouped` `prefill_attention` rows of many
- * tokens. */
-static enum err launch_attention(struct steps *s, u64 card_step, bool grouped, u32 first, u32 last,
-                                 struct err_text *e)
+/* Which kernels compute the attention of a step: rows of many tokens, and others. */
+struct attention_way {
+    bool grouped; /* the former by `prefill_attention` */
+    bool none;    /* there are no others then */
+};
+
+/* What is_attention says: `step`, but for what way says. */
+static enum err launch_attention(struct steps *s, u64 card_step, struct attention_way way,
+                                 u32 first, u32 last, struct err_text *e)
 {
     struct steps_kernel step = s->step;
-    step.many_apart = grouped;
-    TRY(launch_some(s, &step, card_step, 0, first, last, e));
-    for (u32 i = first; i < last && grouped; i++)
+    u32 end = last;
+    step.many_apart = way.grouped;
+    while (way.none && end > first && s->list->ops[end - 1].kind == OP_ATTENTION)
+        end--;
+    TRY(launch_some(s, &step, card_step, 0, first, end, e));
+    for (u32 i = first; i < last && way.grouped; i++)
         if (s->list->ops[i].kind == OP_ATTENTION)
             TRY(launch_some(s, &s->group, card_step, 0, i, i + 1, e));
     return ERR_OK;
@@ -236,17 +244,21 @@ static u32 longest_row(const struct step *step)
     return longest;
 }
 
-/* Has the step rows that `prefill_attention` is for? */
-static bool is_grouped(const struct steps *s, const struct step *step)
+static struct attention_way attention_way(const struct steps *s, const struct step *step)
 {
-    return s->group.function && attention_is_grouped(s->list->model->head_dim) &&
-           longest_row(step) >= GROUP_TOKENS;
+    const struct model *m = s->list->model;
+    const bool grouped =
+        s->group.function && attention_is_grouped(m->head_dim) && longest_row(step) >= GROUP_TOKENS;
+    bool none = grouped;
+    for (u32 i = 0; i < step->n_rows; i++)
+        none &= step->rows[i].n > attention_few_tokens(m->heads, m->kv_heads);
+    return (struct attention_way){grouped, none};
 }
 
 /* The layers [first, last) of a step: attention by itself; what is between by the kernel of its
  * matrices, or where an operation needs several by each of these in turn. */
 static enum err launch_layers(struct steps *s, u64 card_step, const struct table *table,
-                              bool grouped, u32 first, u32 last, struct err_text *e)
+                              struct attention_way way, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
@@ -259,7 +271,7 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct table
             bits = more;
         }
         if (attention)
-            TRY(launch_attention(s, card_step, grouped, i, end, e));
+            TRY(launch_attention(s, card_step, way, i, end, e));
         else if (!bits)
             TRY(launch_some(s, &s->step, card_step, 0, i, end, e));
         for (u32 k = 0; bits >> k; k++)
@@ -304,7 +316,7 @@ static enum err launch_mid(struct steps *s, u64 card_step, const struct list_str
         from = same;
     }
     *first = end;
-    return launch_layers(s, card_step, &table, is_grouped(s, step), from, end, e);
+    return launch_layers(s, card_step, &table, attention_way(s, step), from, end, e);
 }
 
 /* What the layers left of rows that want it, before the step is marked as done. */
@@ -361,7 +373,7 @@ enum err launch_step(struct steps *s, u64 card_step, const struct steps_entry *e
         TRY(launch_mid(s, card_step, ops, mid, step, &first, e));
     if (!ring && !head_only && prefill && !mid) {
         const struct table table = prefill_table(s);
-        TRY(launch_layers(s, card_step, &table, is_grouped(s, step), first, ops->head, e));
+        TRY(launch_layers(s, card_step, &table, attention_way(s, step), first, ops->head, e));
         first = ops->head;
     }
     /* `decode` does not sample. */

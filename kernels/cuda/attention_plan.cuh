@@ -8,7 +8,6 @@
 #include "kernels/cuda/attention_tile.cuh"
 
 enum {
-    FEW_TILES = 4,           /* a row of more goes the way of many */
     SPLITS_CHUNKS = 16,      /* of the output, of a unit of few */
     MANY_Q_BYTES = 32 << 10, /* queries of 8 tiles of 8 chunks */
     PLAN_BYTES = 1152,       /* of struct plan_shared */

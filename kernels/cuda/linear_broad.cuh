@@ -4,10 +4,8 @@
  * inputs are read from shared memory by the tensor cores themselves. The sums are those of step.h,
  * in the same order, and so are the bits.
  *
- * A block has whole tiles, in turns; or, where that would leave blocks idle, all slices of all
- * tiles stand in a row and each block has an equal stretch of them: what it has of a tile that
- * others share it leaves in op->partial, slice by slice. When a block has done all that others wait
- * for, it adds up its share of those tiles.
+ * A block has whole tiles, in turns; or, where that would leave blocks idle, parts of tiles, whose
+ * sums go from block to block through op->partial (share_broad_of).
  *
  * Everything comes through a ring of stages. Four warps of their own, behind those that all
  * operations have (kernels `prefill_int4` and so on), ask for the copies, a quarter each, ahead
@@ -35,7 +33,6 @@ enum {
     BROAD_WORK_BYTES = 384, /* in front of shared memory, for other operations */
     BROAD_SCALES_BYTES = 256,
     BROAD_SIDE_BYTES = BROAD_SCALES_BYTES + 64,
-    BROAD_FETCH_BYTES = 128 << 10, /* that a block asks into L2 before the blocks have met */
 };
 
 /* Behind that. The barriers are made once for all operations: racecheck (compute-sanitizer) takes
@@ -43,7 +40,7 @@ enum {
 struct broad_head {
     u64 full[BROAD_STAGES], empty[BROAD_STAGES];
     const void *op; /* OP_LINEAR's or OP_EXPERTS'; NULL: the copying warps may go */
-    struct share_work work;
+    struct share_broad share;
 };
 
 /* TOKENS: of a tile; a stage has room for BROAD_TOKENS. */
@@ -171,11 +168,12 @@ GPU void broad_advance(struct broad_ring *ring)
 template <class shape> GPU void broad_feed(const struct broad_head *head, struct broad_ring *ring)
 {
     const struct op_linear *op = (const struct op_linear *)head->op;
-    const struct share_work w = head->work;
+    const struct share_broad s = head->share;
     struct broad_source from;
 #pragma unroll 1
-    for (u32 place = w.first; place < w.end; place = share_next(&w, place)) {
-        broad_aim<shape>(&from, op, &w, place);
+    for (u32 place = share_broad_first(&s); place < s.work.end;
+         place = share_broad_next(&s, place)) {
+        broad_aim<shape>(&from, op, &s.work, place);
 #pragma unroll 1
         for (; from.left; from.left--) {
             u64 *barriers = broad_head_of()->full;
@@ -304,10 +302,10 @@ GPU void broad_stage(struct broad_ring *ring, struct broad_ahead<loop> *ahead, u
     gpu_barrier_leave(&broad_head_of()->empty[stage]);
 }
 
-/* The slices of an item: parked, or left for those that share the tile. */
+/* The slices of an item: parked, or left for those who add them up. */
 template <class shape, class loop>
 GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
-                      const struct tile_item *it, bool whole)
+                      const struct tile_item *it, bool parked)
 {
     const struct matrix *m = &op->part[it->part];
     const u32 scale_type = m->scale_type, slice_end = gpu_uniform(it->slice_end);
@@ -327,7 +325,7 @@ GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
 #pragma unroll 1
         for (; left; left--)
             broad_stage<shape, loop>(ring, &ahead, scale_type, zeros, --all > 0, &p);
-        if (whole)
+        if (parked)
             tile_park<shape>(&p, tile_scales_of<shape>(op, slice, token), slice == 0);
         else
             tile_leave<shape>(op, tile, slice, &p);
@@ -336,19 +334,46 @@ GPU void broad_slices(struct broad_ring *ring, const struct op_linear *op,
 
 /* --- all together -------------------------------------------------------------------------- */
 
+/* The sums that the block before left, of a tile that this one goes on with. */
+template <class shape> GPU void broad_take(const struct op_linear *op)
+{
+    const u32 from = gpu_block() - 1;
+    tile_await(&op->arrived[from], 1);
+    tile_take_parked<shape>(tile_partial(op, 0, from, shape::floats));
+}
+
+/* Leaves what is parked, if it is, and tells who waits for this part of a tile. */
+template <class shape> GPU void broad_leave(const struct op_linear *op, u32 place)
+{
+    const struct share_broad *share = &broad_head_of()->share;
+    const struct tile_item it =
+        share_item_of(op, &share->work, shape::kind, shape::blocks, shape::tokens, place);
+    if (share->parts == 1) {
+        tile_leave_parked<shape>(tile_partial(op, 0, gpu_block(), shape::floats));
+        tile_tell(&op->arrived[gpu_block()], MATRIX_SLICES);
+        return;
+    }
+    if (it.slice == 0)
+        tile_leave_parked<shape>(tile_partial(op, it.tile, 0, shape::floats));
+    tile_tell(&op->arrived[it.tile], it.slice_end - it.slice);
+}
+
 /* One item, from its first stage to its outputs. */
 template <class shape>
 GPU void broad_run_item(const struct op_linear *op, struct broad_ring *ring, u32 place)
 {
-    const struct share_work *w = &broad_head_of()->work;
-    struct tile_item it = share_item_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
-    bool whole = it.slice_end - it.slice == MATRIX_SLICES;
+    const struct share_broad *share = &broad_head_of()->share;
+    const struct tile_item it =
+        share_item_of(op, &share->work, shape::kind, shape::blocks, shape::tokens, place);
+    const bool parked = gpu_uniform(share->parts == 1 || it.slice == 0);
+    if (parked && it.slice)
+        broad_take<shape>(op);
     if (shape::kind != MATRIX_HALF && gpu_uniform(op->part[it.part].group) == 32)
-        broad_slices<shape, struct broad_loop<shape::kind, true>>(ring, op, &it, whole);
+        broad_slices<shape, struct broad_loop<shape::kind, true>>(ring, op, &it, parked);
     else
-        broad_slices<shape, struct broad_loop<shape::kind, false>>(ring, op, &it, whole);
-    if (!whole) {
-        tile_tell(&op->arrived[it.tile], it.slice_end - it.slice);
+        broad_slices<shape, struct broad_loop<shape::kind, false>>(ring, op, &it, parked);
+    if (gpu_uniform(it.slice_end < MATRIX_SLICES || !parked)) {
+        broad_leave<shape>(op, place);
         return;
     }
     struct tile_sums<shape> p;
@@ -373,22 +398,32 @@ template <u32 kind> GPU struct broad_ring broad_open(const struct gpu_run *p)
     return ring;
 }
 
+/* A tile that several blocks have left: this one's share of it. */
+template <class shape>
+GPU void broad_finish(const struct op_linear *op, const struct share_broad *share)
+{
+    const u32 parts = gpu_uniform(share->parts), first = share->work.first;
+    if (parts > 1 && gpu_uniform(first < share->work.end))
+        share_add_up<shape>(op, share->work, first, gpu_block() % parts, parts,
+                            MATRIX_SLICES / parts);
+}
+
 template <class shape>
 GPU void broad_run_as(const struct op_linear *op, const struct gpu_run *run,
                       struct broad_ring *ring)
 {
     struct broad_head *head = broad_head_of();
     if (gpu_thread() == 0) {
-        head->work = share_work_of(op, linear_rows(&op->in, run->step), shape::kind, shape::blocks,
-                                   shape::tokens);
+        head->share = share_broad_of(op, linear_rows(&op->in, run->step), shape::kind,
+                                     shape::blocks, shape::tokens, shape::k);
         head->op = op;
     }
     gpu_fence_bulk();
     gpu_sync_all();
-    for (u32 place = head->work.first; place < head->work.end;
-         place = share_next(&head->work, place))
+    for (u32 place = share_broad_first(&head->share); place < head->share.work.end;
+         place = share_broad_next(&head->share, place))
         broad_run_item<shape>(op, ring, place);
-    share_finish<shape>(op, head->work);
+    broad_finish<shape>(op, &head->share);
     gpu_sync_all(); /* the copying warps, too, have read `head` */
 }
 

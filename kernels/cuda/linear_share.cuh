@@ -1,5 +1,5 @@
-/* How thread blocks share the tiles of a linear whose products are of four warps: linear_wide.cuh,
- * linear_broad.cuh.
+/* How thread blocks share the tiles of a linear: linear_many.cuh, linear_wide.cuh; and, of many
+ * tokens, linear_broad.cuh (share_broad_of).
  */
 #ifndef ZIGCUDA_LINEAR_SHARE_CUH
 #define ZIGCUDA_LINEAR_SHARE_CUH
@@ -116,6 +116,91 @@ GPU struct tile_item share_item_of(const struct op_linear *op, const struct shar
     return it;
 }
 
+/* --- many tokens --------------------------------------------------------------------------- */
+
+/* What share_broad_of counts in: the time of a stage of products. */
+enum {
+    SHARE_PARKING = 1, /* a slice's sums */
+    SHARE_CHAIN = 6,   /* a tile's sums from a block to the next */
+    SHARE_PARTS = 10,  /* slices' sums through memory, and adding them up */
+};
+
+/* Whole tiles in turns, as long as each block has one; what remains so that it ends soonest:
+ *
+ * - the same way;
+ * - with the last full turn, in equal stretches of slices, each from its last tile to its first. So
+ *   who has the begin of a tile has it done first, and leaves its sums for the next block, which
+ *   ends with that tile and goes on with them: nobody waits, as a stretch is as long as a tile at
+ *   least, and nothing is added up twice;
+ * - of fewer tiles than blocks, several blocks a tile, which leave what they have of it and add it
+ *   up together; of the first one's slices the sum.
+ */
+struct share_broad {
+    struct share_work work; /* first, end: of what remains */
+    u32 turns;              /* where that begins */
+    u32 parts;              /* blocks that add up a tile together, or 1 */
+};
+
+/* k: inputs of a stage. */
+GPU struct share_broad share_broad_of(const struct op_linear *op, u32 rows, u32 kind, u32 blocks,
+                                      u32 tokens, u32 k)
+{
+    const u32 n = gpu_blocks(), b = gpu_block();
+    struct share_work w = {CEIL_DIV(rows, tokens), 0, 0, 0, 0, rows, NULL};
+    u32 all = 0, mine = 0, slice = 0;
+    for (u32 i = 0; i < op->parts; i++) {
+        const u32 tiles = share_tiles(&op->part[i], blocks) * w.tiles_t;
+        const bool is = op->part[i].kind == kind;
+        all += tiles;
+        mine += is ? tiles : 0;
+        slice = is ? MAX(slice, op->part[i].slice / k + SHARE_PARKING) : slice;
+    }
+    const u32 slices = w.slices = mine * MATRIX_SLICES, floats = 16 * blocks * tokens;
+    const u32 turns = mine / n, parts = MIN(n / mine, (u32)MATRIX_SLICES);
+    const u32 whole = CEIL_DIV(mine - turns * n, n) * MATRIX_SLICES * slice;
+    if (parts > 1 && all <= LINEAR_COUNTERS &&
+        (size_t)all * MATRIX_SLICES * floats <= LINEAR_PARTIALS &&
+        CEIL_DIV(MATRIX_SLICES, parts) * slice + SHARE_PARTS < whole) {
+        const u32 tile = b / parts * MATRIX_SLICES, part = b % parts;
+        if (b / parts < mine) {
+            w.first = tile + part * MATRIX_SLICES / parts;
+            w.end = tile + (part + 1) * MATRIX_SLICES / parts;
+        }
+        return {w, 0, parts};
+    }
+    const u32 rest = slices - turns * n * MATRIX_SLICES;
+    if (turns > 0 && (size_t)n * floats <= LINEAR_PARTIALS &&
+        CEIL_DIV(rest, n) * slice + SHARE_CHAIN < whole) {
+        const u32 from = (turns - 1) * n * MATRIX_SLICES;
+        w.first = from + (u32)((u64)(slices - from) * b / n);
+        w.end = from + (u32)((u64)(slices - from) * (b + 1) / n);
+        return {w, from, 1};
+    }
+    w.first = w.end = slices;
+    return {w, slices, 1};
+}
+
+/* A block's first place, and the one behind another; there is none at or behind w.end. */
+GPU u32 share_broad_rest(const struct share_broad *s)
+{
+    return MAX(s->work.first, (s->work.end - 1) / MATRIX_SLICES * MATRIX_SLICES);
+}
+
+GPU u32 share_broad_first(const struct share_broad *s)
+{
+    const u32 place = gpu_block() * MATRIX_SLICES;
+    return place < s->turns ? place : share_broad_rest(s);
+}
+
+GPU u32 share_broad_next(const struct share_broad *s, u32 place)
+{
+    if (place < s->turns) {
+        place += gpu_blocks() * MATRIX_SLICES;
+        return place < s->turns ? place : share_broad_rest(s);
+    }
+    return place > s->work.first ? MAX(s->work.first, place - MATRIX_SLICES) : ~0u;
+}
+
 /* Of either. */
 GPU struct tile_item share_any_of(const struct op_linear *op, const struct share_work *w, u32 kind,
                                   u32 blocks, u32 tokens, u32 place)
@@ -124,32 +209,42 @@ GPU struct tile_item share_any_of(const struct op_linear *op, const struct share
                     : share_item_of(op, w, kind, blocks, tokens, place);
 }
 
-/* This block's share of a tile that several have left in slices: adds them up, in order. */
+/* Share number `share` of a tile that `sharers` blocks have left in slices: adds them up, in order.
+ * done: see tile_join_all. */
 template <class shape>
-GPU void share_gather(const struct op_linear *op, const struct share_work &w, u32 place)
+GPU void share_add_up(const struct op_linear *op, const struct share_work &w, u32 place, u32 share,
+                      u32 sharers, u32 done)
 {
     typedef tile_small<shape::kind> small;
     struct tile_item it = share_item_of(op, &w, shape::kind, shape::blocks, shape::tokens, place);
-    u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
-    u32 sharers = MATRIX_SLICES, token = it.token + gpu_lane() % 4 * 2;
-    if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
-        u32 first = share_block_of(&w, begin);
-        share = gpu_block() - first;
-        sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
-    }
+    const u32 token = it.token + gpu_lane() % 4 * 2;
     tile_await(&op->arrived[it.tile], sharers);
     for (u32 i = share; i < shape::m * shape::n; i += sharers) {
         const float4 *from = tile_partial(op, it.tile, 0, shape::floats) + i * GPU_THREADS;
         float4 p[MATRIX_SLICES];
         struct tile_sums<small> sum;
-        tile_load_all(p, from, shape::floats / 4);
+        tile_load_all(p, from, shape::floats / 4, done);
         tile_join_all<small>(&sum, p,
                              op->in.prepared_scale + (token + i % shape::n * 8) * MATRIX_SLICES, 1,
-                             MATRIX_SLICES);
+                             MATRIX_SLICES, done);
         tile_store<small>(op, it.part,
                           it.block + tile_warp_block<shape>() + i / shape::n * shape::apart,
                           token + i % shape::n * 8, w.rows, &sum);
     }
+}
+
+/* The same of a tile of which this block has what is at `place`. */
+template <class shape>
+GPU void share_gather(const struct op_linear *op, const struct share_work &w, u32 place)
+{
+    u32 begin = place / MATRIX_SLICES * MATRIX_SLICES, share = place % MATRIX_SLICES;
+    u32 sharers = MATRIX_SLICES;
+    if (w.slices >= gpu_blocks()) { /* else a block has one slice, or none */
+        u32 first = share_block_of(&w, begin);
+        share = gpu_block() - first;
+        sharers = share_block_of(&w, begin + MATRIX_SLICES - 1) - first + 1;
+    }
+    share_add_up<shape>(op, w, place, share, sharers, 0);
 }
 
 /* The tiles that this block shares with others, when all of it is done that others wait for. */

@@ -306,6 +306,27 @@ GPU void tile_join(float4 *total, const float p[4], float scale, float next_scal
     total->w = fmaf(p[3], next_scale, total->w);
 }
 
+/* The thread's place in shared memory for sums that are parked: those of a warp's tile i. */
+template <class shape> GPU float4 *tile_parked(u32 i)
+{
+    return (float4 *)(gpu_shared() + shape::head) + i * GPU_THREADS + gpu_thread();
+}
+
+/* Parked sums, left for another block, and taken. */
+template <class shape> GPU void tile_leave_parked(float4 *to)
+{
+#pragma unroll 2
+    for (u32 i = 0; i < shape::m * shape::n; i++)
+        to[i * GPU_THREADS] = *tile_parked<shape>(i);
+}
+
+template <class shape> GPU void tile_take_parked(const float4 *from)
+{
+#pragma unroll 2
+    for (u32 i = 0; i < shape::m * shape::n; i++)
+        *tile_parked<shape>(i) = from[i * GPU_THREADS];
+}
+
 /* This block's sums of so many slices of a tile are there, when it has met here. */
 GPU void tile_tell(u32 *arrived, u32 slices)
 {
@@ -331,21 +352,22 @@ template <u32 KIND> struct tile_small {
     static constexpr u32 kind = KIND, m = 1, n = 1, apart = 1;
 };
 
-/* Of all slices, `apart` from one to the next. */
-GPU void tile_load_all(float4 p[MATRIX_SLICES], const float4 *from, u32 apart)
+/* Of all slices, `apart` from one to the next. done: so many of them have been added up, to what
+ * stands in the first one's place. */
+GPU void tile_load_all(float4 p[MATRIX_SLICES], const float4 *from, u32 apart, u32 done = 0)
 {
 #pragma unroll
     for (u32 i = 0; i < MATRIX_SLICES; i++)
-        p[i] = from[i * apart];
+        p[i] = from[(i < done ? 0 : i) * apart]; /* the first one's is at hand then */
 }
 
 /* All slices of 16 outputs by 8 tokens, in order. scale: of slice 0 and this lane's first token;
- * `slice` and `next` floats on are those of the next slice, the next token. */
+ * `slice` and `next` floats on are those of the next slice, the next token. done: as above. */
 template <class small>
 GPU void tile_join_all(struct tile_sums<small> *sum, const float4 p[MATRIX_SLICES],
-                       const float *scale, u32 slice, u32 next)
+                       const float *scale, u32 slice, u32 next, u32 done = 0)
 {
-    float4 total = {0, 0, 0, 0};
+    float4 total = done ? p[0] : (float4){0, 0, 0, 0};
     float s[MATRIX_SLICES][2];
 #pragma unroll
     for (u32 i = 0; i < MATRIX_SLICES; i++) {
@@ -355,7 +377,8 @@ GPU void tile_join_all(struct tile_sums<small> *sum, const float4 p[MATRIX_SLICE
 #pragma unroll
     for (u32 i = 0; i < MATRIX_SLICES; i++) {
         const float v[4] = {p[i].x, p[i].y, p[i].z, p[i].w};
-        tile_join(&total, v, s[i][0], s[i][1]);
+        if (i >= done)
+            tile_join(&total, v, s[i][0], s[i][1]);
     }
     float *v = sum->v[0][0];
     v[0] = total.x, v[1] = total.y, v[2] = total.z, v[3] = total.w;
@@ -374,12 +397,6 @@ GPU void tile_add(struct tile_sums<shape> *total, const struct tile_sums<shape> 
 #pragma unroll
             for (u32 e = 0; e < 4; e++)
                 total->v[i][j][e] = fmaf(p->v[i][j][e], scales.v[j][e % 2], total->v[i][j][e]);
-}
-
-/* The thread's place in shared memory for sums that are parked: those of a warp's tile i. */
-template <class shape> GPU float4 *tile_parked(u32 i)
-{
-    return (float4 *)(gpu_shared() + shape::head) + i * GPU_THREADS + gpu_thread();
 }
 
 /* The same addition with parked sums; `first`: they are none yet. */

@@ -1,7 +1,8 @@
 /* Timings of the linears of real shapes on a GPU: microseconds, share of the floor (bytes, or
  * operations), GB/s, TFLOP/s. Weights come from a pool larger than any cache, in turns.
  *
- *   linear_bench --gpu IMAGE [SHAPE [TOKENS]]    SHAPE: one of those below, or "8B layer"
+ *   linear_bench --gpu IMAGE [SHAPE [TOKENS]]    SHAPE: one of those below, or "8B layer";
+ *                                               TOKENS: up to 2048
  */
 #include "tests/cuda/harness.h"
 
@@ -173,10 +174,8 @@ static void run_bench(const char *only, u32 only_tokens)
     l->partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));
     l->arrived = (u32 *)gpu_take(LINEAR_COUNTERS * sizeof(u32));
     l->awaited = gpu_awaited_sums();
-    for (u32 t : tokens) {
-        if (only_tokens && t != only_tokens)
-            continue;
-        b.tokens = t;
+    for (u32 i = 0; i < (only_tokens ? 1 : COUNTOF(tokens)); i++) {
+        const u32 t = b.tokens = only_tokens ? only_tokens : tokens[i];
         memset(b.ops, 0, sizeof b.ops);
         b.ring_bytes = decode_ring_bytes(t, 4096, 0, shared_bytes());
         for (b.n_ops = 0; b.n_ops < 32; b.n_ops++)
@@ -207,6 +206,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: linear_bench --gpu IMAGE [SHAPE [TOKENS]]\n");
         return 2;
     }
-    run_bench(argc > 3 ? argv[3] : NULL, argc > 4 ? (u32)strtoul(argv[4], NULL, 10) : 0);
+    const u32 tokens = argc > 4 ? (u32)strtoul(argv[4], NULL, 10) : 0;
+    if (tokens > BENCH_TOKENS) {
+        fprintf(stderr, "linear_bench: %u tokens; up to %u\n", tokens, BENCH_TOKENS);
+        return 2;
+    }
+    run_bench(argc > 3 ? argv[3] : NULL, tokens);
     return 0;
 }

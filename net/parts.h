@@ -194,8 +194,7 @@ struct api {
     u32 n_over;  /* jobs that are over */
 };
 
-/* --- net/job -----------------------------------------------------------------------------------
- */
+/* --- net/prompt ------------------------------------------------------------------------------ */
 
 /* One prompt as token ids; `text` is what echo gives back. */
 struct prompt {
@@ -213,6 +212,16 @@ struct prompts {
     u64 tokens;
     struct prompt prediction; /* of all their answers; n 0: there is none */
 };
+
+/* All prompts of a request as token ids in the work arena; or why not. */
+MUST bool prompts_read(struct api *api, const struct params *p, struct prompts *all,
+                       struct refusal *f);
+
+/* Does a prompt of n tokens fit the context? The engine's rule, refused in OpenAI's form. */
+MUST bool prompt_fits(const struct api *api, const struct params *p, u32 n, struct refusal *f);
+
+/* --- net/job -----------------------------------------------------------------------------------
+ */
 
 /* Begins the job of a request: all its choices, or false with the reason. ws: NULL for HTTP's. */
 MUST bool job_begin(struct api *api, const struct caller *caller, const struct dialect *dialect,

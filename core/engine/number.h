@@ -26,6 +26,12 @@ static inline enum act phase(struct grammar_frame *f, bool fits, u8 next)
     return fits ? TAKEN : REFUSED;
 }
 
+/* Counts as far as it matters: so that a long text comes back to the same state. */
+static inline u16 count_on(const struct grammar_node *n, u16 so_far)
+{
+    return n->max != GRAMMAR_NONE || so_far < n->min ? (u16)(so_far + 1) : so_far;
+}
+
 /* The first byte of one whose node is a number's, and the next one. */
 enum act number_begin(const struct grammar *g, struct grammar_frame *f, u8 c);
 enum act number_step(const struct grammar *g, struct grammar_frame *f, u8 c);

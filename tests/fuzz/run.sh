@@ -26,7 +26,8 @@ bodies) sources="$base net/params.c net/fields.c net/forms.c net/input.c net/blo
     net/messages.c net/refusal.c net/keys.c core/engine/sample.c" ;;
 answers) sources="$base core/engine/grammar.c core/engine/schema.c core/engine/apart.c"
     sources="$sources core/engine/range.c core/engine/regex*.c core/engine/format.c"
-    sources="$sources core/engine/number.c core/engine/tags.c core/engine/foresee.c"
+    sources="$sources core/engine/number.c core/engine/string.c core/engine/tags.c"
+    sources="$sources core/engine/foresee.c"
     sources="$sources net/kinds.c net/store.c net/refusal.c tests/unit/words.c"
     sources="$sources core/engine/mask*.c core/model/answer.c core/model/tool_*.c"
     sources="$sources core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"

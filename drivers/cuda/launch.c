@@ -249,9 +249,10 @@ static struct attention_way attention_way(const struct steps *s, const struct st
     const struct model *m = s->list->model;
     const bool grouped =
         s->group.function && attention_is_grouped(m->head_dim) && longest_row(step) >= GROUP_TOKENS;
+    const u32 few = FEW_TILES * ATTENTION_TILE_TOKENS(m->heads / m->kv_heads);
     bool none = grouped;
     for (u32 i = 0; i < step->n_rows; i++)
-        none &= step->rows[i].n > attention_few_tokens(m->heads, m->kv_heads);
+        none &= step->rows[i].n > few;
     return (struct attention_way){grouped, none};
 }
 

@@ -157,7 +157,7 @@ GPU void attention_plan_of(const struct op_attention *op, const struct gpu_run *
     u32 group = op->heads / op->kv_heads;
     plan->group = group;
     plan->chunks = CEIL_DIV(op->head_dim, 16u);
-    plan->tokens = MAX(ATTENTION_ROWS / group, 1u);
+    plan->tokens = ATTENTION_TILE_TOKENS(group);
     plan->parts = CEIL_DIV(group, (u32)ATTENTION_ROWS);
     plan->units = op->kv_heads * plan->parts;
     plan->few_units = plan->units * CEIL_DIV(plan->chunks, (u32)SPLITS_CHUNKS);

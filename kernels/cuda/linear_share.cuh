@@ -156,8 +156,8 @@ GPU struct share_broad share_broad_of(const struct op_linear *op, u32 rows, u32 
         slice = is ? MAX(slice, op->part[i].slice / k + SHARE_PARKING) : slice;
     }
     const u32 slices = w.slices = mine * MATRIX_SLICES, floats = 16 * blocks * tokens;
-    const u32 turns = mine / n, parts = MIN(n / mine, (u32)MATRIX_SLICES);
-    const u32 whole = CEIL_DIV(mine - turns * n, n) * MATRIX_SLICES * slice;
+    const u32 full = mine / n, parts = MIN(n / mine, (u32)MATRIX_SLICES);
+    const u32 whole = CEIL_DIV(mine - full * n, n) * MATRIX_SLICES * slice;
     if (parts > 1 && all <= LINEAR_COUNTERS &&
         (size_t)all * MATRIX_SLICES * floats <= LINEAR_PARTIALS &&
         CEIL_DIV(MATRIX_SLICES, parts) * slice + SHARE_PARTS < whole) {
@@ -168,10 +168,10 @@ GPU struct share_broad share_broad_of(const struct op_linear *op, u32 rows, u32 
         }
         return {w, 0, parts};
     }
-    const u32 rest = slices - turns * n * MATRIX_SLICES;
-    if (turns > 0 && (size_t)n * floats <= LINEAR_PARTIALS &&
+    const u32 rest = slices - full * n * MATRIX_SLICES;
+    if (full > 0 && (size_t)n * floats <= LINEAR_PARTIALS &&
         CEIL_DIV(rest, n) * slice + SHARE_CHAIN < whole) {
-        const u32 from = (turns - 1) * n * MATRIX_SLICES;
+        const u32 from = (full - 1) * n * MATRIX_SLICES;
         w.first = from + (u32)((u64)(slices - from) * b / n);
         w.end = from + (u32)((u64)(slices - from) * (b + 1) / n);
         return {w, from, 1};

@@ -316,11 +316,8 @@ enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 4096 }; /* attention_f
 
 enum { FEW_TILES = 4 }; /* of ATTENTION_ROWS query rows: attention of more goes the way of many */
 
-/* Tokens of a row, at most, whose attention does not. */
-static inline u32 attention_few_tokens(u32 heads, u32 kv_heads)
-{
-    return FEW_TILES * MAX(ATTENTION_ROWS / (heads / kv_heads), 1u);
-}
+/* Tokens of a tile; group: heads of a KV head. */
+#define ATTENTION_TILE_TOKENS(group) MAX(ATTENTION_ROWS / (group), 1u)
 
 /* Can the kernel `prefill_attention` compute it? */
 static inline u32 attention_is_grouped(u32 head_dim)

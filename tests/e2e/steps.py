@@ -47,13 +47,15 @@ def main():
     first, failed = answers(STEPS[0]), 0
     print("     prompts:", *(f"{len(p)} tokens {hashlib.sha256(a.encode()).hexdigest()[:12]}"
                              for p, a in zip(prompts(), first)))
-    for step in STEPS[1:]:
+    longest = max(len(p) for p in prompts())
+    steps = [s for s in STEPS[1:] if s < longest]
+    for step in steps:
         differ = [len(p) for p, a, b in zip(prompts(), answers(step), first) if a != b]
         print("FAIL" if differ else "ok  ", f"steps of {step} as those of {STEPS[0]}",
               f"(not: prompts of {differ})" if differ else "", flush=True)
         failed += bool(differ)
-    print(f"{len(STEPS) - 1 - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    print(f"{len(steps) - failed} passed, {failed} failed")
+    return 1 if failed or not steps else 0
 
 
 if __name__ == "__main__":

@@ -652,16 +652,17 @@ static void bench_one(const struct bench *b)
     bool fused = decode || tokens == b->batch;
     bool group = b->tokens > FRESH_TOKENS && attention_is_grouped(b->dim) &&
                  gpu_has_kernel("prefill_attention");
-    float launch_us = 0, rope_us = 0, us;
+    float us = 0;
+    u64 bits = 0;
     if (group) {
         run.first = 1;
         bench_queries(run.ops + 1, tokens);
         us = gpu_time_us("prefill_attention", blocks, bytes_all, &run, sizeof run, BENCH_REPEAT);
-    } else {
-        launch_us = time_us(0, 0);
-        rope_us = fused ? 0 : time_us(0, 1) - launch_us;
-        us = (time_us(1, layers + 1) - launch_us) / (float)layers;
+        bits = bench_bits(run.ops + 1, tokens);
     }
+    float launch_us = time_us(0, 0), rope_us = fused ? 0 : time_us(0, 1) - launch_us;
+    if (!group)
+        us = (time_us(1, layers + 1) - launch_us) / (float)layers;
     double seen = b->context - (b->tokens - 1) / 2.0; /* keys of a token, on average */
     double bytes =
         (double)b->batch * b->context * b->kv_heads * (b->int8 ? b->dim * 2 + 4 : b->dim * 4);
@@ -673,8 +674,8 @@ static void bench_one(const struct bench *b)
         work / us * 1e-6);
     double rope_bytes = tokens * 2.0 * b->dim * (3 * b->heads + 2 * 3 * b->kv_heads);
     if (group)
-        printf("; bits %016llx", (unsigned long long)bench_bits(run.ops + 1, tokens));
-    else if (!fused)
+        printf("; bits %016llx", (unsigned long long)bits);
+    if (!fused)
         printf("; rope %6.1f us, floor %5.1f", (double)rope_us, rope_bytes / BENCH_BYTES_US);
     printf("\n");
 }
@@ -693,10 +694,11 @@ static void bench_all(void)
                                           {"1b", 32, 8, 64, 0, 0, 0, false},
                                           {"gemma", 8, 4, 256, 0, 0, 0, false}};
     static const u32 sizes[][3] = {
-        {1, 1, 128},    {1, 1, 1024},  {1, 1, 8192},    {1, 1, 32768},   {8, 1, 1024},
-        {8, 1, 8192},   {32, 1, 1024}, {32, 1, 8192},   {64, 1, 1024},   {128, 1, 1024},
-        {128, 1, 8192}, {1, 512, 512}, {1, 2048, 2048}, {1, 2048, 8192}, {4, 512, 512},
-        {1, 16, 1024},  {1, 64, 1024}, {1, 128, 32768}, {1, 512, 32768}, {1, 2048, 32768},
+        {1, 1, 128},      {1, 1, 1024},  {1, 1, 8192},  {1, 1, 32768},   {8, 1, 1024},
+        {8, 1, 8192},     {32, 1, 1024}, {32, 1, 8192}, {64, 1, 1024},   {128, 1, 1024},
+        {128, 1, 8192},   {1, 256, 256}, {1, 512, 512}, {1, 2048, 2048}, {1, 2048, 8192},
+        {4, 512, 512},    {1, 16, 1024}, {1, 64, 1024}, {1, 128, 32768}, {1, 512, 32768},
+        {1, 2048, 32768},
     };
     for (const struct bench &shape : shapes)
         for (const auto &size : sizes) {

@@ -119,6 +119,16 @@ static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
     return (ROUND_UP(rows, 8u) * row + page) * sizeof(float);
 }
 
+/* Consecutive tokens of one head of a gated delta net. */
+struct delta_args {
+    float *state;              /* [key_dim][value_dim] */
+    const float *q, *k;        /* [tokens][key_dim] */
+    const float *v;            /* [tokens][value_dim] */
+    float *y;                  /* [tokens][value_dim], y_stride floats between tokens */
+    const float *decay, *beta; /* [tokens] */
+    u32 tokens, key_dim, value_dim, y_stride;
+};
+
 /* Everything between the matrices. Each result element is computed in one fixed order, so rows may
  * be cut into calls at will; rmsnorm and attention give the same bits for a row alone or in a block
  * of rows. */
@@ -139,6 +149,11 @@ struct vector_ops {
     void (*gate)(float *gate, const float *up, u32 n, enum activation act);
     void (*read)(const void *p, size_t n);       /* memory, for benchmarks: kernels/cpu/read.h */
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */
+    /* Of gated delta nets (core/model/model.h, struct delta_net); n and dimensions are multiples of
+     * 16. y = silu(sum over j of w[j] x[j]), `taps` rows of n; rows of w lie w_stride apart. */
+    void (*conv)(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n);
+    /* Token by token: state *= decay; state += k (beta (v - state^T k))^T; y = state^T q. */
+    void (*delta)(const struct delta_args *a);
 };
 
 /* The angles of one position for rope: cos then sin of pos * freq[i] (in f32), times scale. One

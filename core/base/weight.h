@@ -25,7 +25,7 @@ enum dtype {
     DTYPE_OTHER /* a valid safetensors type that no kernel takes */
 };
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU };
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_SIGMOID };
 
 enum { TENSOR_RANK_MAX = 8 };
 

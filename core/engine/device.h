@@ -54,6 +54,8 @@ struct step_row {
     u32 n_pages;       /* its length: what the positions need, or more; of the context at most */
     u32 pages_version; /* changes with any of them, and with nothing else */
     const struct sampling *sampling;
+    u32 keep; /* of models with delta nets: 1 + the checkpoint that receives the slot's state
+                 behind the last token; 0: none does */
     /* NULL, or for each sample MASK_WORDS(vocab) words, whose bits say which tokens may come. Where
      * the step has late masks they are there when device_ops.masks is called. */
     const u64 *masks;
@@ -89,6 +91,7 @@ struct device_limits {
     u32 scores;             /* tokens of one step of which it is asked what the logits say */
     u32 pages;              /* KV pages of LIMIT_PAGE_TOKENS positions, all layers */
     u32 step_tokens;        /* tokens of one step */
+    u32 checkpoints;        /* states that are kept beside those of the slots */
     u32 context;            /* positions of one sequence */
     const char *context_by; /* what bounds them: "model.context" or other words for messages */
 };
@@ -116,8 +119,10 @@ struct device_ops {
                      void (*progress)(void *arg, size_t done, size_t total), void *arg,
                      struct err_text *e);
     /* A slot starts a new sequence: its sampling state is cleared and the prompt is counted, which
-     * must stay unchanged until the slot's first step is submitted. */
-    void (*slot_begin)(struct device *d, u32 slot, const u32 *prompt, u32 n);
+     * must stay unchanged until the slot's first step is submitted. With 1 + a
+     * checkpoint that a submitted step keeps, its state is that; with 0 the sequence begins at
+     * position 0, and there is none yet. */
+    void (*slot_begin)(struct device *d, u32 slot, const u32 *prompt, u32 n, u32 checkpoint);
     /* Starts one step; it is an error to submit while device.depth steps are in flight. */
     enum err (*submit)(struct device *d, const struct step *s, struct err_text *e);
     /* The late masks of the step that was submitted last are there; until then it is an error to

@@ -90,8 +90,8 @@ void engine_plan(const struct device *d, const struct engine_config *c, struct p
     if (c->grammars)
         plan_add(p, PLACE_HOST, masks_bytes(d), "grammars", "engine.grammars", "%u masks",
                  d->limits.samples + kept_masks(d->limits.slots));
-    plan_add(p, PLACE_HOST, kv_bytes(d->limits.pages), "KV page table", "engine.kv", "%u pages",
-             d->limits.pages);
+    plan_add(p, PLACE_HOST, kv_bytes(d->limits.pages, d->limits.checkpoints), "KV page table",
+             "engine.kv", "%u pages", d->limits.pages);
 }
 
 enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *t,
@@ -99,6 +99,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
                      void *arg, struct engine **out, struct err_text *e)
 {
     ASSERT(d->depth >= 1 && d->depth <= FLIGHTS);
+    ASSERT(!d->model->delta.value_heads || !c->drafts);
     struct engine *g = ARENA_NEW(a, struct engine, 1);
     if (!g)
         return arena_full(a, "engine", e);
@@ -121,7 +122,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
     g->deadline_ns = UINT64_MAX;
     if (!lay_out(g, a))
         return arena_full(a, "engine", e);
-    TRY(kv_open(&g->kv, a, d->limits.pages, c->prefix_cache, e));
+    TRY(kv_open(&g->kv, a, d->limits.pages, d->limits.checkpoints, c->prefix_cache, e));
     *out = g;
     return ERR_OK;
 }

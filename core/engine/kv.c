@@ -7,6 +7,7 @@ struct kv_page {
     u32 children;      /* committed pages that name this one as parent */
     u32 round, ended;  /* of kv_ends: holders that have ended in this round */
     bool committed;
+    u32 checkpoint;
     u32 tokens[LIMIT_PAGE_TOKENS];
 };
 
@@ -18,9 +19,10 @@ static u32 table_size(u32 pages)
     return n;
 }
 
-size_t kv_bytes(u32 pages)
+size_t kv_bytes(u32 pages, u32 checkpoints)
 {
-    return pages * sizeof(struct kv_page) + table_size(pages) * sizeof(u32) + 128;
+    return pages * sizeof(struct kv_page) + table_size(pages) * sizeof(u32) +
+           checkpoints * sizeof(struct kv_checkpoint) + 128;
 }
 
 /* --- the idle list ------------------------------------------------------------------------- */
@@ -107,6 +109,8 @@ static void forget(struct kv *kv, u32 i)
     struct kv_page *p = &kv->pages[i];
     if (!p->committed)
         return;
+    if (p->checkpoint != KV_NO_CHECKPOINT)
+        kv_checkpoint_give(kv, p->checkpoint, KV_NO_PAGE);
     ASSERT(p->children == 0); /* children are released first, so they are evicted first */
     table_remove(kv, i);
     if (p->parent != KV_NO_PAGE)
@@ -116,12 +120,15 @@ static void forget(struct kv *kv, u32 i)
 
 /* --- the interface --------------------------------------------------------------------------- */
 
-enum err kv_open(struct kv *kv, struct arena *a, u32 pages, bool keep, struct err_text *e)
+enum err kv_open(struct kv *kv, struct arena *a, u32 pages, u32 checkpoints, bool keep,
+                 struct err_text *e)
 {
-    *kv = (struct kv){.n = pages, .table_n = table_size(pages), .keep = keep};
+    *kv = (struct kv){
+        .n = pages, .table_n = table_size(pages), .keep = keep, .n_checkpoints = checkpoints};
     kv->pages = ARENA_NEW(a, struct kv_page, pages);
     kv->table = ARENA_NEW(a, u32, kv->table_n);
-    if (!kv->pages || !kv->table)
+    kv->checkpoints = ARENA_NEW(a, struct kv_checkpoint, MAX(checkpoints, 1u));
+    if (!kv->pages || !kv->table || !kv->checkpoints)
         return arena_full(a, "KV page table", e);
     memset(kv->table, 0xff, kv->table_n * sizeof *kv->table);
     kv->first_idle = kv->last_idle = KV_NO_PAGE;
@@ -135,21 +142,74 @@ u32 kv_available(const struct kv *kv)
     return kv->idle;
 }
 
-u32 kv_match(struct kv *kv, u32 salt, const u32 *tokens, u32 n, u32 *pages, u32 cap)
+/* Does not count. */
+static u32 match(struct kv *kv, u32 salt, const u32 *tokens, u32 blocks, u32 *pages)
 {
-    u32 found = 0, parent = KV_NO_PAGE, blocks = MIN(n / LIMIT_PAGE_TOKENS, cap);
-    if (!kv->keep)
-        return 0;
-    while (found < blocks) {
+    u32 found = 0, parent = KV_NO_PAGE;
+    while (found < blocks && kv->keep) {
         u32 i = find(kv, parent, salt, tokens + found * LIMIT_PAGE_TOKENS);
         if (i == KV_NO_PAGE)
             break;
         hold(kv, i);
         pages[found++] = parent = i;
     }
-    kv->lookups += blocks;
+    return found;
+}
+
+u32 kv_match(struct kv *kv, u32 salt, const u32 *tokens, u32 n, u32 *pages, u32 cap)
+{
+    u32 blocks = MIN(n / LIMIT_PAGE_TOKENS, cap), found = match(kv, salt, tokens, blocks, pages);
+    kv->lookups += kv->keep ? blocks : 0;
     kv->hits += found;
     return found;
+}
+
+u32 kv_match_checkpoint(struct kv *kv, u32 salt, const u32 *tokens, u32 n, u32 *pages, u32 cap,
+                        u32 *checkpoint, u32 *seen)
+{
+    u32 blocks = MIN(n / LIMIT_PAGE_TOKENS, cap),
+        found = *seen = match(kv, salt, tokens, blocks, pages);
+    while (found && kv->pages[pages[found - 1]].checkpoint == KV_NO_CHECKPOINT)
+        kv_release(kv, &pages[--found], 1);
+    kv->lookups += kv->keep ? blocks : 0;
+    kv->hits += found;
+    *checkpoint = found ? kv->pages[pages[found - 1]].checkpoint : KV_NO_CHECKPOINT;
+    if (found)
+        kv->checkpoints[*checkpoint].used = ++kv->uses;
+    return found;
+}
+
+u32 kv_checkpoint_take(struct kv *kv)
+{
+    u32 best = KV_NO_CHECKPOINT;
+    for (u32 i = 0; i < kv->n_checkpoints; i++) {
+        const struct kv_checkpoint *c = &kv->checkpoints[i];
+        if (c->taken && c->page == KV_NO_PAGE) /* being written */
+            continue;
+        if (best == KV_NO_CHECKPOINT || c->used < kv->checkpoints[best].used)
+            best = i;
+    }
+    if (best == KV_NO_CHECKPOINT)
+        return best;
+    struct kv_checkpoint *c = &kv->checkpoints[best];
+    if (c->taken)
+        kv->pages[c->page].checkpoint = KV_NO_CHECKPOINT;
+    *c = (struct kv_checkpoint){.page = KV_NO_PAGE, .taken = true, .used = ++kv->uses};
+    return best;
+}
+
+void kv_checkpoint_give(struct kv *kv, u32 checkpoint, u32 page)
+{
+    struct kv_checkpoint *c = &kv->checkpoints[checkpoint];
+    ASSERT(checkpoint < kv->n_checkpoints && c->taken);
+    if (c->page != KV_NO_PAGE)
+        kv->pages[c->page].checkpoint = KV_NO_CHECKPOINT;
+    const bool wanted = page != KV_NO_PAGE && kv->pages[page].committed &&
+                        kv->pages[page].checkpoint == KV_NO_CHECKPOINT;
+    *c = wanted ? (struct kv_checkpoint){page, true, ++kv->uses}
+                : (struct kv_checkpoint){.page = KV_NO_PAGE};
+    if (wanted)
+        kv->pages[page].checkpoint = checkpoint;
 }
 
 bool kv_take(struct kv *kv, u32 n, u32 *pages)
@@ -182,6 +242,7 @@ u32 kv_commit(struct kv *kv, u32 page, u32 parent, u32 salt, const u32 *tokens)
     p->parent = parent;
     p->salt = salt;
     p->committed = true;
+    p->checkpoint = KV_NO_CHECKPOINT;
     if (parent != KV_NO_PAGE)
         kv->pages[parent].children++;
     table_add(kv, page);
@@ -235,6 +296,12 @@ bool kv_consistent(const struct kv *kv)
             if (!parent->committed || parent->children == 0 || (p->holders && !parent->holders))
                 return false;
         }
+    }
+    for (u32 i = 0; i < kv->n_checkpoints; i++) {
+        const struct kv_checkpoint *c = &kv->checkpoints[i];
+        if (c->taken && c->page != KV_NO_PAGE &&
+            (!kv->pages[c->page].committed || kv->pages[c->page].checkpoint != i))
+            return false;
     }
     return last == kv->last_idle && idle == kv->idle && idle + held == kv->n;
 }

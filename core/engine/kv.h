@@ -15,8 +15,17 @@
 #include "core/base/arena.h"
 
 #define KV_NO_PAGE UINT32_MAX
+#define KV_NO_CHECKPOINT UINT32_MAX /* so 1 + it is 0, none of a device's */
 
 struct kv_page;
+
+/* Of models with states (delta nets): the state behind a page, which the device keeps. A prefix can
+ * be gone on with only behind a page that has one. */
+struct kv_checkpoint {
+    u32 page; /* KV_NO_PAGE: of none yet, while it is written; or free */
+    bool taken;
+    u64 used; /* when, by kv.uses */
+};
 
 struct kv {
     struct kv_page *pages; /* [n] */
@@ -26,14 +35,18 @@ struct kv {
     u32 first_idle, last_idle; /* pages nobody holds, longest unused first */
     u32 idle;                  /* how many */
     bool keep;                 /* prefix cache on */
-    u32 round;                 /* of kv_ends_begin */
-    u64 hits, lookups;         /* in pages */
+    struct kv_checkpoint *checkpoints;
+    u32 n_checkpoints; /* 0: pages are all that a prefix needs */
+    u64 uses;
+    u32 round;         /* of kv_ends_begin */
+    u64 hits, lookups; /* in pages */
 };
 
-size_t kv_bytes(u32 pages);
+size_t kv_bytes(u32 pages, u32 checkpoints);
 
 /* An empty cache of `pages` pages; `keep` turns prefix reuse on. */
-MUST enum err kv_open(struct kv *kv, struct arena *a, u32 pages, bool keep, struct err_text *e);
+MUST enum err kv_open(struct kv *kv, struct arena *a, u32 pages, u32 checkpoints, bool keep,
+                      struct err_text *e);
 
 /* Pages that could be had now. */
 u32 kv_available(const struct kv *kv);
@@ -41,6 +54,17 @@ u32 kv_available(const struct kv *kv);
 /* Finds the longest committed prefix of tokens[n], in whole pages, at most cap; holds each page
  * found and writes them to pages[]. Returns how many. */
 u32 kv_match(struct kv *kv, u32 salt, const u32 *tokens, u32 n, u32 *pages, u32 cap);
+
+/* The same, up to the last page that has a checkpoint, which goes to *checkpoint, KV_NO_CHECKPOINT
+ * where there is none. *seen: pages that are there, those without one, too. */
+u32 kv_match_checkpoint(struct kv *kv, u32 salt, const u32 *tokens, u32 n, u32 *pages, u32 cap,
+                        u32 *checkpoint, u32 *seen);
+
+/* A checkpoint that is free, or that nobody has used for longest; KV_NO_CHECKPOINT: all are being
+ * written. Then, when the state is there, it becomes that of a committed page, or free again
+ * (KV_NO_PAGE). */
+u32 kv_checkpoint_take(struct kv *kv);
+void kv_checkpoint_give(struct kv *kv, u32 checkpoint, u32 page);
 
 /* Holds n fresh pages; all or none. */
 MUST bool kv_take(struct kv *kv, u32 n, u32 *pages);

@@ -31,8 +31,9 @@ struct seq {
     bool grows;    /* their pages are taken as it goes on */
     u32 *pages;    /* [pages a sequence can have] */
     u32 n_pages, committed, pages_version;
-    u64 turns;   /* tokens it was given a step for, more or less: see sched_seq */
-    u64 starved; /* g->released + 1 when it got none; 0: it has what it needs */
+    u64 turns;      /* tokens it was given a step for, more or less: see sched_seq */
+    u64 starved;    /* g->released + 1 when it got none; 0: it has what it needs */
+    u32 keep_at[2]; /* where its state is to be kept, ascending, or 0 */
     u32 salt;
     u64 deadline_ns, after, submit_ns, waited_ns;
     bool cancelled, late;

@@ -192,6 +192,15 @@ static void judge_guesses(struct engine *g, const struct guesses *q)
     g->stats.drafts_stayed += q->stayed;
 }
 
+/* The state behind the row is there: a prefix can be found by it from now on. */
+static void checkpoint_done(struct engine *g, const struct seq *s, const struct step_row *row)
+{
+    const u32 pages = (row->pos + row->n) / LIMIT_PAGE_TOKENS;
+    const bool there = s->state != SEQ_ENDED && s->committed >= pages;
+    if (row->keep)
+        kv_checkpoint_give(&g->kv, row->keep - 1, there ? s->pages[pages - 1] : KV_NO_PAGE);
+}
+
 /* The step is done: its positions are in the cache, full pages can be found by others. Behind the
  * known tokens of the sequence stand so many that it is about to put out. */
 static void row_done(struct engine *g, struct seq *s, const struct step_row *row,
@@ -200,6 +209,7 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
     s->in_flight--;
     s->pending -= row->samples || row->hidden;
     if (s->state == SEQ_ENDED) {
+        checkpoint_done(g, s, row);
         retire(g, s);
         return;
     }
@@ -214,6 +224,7 @@ static void row_done(struct engine *g, struct seq *s, const struct step_row *row
         seq_pages_released(g);
         s->pages_version += s->pages[i] != page;
     }
+    checkpoint_done(g, s, row);
 }
 
 void step_failed(struct engine *g)

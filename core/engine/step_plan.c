@@ -2,6 +2,30 @@
 #include "core/engine/foresee.h"
 #include "core/engine/seq.h"
 
+/* Where the state of a sequence is to be kept for others: where one that began alike went on
+ * otherwise, as more may; and as near to its prompt's end as can be found again, as the next turn
+ * begins so. Not for a few tokens more: it costs a step of its own, and somebody else's checkpoint.
+ */
+static void choose_checkpoints(const struct engine *g, struct seq *s, u32 seen)
+{
+    enum { WORTH_TOKENS = 64 };
+    const u32 last = (s->n_prompt - 1) / LIMIT_PAGE_TOKENS * LIMIT_PAGE_TOKENS;
+    const u32 branch = seen * LIMIT_PAGE_TOKENS;
+    s->keep_at[0] = s->keep_at[1] = 0;
+    if (!g->kv.n_checkpoints || !g->kv.keep)
+        return;
+    if (branch >= s->cached + WORTH_TOKENS)
+        s->keep_at[0] = branch;
+    if (last >= MAX(s->cached, s->keep_at[0]) + WORTH_TOKENS)
+        s->keep_at[1] = last;
+}
+
+/* The next place at or behind position `at` where the state is to be kept, or 0. */
+static u32 next_checkpoint(const struct seq *s, u32 at)
+{
+    return at <= s->keep_at[0] ? s->keep_at[0] : at <= s->keep_at[1] ? s->keep_at[1] : 0;
+}
+
 /* Gives the sequence a slot and its pages; false when there is no room now. Who found none is
  * looked at again when somebody has given his back, or has committed pages: those may be his
  * prefix, or there already and one of them given back. Nothing else makes room: what others take
@@ -16,7 +40,11 @@ static bool admit(struct engine *g, struct seq *s)
         return false;
     /* The last prompt token is always computed: its logits are needed. */
     u32 reuse = s->prompt_logprobs ? 0 : s->n_prompt - 1; /* those need the logits of all */
-    u32 found = kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, seq_pages(s->positions));
+    u32 checkpoint = KV_NO_CHECKPOINT, seen = 0, most = seq_pages(s->positions);
+    u32 found = g->device->model->delta.value_heads
+                    ? kv_match_checkpoint(&g->kv, s->salt, s->tokens, reuse, s->pages, most,
+                                          &checkpoint, &seen)
+                    : kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, most);
     s->n_pages = found;
     s->starved = 0;
     if (!seq_take_pages(g, s, s->n_prompt + 1)) {
@@ -32,11 +60,12 @@ static bool admit(struct engine *g, struct seq *s)
     s->slot = slot;
     s->committed = found;
     s->computed = s->planned = s->cached = found * LIMIT_PAGE_TOKENS;
+    choose_checkpoints(g, s, seen);
     seq_end_waiting(g, s, SEQ_RUNNING);
     s->waited_ns = clock_now_ns(&g->clock) - s->submit_ns;
     g->stats.prompt_tokens += s->n_prompt;
     g->stats.cached_tokens += s->cached;
-    g->device->ops->slot_begin(g->device, slot, s->tokens, s->n_prompt);
+    g->device->ops->slot_begin(g->device, slot, s->tokens, s->n_prompt, checkpoint + 1);
     if (g->config.drafts)
         draft_begin(&g->drafts[slot], s->n_prompt, s->n_likely, g->room);
     return true;
@@ -62,6 +91,8 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
     else
         memcpy(f->tokens + first, s->tokens + s->planned, n * sizeof *s->tokens);
     memcpy(f->tokens + first + n, g->guess, guessed * sizeof *g->guess);
+    u32 end = s->planned + n; /* where a state is kept, nothing is guessed */
+    u32 keep = next_checkpoint(s, end) == end ? kv_checkpoint_take(&g->kv) + 1 : 0;
     n += guessed;
     s->turns = s->outputs + s->pending > 0 ? s->turns + 1 : g->turns; /* as if it had been there */
     g->turns = MAX(g->turns, s->turns);
@@ -79,6 +110,7 @@ static void add_row(struct engine *g, struct flight *f, struct seq *s, u32 n, u3
                                      .n_pages = s->n_pages,
                                      .pages_version = s->pages_version,
                                      .sampling = &s->sampling,
+                                     .keep = keep,
                                      .masks = masks,
                                      .hidden = last && s->embeds ? hidden : NULL};
     f->seqs[row] = s;
@@ -110,6 +142,9 @@ static u32 tokens_left(const struct seq *s)
     u32 left = s->n_tokens + s->pending - s->planned;
     if (is_over(s) || s->guessed || (s->pending && s->waits))
         return 0;
+    u32 checkpoint = next_checkpoint(s, s->planned + 1);
+    if (checkpoint)
+        left = MIN(left, checkpoint - s->planned);
     return reports(s) ? MIN(left, s->prompt_logprobs) : left;
 }
 

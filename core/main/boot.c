@@ -193,6 +193,8 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
                        (u32)o->model_context, m->context);
     limits->step_tokens = o->engine_step_tokens ? (u32)o->engine_step_tokens : STEP_TOKENS;
     limits->context = o->model_context ? (u32)o->model_context : m->context;
+    limits->checkpoints =
+        m->delta.value_heads && o->engine_prefix_cache ? (u32)o->engine_checkpoints : 0;
     set_slots(limits, o, o->engine_slots ? (u32)o->engine_slots : SLOTS);
     if (limits->step_tokens <= limits->slots)
         return err_set(e, ERR_CONFIG,
@@ -402,12 +404,24 @@ static enum err check_context(const struct box *b, struct err_text *e)
                    o->engine_kv ? bytes_text(o->engine_kv, kv) : "0, as much as the box can give");
 }
 
+/* A delta net's state is of all tokens so far: what was guessed could not be taken back out of it.
+ */
+static void fit_options(struct box *b)
+{
+    if (!b->model->delta.value_heads || !b->options.engine_drafts)
+        return;
+    log_event(LOG_INFO, "drafts",
+              "off=\"engine.drafts\" why=\"a delta net's state cannot take guesses back\"");
+    b->options.engine_drafts = 0;
+}
+
 enum err boot_plan(struct box *b, struct err_text *e)
 {
     const struct options *o = &b->options;
     log_phase("model");
     struct device_limits limits;
     char why[CUDA_TEXT];
+    fit_options(b);
     b->available_bytes = box_available_bytes();
     if (b->available_bytes) /* or nobody knows */
         b->available_bytes += taken_bytes(b);

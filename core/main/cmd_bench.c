@@ -73,8 +73,10 @@ static size_t step_weight_bytes(const struct model *m, u32 tokens)
     size_t bytes = weight_bytes(&m->head);
     for (u32 l = 0; l < m->layers_n; l++) {
         const struct layer *layer = &m->layers[l];
-        for (u32 i = 0; i < m->n_qkv; i++)
-            bytes += weight_bytes(&layer->qkv[i]);
+        u32 n;
+        const struct weight *in = layer_inputs(m, layer, &n);
+        for (u32 i = 0; i < n; i++)
+            bytes += weight_bytes(&in[i]);
         bytes += weight_bytes(&layer->o);
         if (layer->mixture) {
             bytes += mixture_bytes(m, layer->mixture, tokens);
@@ -552,8 +554,8 @@ static enum err kl_row(struct err_text *e)
     float *p = ARENA_NEW(&reference.work, float, (size_t)KL_CHUNK *vocab);
     if (!p || !q)
         return arena_full(p ? &b->work : &reference.work, "logits", e);
-    b->device->ops->slot_begin(b->device, 0, story.ids, 1);
-    reference.device->ops->slot_begin(reference.device, 0, story.ids, 1);
+    b->device->ops->slot_begin(b->device, 0, story.ids, 1, 0);
+    reference.device->ops->slot_begin(reference.device, 0, story.ids, 1, 0);
     for (u32 pos = 0; pos < story.n; pos += KL_CHUNK) {
         u32 n = MIN(KL_CHUNK, story.n - pos);
         TRY(logits_of(b->device, pos, n, q, e));
@@ -660,7 +662,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     struct box *b = &bench.box;
     const struct arg table[] = {
         {"--shape", ARG_STRING, &b->shape.name, 0, 0, "NAME",
-         "random weights: llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, moe-2b, 100m"},
+         "random weights: llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
+         "qwen3.5-9b, moe-2b, 100m"},
         {"--bits", ARG_U32, &b->shape.bits, 4, 16, "N",
          "of the shape's weights: 4 (default), 8, 16"},
         {"--head-bits", ARG_U32, &b->shape.head_bits, 4, 16, "N", "of its head: 4, 8 or 16"},

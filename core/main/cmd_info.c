@@ -37,6 +37,10 @@ static void print_model(const struct box *b)
     if (m->experts)
         printf("         %u experts a layer, %u of them a token, intermediate %u\n", m->experts,
                m->experts_used, m->expert_intermediate);
+    if (m->delta.value_heads)
+        printf("         of the layers %u are gated delta nets: %u heads of %u by %u, %u of keys\n",
+               m->layers_n - model_attention_layers(m), m->delta.value_heads, m->delta.key_dim,
+               m->delta.value_dim, m->delta.key_heads);
     printf("         vocabulary %u, context %u, %s head, %s chat template\n", m->vocab, m->context,
            m->tied ? "tied" : "own", b->template ? "with a" : "no");
 }

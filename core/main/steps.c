@@ -126,7 +126,7 @@ enum err steps_run(struct device *d, struct arena *work, const struct clock *clo
     for (u32 i = 0; i < shape->batch * s->pages_each; i++) /* scattered, as after a long run */
         s->pages[i] = (u32)((u64)i * 7919 % d->limits.pages);
     for (u32 i = 0; i < shape->batch; i++)
-        d->ops->slot_begin(d, i, &prompt, 1);
+        d->ops->slot_begin(d, i, &prompt, 1, 0);
     for (u32 t = 0; t < shape->warm + shape->steps; t++) {
         if (t == shape->warm) {
             from = clock_now_ns(clock);

@@ -14,7 +14,8 @@ static const struct seeing {
     bool flat;
 } seeing[] = {{"gemma3", "gemma3_text", false},     {"mistral3", "mistral", false},
               {"qwen2_vl", "qwen2_vl_text", true},  {"qwen2_5_vl", "qwen2_5_vl_text", true},
-              {"qwen3_vl", "qwen3_vl_text", false}, {"qwen3_vl_moe", "qwen3_vl_moe_text", false}};
+              {"qwen3_vl", "qwen3_vl_text", false}, {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
+              {"qwen3_5", "qwen3_5_text", false},   {"qwen3_5_moe", "qwen3_5_moe_text", false}};
 
 static const struct seeing *find_seeing(const struct fields *k)
 {
@@ -53,7 +54,9 @@ static u32 or_required(u32 absent)
 static void read_shape(const struct fields *k, const struct family *f, struct model *m)
 {
     m->hidden = fields_u32(k, "hidden_size", KEY_U32_REQUIRED, 1, LIMIT_HIDDEN);
-    m->intermediate = fields_u32(k, "intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
+    const bool experts_only = f->delta && f->mixtures && !fields_get(k, "intermediate_size");
+    m->intermediate = fields_u32(k, experts_only ? "moe_intermediate_size" : "intermediate_size",
+                                 KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     m->layers_n = fields_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
     m->heads = fields_u32(k, "num_attention_heads", or_required(f->heads), 1, LIMIT_HEADS);
     m->vocab = fields_u32(k, "vocab_size", or_required(f->vocab), 1, LIMIT_VOCAB);
@@ -152,7 +155,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     read_activation(k, f, m);
     double eps = fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
     m->norm_eps = (float)eps;
-    m->norm_plus_one = f->gemma;
+    m->norm_plus_one = f->gemma || f->plus_one;
     m->qk_norm = f->qk_norm;
     if (f->qk_norm_key && !fields_bool(k, f->qk_norm_key, false))
         m->qk_norm = QK_NORM_NONE;
@@ -234,7 +237,7 @@ static void read_layer_types(const struct fields *k, const struct family *f, u32
                              struct model *m)
 {
     const struct json *list = fields_get(k, "layer_types");
-    if (!list)
+    if (!list || f->delta)
         return;
     if (list->type != JSON_ARRAY || list->n != m->layers_n) {
         fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
@@ -312,6 +315,65 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
         m->layers[i].rope = m->layers[i].window ? ROPE_LOCAL : ROPE_FULL;
 }
 
+static void read_delta_shape(const struct fields *k, const struct family *f, struct model *m)
+{
+    struct delta_shape *d = &m->delta;
+    struct str gate = fields_str(k, "output_gate_type", "swish");
+    d->joined = f->joined_delta;
+    d->key_heads = fields_u32(k, "linear_num_key_heads", 16, 1, LIMIT_HEADS);
+    d->value_heads = fields_u32(k, "linear_num_value_heads", 32, 1, LIMIT_HEADS);
+    d->key_dim = fields_u32(k, "linear_key_head_dim", 128, 1, LIMIT_DELTA_DIM);
+    d->value_dim = fields_u32(k, "linear_value_head_dim", 128, 1, LIMIT_DELTA_DIM);
+    d->taps = fields_u32(k, "linear_conv_kernel_dim", 4, 2, LIMIT_DELTA_TAPS);
+    if (d->value_heads % MAX(d->key_heads, 1u))
+        fields_refuse(k, "linear_num_value_heads", "no multiple of linear_num_key_heads (%u)",
+                      d->key_heads);
+    if (d->key_dim % 16)
+        fields_refuse(k, "linear_key_head_dim", "a multiple of 16 is needed");
+    if (d->value_dim % 16)
+        fields_refuse(k, "linear_value_head_dim", "a multiple of 16 is needed");
+    if (!str_is(gate, "swish") && !str_is(gate, "silu"))
+        fields_refuse(k, "output_gate_type", "only swish is supported");
+    m->attention_gated = fields_bool(k, "attn_output_gate", true);
+    if (!m->attention_gated)
+        fields_refuse(k, "attn_output_gate", "only true is supported");
+}
+
+/* Is a layer a gated delta net? By layer_types, else all but every n-th. */
+static bool is_delta(const struct fields *k, const struct json *type, u32 i, u32 every)
+{
+    if (!type)
+        return (i + 1) % every != 0;
+    bool linear = type->type == JSON_STRING && str_is(type->text, "linear_attention");
+    if (!linear && (type->type != JSON_STRING || !str_is(type->text, "full_attention")))
+        fields_refuse(k, "layer_types", "full_attention and linear_attention are supported");
+    return linear;
+}
+
+static enum err read_delta(struct arena *keep, const struct fields *k, const struct family *f,
+                           struct model *m)
+{
+    const struct json *list = fields_get(k, "layer_types"), *type = NULL;
+    const u32 every = fields_u32(k, "full_attention_interval", 4, 1, LIMIT_LAYERS);
+    read_delta_shape(k, f, m);
+    if (list && (list->type != JSON_ARRAY || list->n != m->layers_n))
+        return fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
+    for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
+        type = list ? (i ? type->next : list->child) : NULL;
+        if (!is_delta(k, type, i, every))
+            continue;
+        m->layers[i].delta = ARENA_NEW(keep, struct delta_net, 1);
+        if (!m->layers[i].delta)
+            return arena_full(keep, k->file, k->e);
+    }
+    if (!*k->failed && model_attention_layers(m) == 0)
+        fields_refuse(k, list ? "layer_types" : "full_attention_interval",
+                      "no layer has full_attention; at least one is needed");
+    if (!*k->failed && model_attention_layers(m) == m->layers_n)
+        m->delta = (struct delta_shape){0};
+    return *k->failed ? k->e->code : ERR_OK;
+}
+
 /* The number of experts has a name of its own, `key`, and another one in each version of
  * transformers. */
 static u32 read_expert_count(const struct fields *k, const char *key)
@@ -387,7 +449,7 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->experts_renormalized = true;
     m->experts_scale = 1;
     if (f->mixtures != MIXTURES_MIXTRAL && !f->renormalized)
-        m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm);
+        m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm || f->delta);
     if (f->mixtures == MIXTURES_QWEN || glm)
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
@@ -602,6 +664,8 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     if (f->nope)
         read_nope(k, m);
     read_windows(k, f, m);
+    if (f->delta)
+        TRY(read_delta(keep, k, f, m));
     if (f->mixtures)
         TRY(read_mixtures(keep, k, f, m, c));
     TRY(read_rope(keep, k, f, m));

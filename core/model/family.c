@@ -95,6 +95,44 @@ static const struct family families[] = {
      .mixtures = MIXTURES_QWEN,
      .renormalized = true,
      .mrope = true},
+    {.name = "qwen3_5_text",
+     .kv_heads = 4,
+     .head_dim = 256,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .partial = 0.25,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .plus_one = true,
+     .mrope = true,
+     .delta = true},
+    {.name = "qwen3_5_moe_text",
+     .kv_heads = 2,
+     .head_dim = 256,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .partial = 0.25,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .plus_one = true,
+     .mixtures = MIXTURES_QWEN,
+     .renormalized = true,
+     .shared_expert = true,
+     .mrope = true,
+     .delta = true},
+    {.name = "qwen3_next",
+     .kv_heads = 2,
+     .head_dim = 256,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .partial = 0.25,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .plus_one = true,
+     .mixtures = MIXTURES_QWEN,
+     .shared_expert = true,
+     .delta = true,
+     .joined_delta = true},
     {.name = "smollm3",
      .kv_heads = 4,
      .theta = 2e6,
@@ -249,8 +287,11 @@ const struct family *family_find(const struct fields *k, struct str type)
     fields_refuse(
         k, "model_type",
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
-        "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, smollm3, phi3, seed_oss, ernie4_5, "
-        "glm, glm4, glm4_moe, granite, granitemoe, olmo2, olmo3, olmoe, exaone4, gemma, gemma2, "
+        "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe, qwen3_next, "
+        "smollm3, "
+        "phi3, "
+        "seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, olmo2, olmo3, olmoe, "
+        "exaone4, gemma, gemma2, "
         "gemma3 and gemma3_text are supported");
     return NULL;
 }

@@ -41,6 +41,7 @@ struct family {
     const char *qk_norm_key; /* only where this is true */
     enum norms norms;
     bool fused, fused_gate_up, local_rope, nope, rope_pairs;
+    bool plus_one;      /* norms of 1 + w */
     bool gemma;         /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
                            query_pre_attn_scalar and softcaps */
     bool multipliers;   /* of embedding, attention, what is added to x, logits */
@@ -56,6 +57,8 @@ struct family {
                              one that all tokens take as it is */
     } mixtures;
     bool shared_expert;         /* of Qwen's: beside those, one that all tokens take, gated */
+    bool delta;                 /* three of four layers are gated delta nets; attention is gated */
+    bool joined_delta;          /* see struct delta_shape */
     bool renormalized;          /* whatever the key says */
     const char *activation_key; /* NULL: hidden_act */
 };

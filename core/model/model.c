@@ -306,7 +306,7 @@ static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct la
             TRY(bind_vector(b, format(&s, "model.layers.%u.%s_layernorm.weight", i, name),
                             o->m->hidden, norms[j]));
     }
-    if (o->m->qk_norm) {
+    if (o->m->qk_norm && !l->delta) {
         TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i),
                         model_qk_norm_n(o->m, o->m->heads), &l->norm_q));
         TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i),
@@ -319,16 +319,38 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
 {
     static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
     struct place_name s;
-    u32 hidden = o->m->hidden, q = o->m->heads * o->m->head_dim;
-    u32 kv = o->m->kv_heads * o->m->head_dim;
+    u32 hidden = o->m->hidden, out = o->m->heads * o->m->head_dim;
+    u32 q = out * (1 + o->m->attention_gated), kv = o->m->kv_heads * o->m->head_dim;
     if (o->m->n_qkv == 1)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.qkv_proj", i), q + 2 * kv, hidden,
                         o->config.qkv_bias, &l->qkv[0]));
     for (u32 j = 0; o->m->n_qkv == 3 && j < 3; j++)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, names[j]), j ? kv : q,
                         hidden, o->config.qkv_bias, &l->qkv[j]));
-    return bind_linear(b, format(&s, "model.layers.%u.self_attn.o_proj", i), hidden, q,
+    return bind_linear(b, format(&s, "model.layers.%u.self_attn.o_proj", i), hidden, out,
                        o->config.o_bias, &l->o);
+}
+
+static enum err bind_delta(struct opening *o, struct binder *b, u32 i, struct layer *l)
+{
+    static const char *const names[][DELTA_INPUTS] = {
+        {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"}, {"in_proj_qkvz", "in_proj_ba"}};
+    const struct delta_shape *d = &o->m->delta;
+    struct delta_net *net = l->delta;
+    struct place_name s;
+    for (u32 j = 0; j < delta_inputs(d); j++)
+        TRY(bind_linear(b, format(&s, "model.layers.%u.linear_attn.%s", i, names[d->joined][j]),
+                        delta_outputs(d, j), o->m->hidden, false, &net->in[j]));
+    TRY(bind_stack(b, format(&s, "model.layers.%u.linear_attn.conv1d.weight", i), delta_channels(d),
+                   1, d->taps, &net->conv));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.linear_attn.A_log", i), d->value_heads,
+                    &net->a_log));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.linear_attn.dt_bias", i), d->value_heads,
+                    &net->dt_bias));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.linear_attn.norm.weight", i), d->value_dim,
+                    &net->norm));
+    return bind_linear(b, format(&s, "model.layers.%u.linear_attn.out_proj", i), o->m->hidden,
+                       delta_values(d), false, &l->o);
 }
 
 /* The MLP whose modules are called model.layers.I.OF... */
@@ -567,7 +589,7 @@ static enum err check_leftovers(struct opening *o)
 static void describe_shape(const struct opening *o, char *out, size_t cap)
 {
     const struct model *m = o->m;
-    char group[32] = "", experts[96] = "", shared[64] = "";
+    char group[32] = "", experts[96] = "", shared[64] = "", delta[192] = "";
     if (o->config.quant.group)
         snprintf(group, sizeof group, ", group_size %u", o->config.quant.group);
     if (m->experts)
@@ -577,17 +599,23 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
         snprintf(shared, sizeof shared, ", %s %u",
                  m->shared_gated ? "shared_expert_intermediate_size" : "n_shared_experts",
                  m->shared_intermediate / (m->shared_gated ? 1 : m->expert_intermediate));
+    if (m->delta.value_heads)
+        snprintf(delta, sizeof delta,
+                 ", linear_num_key_heads %u, linear_num_value_heads %u, linear_key_head_dim %u, "
+                 "linear_value_head_dim %u, linear_conv_kernel_dim %u",
+                 m->delta.key_heads, m->delta.value_heads, m->delta.key_dim, m->delta.value_dim,
+                 m->delta.taps);
     snprintf(
         out, cap,
         "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
-        "head_dim %u, vocab_size %u%s%s%s",
+        "head_dim %u, vocab_size %u%s%s%s%s",
         m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, shared,
-        group);
+        delta, group);
 }
 
 static enum err bind_model(struct opening *o)
 {
-    char shape[320];
+    char shape[512];
     struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, shape, o->e};
     describe_shape(o, shape, sizeof shape);
     find_fused(o);
@@ -595,7 +623,7 @@ static enum err bind_model(struct opening *o)
     for (u32 i = 0; i < o->m->layers_n; i++) {
         struct layer *l = &o->m->layers[i];
         TRY(bind_norms(o, &b, i, l));
-        TRY(bind_attention(o, &b, i, l));
+        TRY(l->delta ? bind_delta(o, &b, i, l) : bind_attention(o, &b, i, l));
         TRY(l->mixture ? bind_mixture(o, &b, i, l->mixture)
                        : bind_mlp(o, &b, i, "mlp", o->m->intermediate, l));
         if (l->mixture && o->m->shared_intermediate)
@@ -688,6 +716,30 @@ static enum err open_folder(struct opening *o)
     return name_model(o);
 }
 
+struct delta_place delta_place(const struct delta_shape *d, enum delta_part part)
+{
+    const u32 share = d->value_heads / d->key_heads, key = d->key_dim, value = share * d->value_dim;
+    const u32 sizes[DELTA_PARTS] = {key, key, value, value, share, share};
+    const u32 first = part < DELTA_PART_B ? 0 : DELTA_PART_B,
+              next = first ? DELTA_PARTS : DELTA_PART_B;
+    const u32 before = first ? delta_channels(d) + delta_values(d) : 0;
+    u32 at = 0, all = 0;
+    for (u32 i = first; i < next; i++) {
+        at += i < part ? sizes[i] : 0;
+        all += sizes[i];
+    }
+    return d->joined ? (struct delta_place){before + at, all}
+                     : (struct delta_place){before + at * d->key_heads, sizes[part]};
+}
+
+u32 model_attention_layers(const struct model *m)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < m->layers_n; i++)
+        n += m->layers[i].delta == NULL;
+    return n;
+}
+
 u32 model_even_pos(const struct model *m)
 {
     double products = 0, position = 0;
@@ -696,9 +748,11 @@ u32 model_even_pos(const struct model *m)
         double mlp = l->mixture
                          ? (double)m->experts_used * m->expert_intermediate + m->shared_intermediate
                          : m->intermediate;
-        double heads = 2.0 * (m->heads + m->kv_heads) * m->head_dim;
+        double heads = model_qkv_n(m) + (double)m->heads * m->head_dim;
+        if (l->delta)
+            heads = delta_row_n(&m->delta) + delta_values(&m->delta);
         products += m->hidden * (heads + 3 * mlp);
-        position += l->window ? 0 : 2.0 * m->heads * m->head_dim;
+        position += l->window || l->delta ? 0 : 2.0 * m->heads * m->head_dim;
     }
     return position > 0 ? (u32)MIN(MAX(products / position, 1.0), 1e9) : 0;
 }

@@ -41,6 +41,84 @@ struct mixture {
                                   multiplied by sigmoid(share x) */
 };
 
+/* A gated delta net (Yang, Kautz, Hatamizadeh, arXiv:2412.06464), in place of attention: a layer
+ * whose tokens see those before them through a state of fixed size. From its input x a token has
+ * q, k, v = silu(conv(in_qkv x)), a sum for each channel over it and the tokens before it; z = in_z
+ * x; and of each value head, which sees q and k of key head h key_heads / value_heads,
+ *   decay = exp(-exp(a_log) softplus(in_a x + dt_bias)), beta = sigmoid(in_b x).
+ * q and k are made vectors of length 1, q is then divided by sqrt(key_dim), and with S, the head's
+ * state, [key_dim][value_dim] and zeros at first,
+ *   S *= decay; S += k (beta (v - S^T k))^T; y = rmsnorm(S^T q) * norm * silu(z).
+ * The layer's `o` takes the y of all heads. */
+enum delta_input { DELTA_QKV, DELTA_Z, DELTA_B, DELTA_A, DELTA_INPUTS };
+struct delta_net {
+    struct weight in[DELTA_INPUTS];       /* [delta_outputs()][hidden], as many as delta_inputs() */
+    struct weight conv;                   /* WEIGHT_PLAIN [channels][taps], the newest token last */
+    const struct tensor *a_log, *dt_bias; /* [value_heads] */
+    const struct tensor *norm;            /* [value_dim], no 1 is added */
+};
+
+/* Of all of a model's; value_heads 0: it has none. */
+struct delta_shape {
+    u32 key_heads, value_heads, key_dim, value_dim, taps;
+    bool joined; /* qwen3_next: two matrices, of which the first has of each key head its q, k, v
+                    and z, the other its b and a */
+};
+
+static inline u32 delta_values(const struct delta_shape *d)
+{
+    return d->value_heads * d->value_dim;
+}
+
+/* Of the convolution: q and k of all key heads, then v of all value heads. */
+static inline u32 delta_channels(const struct delta_shape *d)
+{
+    return 2 * d->key_heads * d->key_dim + delta_values(d);
+}
+
+static inline u32 delta_inputs(const struct delta_shape *d)
+{
+    return d->joined ? 2 : DELTA_INPUTS;
+}
+
+static inline u32 delta_outputs(const struct delta_shape *d, u32 input)
+{
+    if (d->joined)
+        return input == 0 ? delta_channels(d) + delta_values(d) : 2 * d->value_heads;
+    return input == DELTA_QKV ? delta_channels(d)
+           : input == DELTA_Z ? delta_values(d)
+                              : d->value_heads;
+}
+
+/* The outputs of all inputs, side by side. */
+static inline u32 delta_row_n(const struct delta_shape *d)
+{
+    return delta_channels(d) + delta_values(d) + 2 * d->value_heads;
+}
+
+/* Where parts of a key head begin in such a row: `at` of the first head, `step` to the next. What
+ * is of value heads lies side by side. */
+enum delta_part {
+    DELTA_PART_Q,
+    DELTA_PART_K,
+    DELTA_PART_V,
+    DELTA_PART_Z,
+    DELTA_PART_B,
+    DELTA_PART_A,
+    DELTA_PARTS
+};
+struct delta_place {
+    u32 at, step;
+};
+struct delta_place delta_place(const struct delta_shape *d, enum delta_part part);
+
+/* What a slot keeps of a layer, in floats: of all heads S, and the inputs of the convolution of the
+ * taps - 1 newest tokens, [taps - 1][channels]. */
+static inline u32 delta_state_floats(const struct delta_shape *d)
+{
+    return d->value_heads * d->key_dim * d->value_dim + (d->taps - 1) * delta_channels(d);
+}
+
 /* Norms of q and k: of each head for itself, or of a token's heads together. */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_ROWS };
 
@@ -50,8 +128,11 @@ struct layer {
     const struct tensor *norm_attention, *norm_mlp;             /* before them: [hidden], or NULL */
     const struct tensor *norm_after_attention, *norm_after_mlp; /* behind them, or NULL */
     const struct tensor *norm_q, *norm_k; /* [model_qk_norm_n(heads)], [..(kv_heads)], or NULL */
-    struct weight qkv[3]; /* q, k, v; or one fused matrix of rows Q,K,V with n_qkv = 1 */
+    struct weight qkv[3]; /* q, k, v; or one fused matrix of rows Q,K,V with n_qkv = 1; none of a
+                             delta net. Where attention is gated, q has of each head its
+                             dimensions, then as many gates */
     struct weight o;
+    struct delta_net *delta;  /* not NULL: in place of attention */
     struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
     struct mixture *mixture; /* not NULL: in place of gate_up and down, or beside a shared expert */
@@ -83,6 +164,9 @@ struct model {
     enum qk_norm qk_norm;
     bool rope_pairs;   /* dimensions 2i and 2i + 1 of q and k are what rope has as i and i + d/2 */
     float embed_scale; /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
+    struct delta_shape delta;
+    bool
+        attention_gated; /* what attention gives is multiplied by sigmoid(gate), see struct layer */
     float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
     float logit_scale; /* what logits are multiplied by; in the head's norm, so that neither devices
@@ -120,6 +204,23 @@ static inline u32 model_qk_norm_n(const struct model *m, u32 heads)
 {
     return (m->qk_norm == QK_NORM_ROWS ? heads : 1) * m->head_dim;
 }
+
+/* The matrices that a layer's input goes into, *n of them. */
+static inline const struct weight *layer_inputs(const struct model *m, const struct layer *l,
+                                                u32 *n)
+{
+    *n = l->delta ? delta_inputs(&m->delta) : m->n_qkv;
+    return l->delta ? l->delta->in : l->qkv;
+}
+
+/* Outputs of q, k and v together. */
+static inline u32 model_qkv_n(const struct model *m)
+{
+    return (m->heads * (1 + m->attention_gated) + 2 * m->kv_heads) * m->head_dim;
+}
+
+/* Layers with attention, which have keys and values of every position. */
+u32 model_attention_layers(const struct model *m);
 
 /* How many positions a token attends to in as many operations as all products of the layers take; 0
  * where windows bound all of them. */

@@ -37,6 +37,11 @@ static const struct {
      "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,\"tie_word_embeddings\":false,"
      "\"num_experts\":128,\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,"
      "\"norm_topk_prob\":true}"},
+    {"qwen3.5-9b",
+     "{\"model_type\":\"qwen3_5_text\",\"hidden_size\":4096,\"intermediate_size\":12288,"
+     "\"num_hidden_layers\":32,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
+     "\"head_dim\":256,\"vocab_size\":248320,\"max_position_embeddings\":262144,"
+     "\"rms_norm_eps\":1e-6,\"rope_theta\":10000000,\"tie_word_embeddings\":false}"},
     {"moe-2b", "{\"model_type\":\"qwen3_moe\",\"hidden_size\":1024,\"intermediate_size\":3072,"
                "\"num_hidden_layers\":16,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
                "\"head_dim\":128,\"vocab_size\":32000,\"max_position_embeddings\":8192,"
@@ -100,18 +105,25 @@ static void *carve_bf16(struct carver *c, size_t n, double rms, bool sign)
     return carve(c, n * 2, lanes * (sign ? 0x807fu : 0x7fu), lanes * ((u64)e << 7));
 }
 
-static enum err carve_norm(struct carver *c, u32 n, const struct tensor **out)
+/* n ones or zeros. */
+static enum err carve_vector(struct carver *c, u32 n, bool ones, const struct tensor **out)
 {
     struct tensor *t = ARENA_NEW(c->keep, struct tensor, 1);
     if (!t)
-        return arena_full(c->keep, "norm", c->e);
-    *t = (struct tensor){.name = STR("norm"), .file = "random weights", .type = DTYPE_BF16};
+        return arena_full(c->keep, "vector", c->e);
+    *t = (struct tensor){.name = STR("vector"), .file = "random weights", .type = DTYPE_BF16};
     t->rank = 1;
     t->shape[0] = n;
     t->bytes = (size_t)n * 2;
-    t->data = carve(c, t->bytes, 0, 0x3f803f803f803f80u); /* ones */
+    t->data = carve(c, t->bytes, 0, ones ? 0x3f803f803f803f80u : 0);
     *out = t;
     return ERR_OK;
+}
+
+static enum err carve_norm(struct carver *c, const struct model *m, u32 n,
+                           const struct tensor **out)
+{
+    return carve_vector(c, n, !m->norm_plus_one, out);
 }
 
 /* bits 16: bf16. Otherwise symmetric GPTQ, group 128; the words are uniform, so a field has mean
@@ -146,19 +158,40 @@ static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wid
     carve_linear(c, "down_proj", m->hidden, wide, bits, down);
 }
 
-static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
+static enum err carve_delta(struct carver *c, const struct model *m, u32 bits, struct layer *l)
+{
+    static const char *const names[] = {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"};
+    const struct delta_shape *d = &m->delta;
+    struct delta_net *net = l->delta;
+    for (u32 i = 0; i < delta_inputs(d); i++)
+        carve_linear(c, names[i], delta_outputs(d, i), m->hidden, i < DELTA_B ? bits : 16,
+                     &net->in[i]);
+    carve_linear(c, "conv1d", delta_channels(d), d->taps, 16, &net->conv);
+    carve_linear(c, "out_proj", m->hidden, delta_values(d), bits, &l->o);
+    TRY(carve_vector(c, d->value_heads, false, &net->a_log));
+    TRY(carve_vector(c, d->value_heads, false, &net->dt_bias));
+    return carve_vector(c, d->value_dim, true, &net->norm);
+}
+
+static enum err carve_attention(struct carver *c, const struct model *m, u32 bits, struct layer *l)
 {
     static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"};
     u32 q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
-    TRY(carve_norm(c, m->hidden, &l->norm_attention));
-    TRY(carve_norm(c, m->hidden, &l->norm_mlp));
     if (m->qk_norm) {
-        TRY(carve_norm(c, model_qk_norm_n(m, m->heads), &l->norm_q));
-        TRY(carve_norm(c, model_qk_norm_n(m, m->kv_heads), &l->norm_k));
+        TRY(carve_norm(c, m, model_qk_norm_n(m, m->heads), &l->norm_q));
+        TRY(carve_norm(c, m, model_qk_norm_n(m, m->kv_heads), &l->norm_k));
     }
     for (u32 j = 0; j < 3; j++)
-        carve_linear(c, qkv[j], j ? kv : q, m->hidden, bits, &l->qkv[j]);
+        carve_linear(c, qkv[j], j ? kv : q * (1 + m->attention_gated), m->hidden, bits, &l->qkv[j]);
     carve_linear(c, "o_proj", m->hidden, q, bits, &l->o);
+    return ERR_OK;
+}
+
+static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
+{
+    TRY(carve_norm(c, m, m->hidden, &l->norm_attention));
+    TRY(carve_norm(c, m, m->hidden, &l->norm_mlp));
+    TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
     struct mixture *x = l->mixture;
     if (!x) {
         carve_mlp(c, m, bits, m->intermediate, l->gate_up, &l->down);
@@ -179,7 +212,7 @@ static enum err carve_model(struct carver *c, struct model *m, u32 bits, u32 hea
     } else {
         carve_linear(c, "lm_head", m->vocab, m->hidden, head_bits, &m->head);
     }
-    TRY(carve_norm(c, m->hidden, &m->norm_final));
+    TRY(carve_norm(c, m, m->hidden, &m->norm_final));
     for (u32 i = 0; i < m->layers_n; i++)
         TRY(carve_layer(c, m, bits, &m->layers[i]));
     return ERR_OK;
@@ -235,7 +268,7 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
         }
     return err_set(e, ERR_USAGE,
                    "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-                   "moe-2b and 100m are known",
+                   "qwen3.5-9b, moe-2b and 100m are known",
                    name);
 }
 

@@ -5,6 +5,7 @@
 #include "drivers/cpu/forward.h"
 #include "kernels/cpu/linear.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -76,8 +77,10 @@ static void list_matrices(struct cpu_device *c)
     for (u32 i = 0; i < m->layers_n; i++) {
         const struct layer *from = &m->layers[i];
         struct forward_layer *to = &f->layers[i];
-        for (u32 j = 0; j < m->n_qkv; j++)
-            list_matrix(c, &from->qkv[j], &to->qkv[j]);
+        u32 n;
+        const struct weight *in = layer_inputs(m, from, &n);
+        for (u32 j = 0; j < n; j++)
+            list_matrix(c, &in[j], to->delta ? &to->delta->in[j] : &to->qkv[j]);
         list_matrix(c, &from->o, &to->o);
         if (to->mixture) {
             list_mixture(c, from->mixture, to->mixture);
@@ -190,6 +193,34 @@ static float *load_values(struct carve *c, const struct weight *w)
     return values;
 }
 
+/* A value of all of `n`. */
+static float *load_same(struct carve *c, u32 n, float value)
+{
+    float *v = carve(c, n * sizeof *v);
+    for (u32 i = 0; v && i < n; i++)
+        v[i] = value;
+    return v;
+}
+
+static void layout_delta(struct carve *c, const struct delta_shape *d, const struct delta_net *from,
+                         struct forward_delta *to)
+{
+    const u32 channels = delta_channels(d);
+    float *rate = load_norm(c, from->a_log, d->value_heads, false), row[LIMIT_DELTA_TAPS];
+    float *conv = carve(c, (size_t)d->taps * channels * sizeof *conv);
+    for (u32 i = 0; rate && i < d->value_heads; i++)
+        rate[i] = -expf(rate[i]);
+    for (u32 i = 0; conv && i < channels; i++) {
+        linear_row(&(struct packed){.w = &from->conv}, i, row);
+        for (u32 j = 0; j < d->taps; j++)
+            conv[(size_t)j * channels + i] = row[j];
+    }
+    to->rate = rate;
+    to->conv = conv;
+    to->dt_bias = load_norm(c, from->dt_bias, d->value_heads, false);
+    to->norm = load_norm(c, from->norm, d->value_dim, false);
+}
+
 static void layout_norms(struct cpu_device *c, struct carve *carver)
 {
     struct forward *f = &c->forward;
@@ -211,7 +242,12 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
             x->bias = load_norm(carver, l->mixture->bias, m->experts, false);
         if (x && m->shared_gated)
             x->share = load_values(carver, &l->mixture->share);
+        if (l->delta)
+            layout_delta(carver, &m->delta, l->delta, f->layers[i].delta);
     }
+    const u32 dim = m->delta.key_dim;
+    f->delta_unit_q = load_same(carver, dim, 1 / (float)dim);
+    f->delta_unit_k = load_same(carver, dim, 1 / sqrtf((float)dim));
     float *final = load_norm(carver, m->norm_final, m->hidden, one);
     for (u32 i = 0; final && i < m->hidden; i++)
         final[i] *= m->logit_scale;
@@ -228,7 +264,7 @@ static size_t kv_layer_page_bytes(const struct model *m, enum dtype type)
 
 size_t cpu_kv_page_bytes(const struct model *m, enum dtype type)
 {
-    return 2 * m->layers_n * kv_layer_page_bytes(m, type);
+    return 2 * model_attention_layers(m) * kv_layer_page_bytes(m, type);
 }
 
 static size_t kv_bytes(const struct forward *f)
@@ -240,6 +276,8 @@ static void layout_kv(struct forward *f, struct carve *c)
 {
     for (u32 i = 0; i < f->model->layers_n; i++) {
         struct kv_layer *kv = &f->layers[i].kv;
+        if (f->layers[i].delta)
+            continue;
         kv->type = f->kv_type;
         kv->kv_heads = f->model->kv_heads;
         kv->head_dim = f->model->head_dim;
@@ -248,11 +286,21 @@ static void layout_kv(struct forward *f, struct carve *c)
     }
 }
 
+static void layout_states(struct forward *f, struct carve *c)
+{
+    const size_t n = f->limits.slots + f->limits.checkpoints;
+    const size_t floats = n * delta_state_floats(&f->model->delta);
+    for (u32 i = 0; i < f->model->layers_n; i++)
+        if (f->layers[i].delta)
+            f->layers[i].delta->state = carve(c, floats * sizeof(float));
+}
+
 /* What the device takes, in this order, each piece page-aligned. */
 enum {
     PIECE_PACKED,
     PIECE_NORMS,
     PIECE_KV,
+    PIECE_STATES,
     PIECE_ACTIVATIONS,
     PIECE_SAMPLING,
     PIECE_STACKS,
@@ -268,6 +316,8 @@ static void layout_piece(struct cpu_device *c, u32 piece, struct carve *carver)
         layout_norms(c, carver);
     else if (piece == PIECE_KV)
         layout_kv(f, carver);
+    else if (piece == PIECE_STATES)
+        layout_states(f, carver);
     else if (piece == PIECE_ACTIVATIONS)
         forward_layout(f, carver);
     else if (piece == PIECE_SAMPLING)
@@ -303,6 +353,9 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv_name(f));
+    if (d->model->delta.value_heads)
+        plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_STATES), "delta nets' states", "engine.slots",
+                 "%u slots, %u checkpoints, f32", d->limits.slots, d->limits.checkpoints);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "engine.step_tokens",
              "tiles of %u tokens, steps of %u", f->tile, d->limits.step_tokens);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_SAMPLING), "logits and sampling", "engine.slots",
@@ -343,9 +396,24 @@ static enum err cpu_load(struct device *d, struct arena *host,
     return ERR_OK;
 }
 
-static void cpu_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+/* Depth is 1: no step is in flight. */
+static void take_states(struct forward *f, u32 slot, u32 checkpoint)
+{
+    const size_t n = delta_state_floats(&f->model->delta);
+    for (u32 i = 0; i < f->model->layers_n; i++) {
+        const struct forward_delta *l = f->layers[i].delta;
+        if (l)
+            memcpy(l->state + slot * n, l->state + (f->limits.slots + checkpoint) * n,
+                   n * sizeof *l->state);
+    }
+}
+
+static void cpu_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n, u32 checkpoint)
 {
     struct forward *f = &cpu_of(d)->forward;
+    ASSERT(checkpoint <= d->limits.checkpoints);
+    if (checkpoint)
+        take_states(f, slot, checkpoint - 1);
     ASSERT(slot < d->limits.slots);
     struct sample_counts *s = &f->counts[slot];
     memset(s->output, 0, d->model->vocab * sizeof *s->output);
@@ -452,7 +520,7 @@ static size_t most_matrices(const struct model *m)
 {
     size_t n = 2;
     for (u32 i = 0; i < m->layers_n; i++)
-        n += 7 + (m->layers[i].mixture ? 1 + 3 * (size_t)m->experts : 0);
+        n += 8 + (m->layers[i].mixture ? 1 + 3 * (size_t)m->experts : 0);
     return n;
 }
 
@@ -460,6 +528,10 @@ static struct forward_layer *new_layers(struct arena *keep, const struct model *
 {
     struct forward_layer *layers = ARENA_NEW(keep, struct forward_layer, m->layers_n);
     for (u32 i = 0; layers && i < m->layers_n; i++) {
+        if (m->layers[i].delta)
+            layers[i].delta = ARENA_NEW(keep, struct forward_delta, 1);
+        if (m->layers[i].delta && !layers[i].delta)
+            return NULL;
         if (!m->layers[i].mixture)
             continue;
         struct forward_mixture *x = ARENA_NEW(keep, struct forward_mixture, 1);

@@ -1,5 +1,6 @@
 #include "drivers/cpu/forward.h"
 
+#include "drivers/cpu/delta.h"
 #include "drivers/cpu/mixture.h"
 #include "drivers/cpu/pass.h"
 
@@ -38,7 +39,7 @@ static u32 plain_intermediate(const struct model *m)
 static u32 k_max(const struct model *m)
 {
     u32 mlp = MAX(plain_intermediate(m), m->expert_intermediate);
-    return MAX(MAX(m->hidden, m->heads * m->head_dim), mlp);
+    return MAX(MAX(m->hidden, m->heads * m->head_dim), MAX(delta_values(&m->delta), mlp));
 }
 
 static size_t act_bytes_max(const struct forward *f, u32 rows)
@@ -106,8 +107,8 @@ void forward_layout(struct forward *f, struct carve *c)
     for (u32 i = 0; i < ROPE_SETS; i++)
         rope_dims = MAX(rope_dims, MAX(m->rope[i].dims, m->rope_long[i].dims));
     f->x_stride = stride_of(m->hidden);
-    f->qkv_stride = stride_of((m->heads + 2 * m->kv_heads) * m->head_dim);
-    f->attention_stride = stride_of(m->heads * m->head_dim);
+    f->qkv_stride = stride_of(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
+    f->attention_stride = stride_of(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
     f->rope_stride = ROUND_UP(rope_dims, 16u);
     f->x = carve_rows(c, f->tile, f->x_stride);
     f->y = carve_rows(c, f->tile, f->x_stride);
@@ -127,6 +128,7 @@ void forward_layout(struct forward *f, struct carve *c)
         layout_routes(f, c, f->tile, &w.routes);
         u32 rows = ATTENTION_TOKENS * (m->heads / m->kv_heads);
         w.attention = carve(c, attention_scratch_bytes(rows, m->head_dim));
+        w.delta = carve(c, delta_work_floats(&m->delta) * sizeof *w.delta);
         if (workers)
             workers[i] = w;
     }
@@ -294,6 +296,25 @@ static void norm_rows(const struct pass *p, const struct forward_layer *l)
     barrier(p);
 }
 
+/* The queries of a KV head at a row of the tile: with gates, [group][dim] and as many of these. */
+static float *queries_at(const struct forward *f, u32 at, u32 kv_head)
+{
+    const struct model *m = f->model;
+    const u32 n = m->heads / m->kv_heads * m->head_dim * (1 + m->attention_gated);
+    return f->qkv + (size_t)at * f->qkv_stride + kv_head * n;
+}
+
+/* [group][query, gate][dim] -> [query, gate][group][dim]. work: [group][dim] */
+static void part_gates(float *q, u32 dim, u32 group, float *work)
+{
+    const size_t bytes = dim * sizeof *q;
+    for (u32 h = 0; h < group; h++) {
+        memcpy(work + h * dim, q + (2 * h + 1) * dim, bytes);
+        memmove(q + h * dim, q + 2 * h * dim, bytes);
+    }
+    memcpy(q + group * dim, work, group * bytes);
+}
+
 /* Norms and rotates the queries and the key of one KV head for a block's tokens, and stores key and
  * value in the pages. */
 static void store_block(const struct pass *p, u32 layer, const struct forward_block *b, u32 kv_head)
@@ -306,9 +327,11 @@ static void store_block(const struct pass *p, u32 layer, const struct forward_bl
     u32 dims = set == ROPE_SETS ? 0 : (row->rope_long ? m->rope_long : m->rope)[set].dims;
     for (u32 t = b->token; t < b->token + b->n; t++) {
         u32 at = t - p->tile->token, pos = row->pos + t - row->first;
-        float *q = f->qkv + (size_t)at * f->qkv_stride + kv_head * group * dim;
-        float *k = f->qkv + (size_t)at * f->qkv_stride + (m->heads + kv_head) * dim;
+        float *q = queries_at(f, at, kv_head), *k = queries_at(f, at, m->kv_heads) + kv_head * dim;
         float *v = k + m->kv_heads * dim;
+        if (m->attention_gated)
+            part_gates(q, dim, group,
+                       f->attention + (size_t)at * f->attention_stride + kv_head * group * dim);
         if (m->qk_norm == QK_NORM_HEADS) {
             norm_heads(f, q, l->norm[NORM_Q], group);
             norm_heads(f, k, l->norm[NORM_K], 1);
@@ -333,12 +356,13 @@ static void attend_block(const struct pass *p, u32 layer, const struct forward_b
     struct forward *f = p->f;
     const struct model *m = f->model;
     const struct step_row *row = &f->step->rows[b->row];
-    u32 at = b->token - p->tile->token;
+    const u32 at = b->token - p->tile->token, n = m->heads / m->kv_heads * m->head_dim;
+    float *out = f->attention + (size_t)at * f->attention_stride;
     f->vector->attention(
         &(struct attention_args){
-            .q = f->qkv + (size_t)at * f->qkv_stride,
+            .q = queries_at(f, at, kv_head) - kv_head * n, /* where it looks for them */
             .q_stride = f->qkv_stride,
-            .out = f->attention + (size_t)at * f->attention_stride,
+            .out = out,
             .out_stride = f->attention_stride,
             .kv = &f->layers[layer].kv,
             .pages = row->pages,
@@ -350,6 +374,11 @@ static void attend_block(const struct pass *p, u32 layer, const struct forward_b
             .softcap = m->attention_softcap,
         },
         kv_head, p->mine->attention);
+    for (u32 i = 0; m->attention_gated && i < b->n; i++) {
+        float *gates = queries_at(f, at + i, kv_head) + n, *to = out + kv_head * n;
+        f->vector->gate(gates, to + i * f->attention_stride, n, ACT_SIGMOID);
+        memcpy(to + i * f->attention_stride, gates, n * sizeof *to);
+    }
 }
 
 /* The same worker stores and attends one (block, KV head), so that only keys of other blocks of
@@ -430,12 +459,20 @@ static void layer_pass(const struct pass *p, u32 layer)
     const struct forward_layer *l = &f->layers[layer];
     u32 n = p->tile->n;
     struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
-    multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
-    barrier(p);
-    if (m->qk_norm == QK_NORM_ROWS)
-        norm_rows(p, l);
-    attend(p, layer);
-    in = input_rows(p, f->attention, f->attention_stride, n, m->heads * m->head_dim, NULL, NULL);
+    u32 wide = m->heads * m->head_dim;
+    if (l->delta) {
+        multiply_group(p, l->delta->in, delta_inputs(&m->delta), &in, f->qkv, f->qkv_stride);
+        barrier(p);
+        delta_pass(p, l->delta);
+        wide = delta_values(&m->delta);
+    } else {
+        multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
+        barrier(p);
+        if (m->qk_norm == QK_NORM_ROWS)
+            norm_rows(p, l);
+        attend(p, layer);
+    }
+    in = input_rows(p, f->attention, f->attention_stride, n, wide, NULL, NULL);
     add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);
     if (l->mixture && m->shared_intermediate)
         shared_expert(p, l);

@@ -38,10 +38,19 @@ struct forward_mixture {
     const float *bias;              /* [experts] or NULL: see struct mixture */
 };
 
+struct forward_delta {
+    struct packed in[DELTA_INPUTS]; /* delta_inputs() of them */
+    const float *conv;              /* [taps][channels] */
+    const float *rate, *dt_bias;    /* [value_heads]: -exp(a_log); as it is */
+    const float *norm;              /* [value_dim] */
+    float *state;                   /* [slots, checkpoints][delta_state_floats()] */
+};
+
 struct forward_layer {
     const float *norm[NORMS]; /* f32, 1 already added for gemma; NULL where the family has none */
     struct packed qkv[3], o, gate_up[2], down;
-    struct forward_mixture *mixture; /* not NULL: as in struct layer */
+    struct forward_mixture *mixture; /* not NULL: as in struct layer; */
+    struct forward_delta *delta;     /* likewise */
     struct kv_layer kv;
 };
 
@@ -87,6 +96,7 @@ struct forward_worker {
     void *prepared;                   /* and what linear_ops makes of them */
     void *scratch;                    /* of matmul */
     void *attention;                  /* of attention */
+    float *delta;                     /* see delta.h */
     struct forward_route *few_routes; /* [a few tokens][experts_used] */
     struct forward_routes routes;
     struct sample_scratch sample;
@@ -106,14 +116,16 @@ struct forward {
     struct packed embed, own_head;
     const struct packed *head;
     const float *norm_final;
+    const float *delta_unit_q, *delta_unit_k; /* [key_dim] what makes vectors of length 1, and q
+                                                 shorter, of a norm by the mean of squares */
     /* a slot's counts for penalties */
     struct sample_counts *counts; /* [slots] */
 
     /* activations of a tile, shared by the workers; strides in floats */
     u32 x_stride, qkv_stride, attention_stride, mlp_stride, logits_stride, rope_stride;
     float *x, *y, *h; /* [tile][hidden] residual, matrix result, normed */
-    float *qkv;       /* [tile][q heads, k heads, v heads][head_dim] */
-    float *attention; /* [tile][heads][head_dim] */
+    float *qkv;       /* [tile][q heads, k heads, v heads][head_dim]; or delta_row_n() */
+    float *attention; /* [tile][heads][head_dim], or [value_heads][value_dim] */
     float *mlp;       /* [tile][gate, up][intermediate]; of a mixture [routes][gate, up][...] */
     void *prepared;   /* act_bytes(tile, largest k); of a mixture act_bytes(routes, k) */
     u32 expert_stride, router_stride;

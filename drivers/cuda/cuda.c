@@ -241,6 +241,9 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                    const struct cuda_options *o, struct device **out, struct err_text *e)
 {
     ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
+    if (model->delta.value_heads || model->attention_gated)
+        return err_set(e, ERR_MODEL,
+                       "gated delta nets are computed on the CPU only: device.kind = cpu");
     TRY(matrix_takes(model, e));
     struct cuda_device *c = ARENA_NEW(keep, struct cuda_device, 1);
     if (!c)
@@ -348,9 +351,9 @@ static enum err cuda_load(struct device *d, struct arena *host,
     return r;
 }
 
-static void cuda_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+static void cuda_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n, u32 checkpoint)
 {
-    ASSERT(slot < d->limits.slots);
+    ASSERT(slot < d->limits.slots && !checkpoint);
     steps_slot_begin(&cuda_of(d)->steps, slot, prompt, n);
 }
 

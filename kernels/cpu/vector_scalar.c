@@ -158,8 +158,10 @@ static void gate(float *g, const float *up, u32 n, enum activation act)
             x = x / (1 + expf(-x));
         else if (act == ACT_GELU_TANH)
             x = 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
-        else
+        else if (act == ACT_GELU)
             x = 0.5f * x * (1 + erff(x * 0.7071067812f));
+        else
+            x = 1 / (1 + expf(-x));
         g[i] = x * up[i];
     }
 }
@@ -168,6 +170,38 @@ static void softcap(float *x, u32 n, float cap)
 {
     for (u32 i = 0; i < n; i++)
         x[i] = cap * tanhf(x[i] / cap);
+}
+
+static void conv(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n)
+{
+    for (u32 c = 0; c < n; c++) {
+        float sum = 0;
+        for (u32 j = 0; j < taps; j++)
+            sum += w[(size_t)j * w_stride + c] * x[j][c];
+        y[c] = sum / (1 + expf(-sum));
+    }
+}
+
+static void delta_token(const struct delta_args *a, u32 t)
+{
+    const float *q = a->q + (size_t)t * a->key_dim, *k = a->k + (size_t)t * a->key_dim;
+    for (u32 c = 0; c < a->value_dim; c++) {
+        float *state = a->state + c, had = 0, y = 0;
+        for (u32 i = 0; i < a->key_dim; i++)
+            had += state[(size_t)i * a->value_dim] * k[i];
+        float change = a->beta[t] * (a->v[(size_t)t * a->value_dim + c] - a->decay[t] * had);
+        for (u32 i = 0; i < a->key_dim; i++, state += a->value_dim) {
+            *state = *state * a->decay[t] + k[i] * change;
+            y += *state * q[i];
+        }
+        a->y[(size_t)t * a->y_stride + c] = y;
+    }
+}
+
+static void delta(const struct delta_args *a)
+{
+    for (u32 t = 0; t < a->tokens; t++)
+        delta_token(a, t);
 }
 
 const struct vector_ops vector_scalar = {
@@ -179,5 +213,7 @@ const struct vector_ops vector_scalar = {
     .attention = attention,
     .gate = gate,
     .softcap = softcap,
+    .conv = conv,
+    .delta = delta,
     .read = read_memory,
 };

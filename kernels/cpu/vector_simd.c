@@ -172,13 +172,13 @@ static void rope(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads)
     }
 }
 
-/* x * sigmoid(x), or the tanh form of gelu: 0.5 (1 + tanh u) is sigmoid(2u). */
+/* x * sigmoid(x), sigmoid(x), or the tanh form of gelu: 0.5 (1 + tanh u) is sigmoid(2u). */
 INLINE vf activate(vf x, enum activation act)
 {
     vf t = x;
     if (act == ACT_GELU_TANH)
         t = v_set1(1.5957691216f) * v_fma(v_set1(0.044715f) * x * x, x, x);
-    return x / (v_set1(1.0f) + v_exp(-t));
+    return (act == ACT_SIGMOID ? v_set1(1.0f) : x) / (v_set1(1.0f) + v_exp(-t));
 }
 
 INLINE void gate_lanes(float *g, const float *up, u32 n, enum activation act)
@@ -196,6 +196,8 @@ static void gate(float *g, const float *up, u32 n, enum activation act)
         gate_lanes(g, up, n, ACT_SILU);
     } else if (act == ACT_GELU_TANH) {
         gate_lanes(g, up, n, ACT_GELU_TANH);
+    } else if (act == ACT_SIGMOID) {
+        gate_lanes(g, up, n, ACT_SIGMOID);
     } else {
         for (u32 i = 0; i < n; i++)
             g[i] = 0.5f * g[i] * (1 + erff(g[i] * 0.7071067812f)) * up[i];
@@ -521,6 +523,69 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
     }
 }
 
+/* --- gated delta nets --------------------------------------------------------------------------
+ */
+
+static void conv(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n)
+{
+    for (u32 c = 0; c < n; c += VW) {
+        vf sum = v_zero();
+        for (u32 j = 0; j < taps; j++)
+            sum = v_fma(v_load(w + (size_t)j * w_stride + c), v_load(x[j] + c), sum);
+        v_store(y + c, activate(sum, ACT_SILU));
+    }
+}
+
+/* n vectors of columns, from column c on, through all tokens, while they are in the first cache. A
+ * token's way through the keys finds what the next one's keys have of the state behind it: the last
+ * token has none, and multiplies by its own. */
+INLINE void delta_columns(const struct delta_args *a, u32 c, const u32 n)
+{
+    const u32 keys = a->key_dim;
+    vf had[4], y[4];
+    UNROLL for (u32 j = 0; j < n; j++) had[j] = v_zero();
+    const float *from = a->state + c;
+    for (u32 i = 0; i < keys; i++, from += a->value_dim) {
+        const vf k = v_set1(a->k[i]);
+        UNROLL for (u32 j = 0; j < n; j++) had[j] = v_fma(v_load(from + j * VW), k, had[j]);
+    }
+    for (u32 t = 0; t < a->tokens; t++) {
+        const float *q = a->q + (size_t)t * keys, *k = a->k + (size_t)t * keys;
+        const float *next = t + 1 < a->tokens ? k + keys : k;
+        const float *v = a->v + (size_t)t * a->value_dim + c;
+        const vf decay = v_set1(a->decay[t]), beta = v_set1(a->beta[t]);
+        vf change[4];
+        UNROLL for (u32 j = 0; j < n; j++)
+        {
+            change[j] = beta * (v_load(v + j * VW) - decay * had[j]);
+            y[j] = v_zero();
+            had[j] = v_zero();
+        }
+        float *state = a->state + c;
+        for (u32 i = 0; i < keys; i++, state += a->value_dim) {
+            const vf ki = v_set1(k[i]), qi = v_set1(q[i]), ni = v_set1(next[i]);
+            UNROLL for (u32 j = 0; j < n; j++)
+            {
+                vf s = v_fma(ki, change[j], v_load(state + j * VW) * decay);
+                v_store(state + j * VW, s);
+                y[j] = v_fma(s, qi, y[j]);
+                had[j] = v_fma(s, ni, had[j]);
+            }
+        }
+        UNROLL for (u32 j = 0; j < n; j++)
+            v_store(a->y + (size_t)t * a->y_stride + c + j * VW, y[j]);
+    }
+}
+
+static void delta(const struct delta_args *a)
+{
+    u32 c = 0;
+    for (; c + 4 * VW <= a->value_dim; c += 4 * VW)
+        delta_columns(a, c, 4);
+    for (; c < a->value_dim; c += VW)
+        delta_columns(a, c, 1);
+}
+
 #if defined(SET_AVX512)
 const struct vector_ops vector_avx512 = {
 #elif defined(SET_AVX2)
@@ -536,6 +601,8 @@ const struct vector_ops vector_neon = {
     .attention = attention,
     .gate = gate,
     .softcap = softcap,
+    .conv = conv,
+    .delta = delta,
     .read = read_memory,
 };
 

@@ -327,6 +327,20 @@ case("seed-oss-bias", "seed-oss-ct4", config("mlp_bias", True), "mlp.gate_proj.b
 case("ernie-without-bias", "ernie4-5-bf16", config("use_bias", False), "_proj.bias")
 case("ernie-compressed", "ernie4-5-bf16", config("compression_ratio", 2.0),
      [CONFIG, "compression_ratio"])
+DELTA = "model.layers.1.linear_attn."
+for i, name in enumerate(("A_log", "dt_bias", "conv1d.weight", "norm.weight", "in_proj_a.weight",
+                          "in_proj_z.weight", "out_proj.weight")):
+    case(f"delta-without-{i}", "qwen3-5-f32", without(DELTA + name), DELTA + name)
+case("delta-conv-shape", "qwen3-5-f32", entry("shape", [384, 4], DELTA + "conv1d.weight"),
+     [DELTA + "conv1d.weight", "[384, 1, 4]", "linear_num_key_heads 2"])
+for i, (key, value, says) in enumerate([
+        ("linear_num_key_heads", 3, "linear_num_key_heads"), ("linear_num_value_heads", 8, "in_proj_qkv"),
+        ("linear_key_head_dim", 48, "in_proj_qkv"), ("linear_value_head_dim", 40, "linear_value_head_dim"),
+        ("linear_conv_kernel_dim", 3, "conv1d"), ("linear_conv_kernel_dim", 4.5, CONFIG),
+        ("layer_types", ["linear_attention"] * 4, "layer_types"),
+        ("layer_types", ["full_attention"] * 4, "model.layers.0.self_attn"),
+        ("layer_types", ["linear_attention"] * 3, "layer_types")]):
+    case(f"delta-{i}", "qwen3-5-f32", config(key, value), says)
 case("exaone-norm", "exaone4-f32", without(AFTER), AFTER)
 case("exaone-no-window", "exaone4-f32", config("sliding_window", None), [CONFIG, "layer_types"])
 case("exaone-letters", "exaone4-f32", edit(CONFIG, lambda j: (

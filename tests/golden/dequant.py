@@ -148,13 +148,15 @@ def tool_awq(folder, packing_utils):
 
 
 def tool_ct(folder):
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
     from transformers.utils.quantization_config import CompressedTensorsConfig
-    model = AutoModelForCausalLM.from_pretrained(
+    sees = "text_config" in folder_config(folder)
+    auto = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    model = auto.from_pretrained(
         folder, torch_dtype="auto",
         quantization_config=CompressedTensorsConfig(run_compressed=False))
     return {n[:-7]: p for n, p in model.named_parameters()
-            if n.endswith("_proj.weight")}
+            if n.endswith(("_proj.weight", "in_proj_qkv.weight", "in_proj_z.weight"))}
 
 
 def check(folder, packing_utils, theirs=None):

@@ -12,12 +12,15 @@ import os
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 TRANSFORMERS5 = int(transformers.__version__.split(".")[0]) >= 5
 BASE = dict(vocab_size=288, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
             bos_token_id=0, eos_token_id=1, pad_token_id=None, tie_word_embeddings=False)
+
+ABSENT = ()  # a key of BASE that config.json is not to have
 
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=32)
@@ -137,6 +140,8 @@ FAMILIES = {
 # A language model beside eyes that only have to be there: name: (model_type, vision_config)
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
               image_size=28, patch_size=14)
+PATCHES = dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=64,
+               num_position_embeddings=16, patch_size=4, deepstack_visual_indexes=[])
 EMBEDDING = {"qwen3-embedding"}  # saved as the bare class: names without model., no lm_head
 SEEING = {
     "qwen2-5-vl": ("qwen2_5_vl", dict(depth=1, out_hidden_size=64, fullatt_block_indexes=[0],
@@ -145,6 +150,8 @@ SEEING = {
                                   num_heads=2, deepstack_visual_indexes=[0], **VISION)),
     "qwen3-vl-moe": ("qwen3_vl_moe", dict(depth=1, out_hidden_size=64, num_position_embeddings=16,
                                           num_heads=2, deepstack_visual_indexes=[0], **VISION)),
+    "qwen3-5-seeing": ("qwen3_5", PATCHES),
+    "qwen3-5-moe": ("qwen3_5_moe", PATCHES),
     "gemma3-seeing": ("gemma3", dict(model_type="siglip_vision_model", **VISION)),
     "mistral3-seeing": ("mistral3", dict(model_type="pixtral", head_dim=8, **VISION)),
 }
@@ -160,6 +167,27 @@ FAMILIES["qwen3-vl"] = ("qwen3_vl_text", dict(num_hidden_layers=1, head_dim=32,
 FAMILIES["qwen3-vl-moe"] = ("qwen3_vl_moe_text", dict(
     num_hidden_layers=1, head_dim=32, num_experts=6, num_experts_per_tok=2,
     moe_intermediate_size=48, rope_parameters=INTERLEAVED), 41)
+# every fourth layer attends, the others are gated delta nets
+FAMILIES["qwen3-5"] = ("qwen3_5_text", dict(
+    num_hidden_layers=4, head_dim=32, linear_num_key_heads=2, linear_num_value_heads=4,
+    linear_key_head_dim=32, linear_value_head_dim=64, tie_word_embeddings=True), 43)
+# heads of a delta net as large as those in use, and the keys of config.json that files in use have
+HYBRID = dict(
+    num_hidden_layers=4, head_dim=64, linear_num_key_heads=2, linear_num_value_heads=4,
+    linear_key_head_dim=128, linear_value_head_dim=128, linear_conv_kernel_dim=4,
+    layer_types=["linear_attention"] * 3 + ["full_attention"], full_attention_interval=4,
+    attn_output_gate=True, mamba_ssm_dtype="float32", mlp_only_layers=[],
+    mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False,
+    rope_parameters=dict(rope_type="default", rope_theta=10000000.0, partial_rotary_factor=0.25,
+                         mrope_section=[3, 3, 2], mrope_interleaved=True))
+FAMILIES["qwen3-5-seeing"] = ("qwen3_5_text", HYBRID, 44)
+FAMILIES["qwen3-5-moe"] = ("qwen3_5_moe_text", dict(
+    HYBRID, linear_key_head_dim=64, linear_value_head_dim=32, num_experts=6, num_experts_per_tok=2,
+    moe_intermediate_size=32, shared_expert_intermediate_size=64, intermediate_size=ABSENT), 48)
+FAMILIES["qwen3-next"] = ("qwen3_next", dict(
+    num_hidden_layers=4, head_dim=32, linear_num_key_heads=2, linear_num_value_heads=4,
+    linear_key_head_dim=32, linear_value_head_dim=64, num_experts=6, num_experts_per_tok=2,
+    moe_intermediate_size=32, shared_expert_intermediate_size=48, norm_topk_prob=True), 46)
 FAMILIES["gemma3-seeing"] = FAMILIES["gemma3"][:2] + (16,)
 FAMILIES["mistral3-seeing"] = ("mistral", dict(num_hidden_layers=1, head_dim=32,
                                                sliding_window=None), 17)
@@ -171,15 +199,18 @@ def fill(model, seed):
     """Draws every parameter: O(1) activations, attention that looks somewhere, spread logits."""
     gen = torch.Generator().manual_seed(seed)
     gemma = model.config.model_type.startswith("gemma")
+    hybrid = model.config.model_type.startswith(("qwen3_5", "qwen3_next"))
     tied = model.config.tie_word_embeddings
     embed = 0.06 if gemma else 0.45 if tied else 1.0  # gemma multiplies it by sqrt(hidden)
     embed /= getattr(model.config, "embedding_multiplier", 1)
     for name, p in sorted(model.named_parameters()):
         x = torch.randn(p.shape, generator=gen)
-        if name.endswith("bias"):
+        if name.endswith("A_log"):
+            x = 0.8 * x - 1.5  # a step keeps, by head, 30 to 96 % of the state
+        elif name.endswith("bias"):
             x *= 0.3
         elif "norm" in name:
-            x = 0.25 * x + (0.0 if gemma else 1.0)
+            x = 0.25 * x + (0.0 if gemma or hybrid and "linear_attn" not in name else 1.0)
             if gemma and name in ("model.norm.weight", "model.language_model.norm.weight"):
                 x += 6.0  # makes up for the small tied embedding
         elif "embed_tokens" in name:
@@ -201,6 +232,44 @@ def correct(model, seed):
             b.data = 0.3 * torch.randn(b.shape, generator=gen)
 
 
+def kept_f32(model):
+    """Of a delta net, what Qwen3.5's files have in f32, whatever the type of the other weights."""
+    if not model.config.model_type.startswith("qwen3_5"):
+        return {}
+    return {n: p.data.clone() for n, p in model.named_parameters()
+            if n.endswith(("A_log", "linear_attn.norm.weight"))}
+
+
+def add_mtp(folder, seed):
+    """The layer that guesses the token after the next, which transformers has no use for: a
+    layer that attends, and what joins its two inputs."""
+    path = folder + "/model.safetensors"
+    tensors = load_file(path)
+    gen = torch.Generator().manual_seed(seed)
+    layer = "model.language_model.layers.3."
+    alike = {"mtp.layers.0." + n[len(layer):]: t for n, t in tensors.items() if n.startswith(layer)}
+    norm = tensors["model.language_model.norm.weight"]
+    for name in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
+        alike[f"mtp.{name}.weight"] = norm
+    alike["mtp.fc.weight"] = norm.new_empty(len(norm), 2 * len(norm))
+    for name, t in sorted(alike.items()):
+        tensors[name] = (0.1 * torch.randn(t.shape, generator=gen)).to(t.dtype)
+    save_file(tensors, path, metadata=dict(format="pt"))
+
+
+def older_config(folder):
+    """Qwen3-Next's config.json as transformers 4 wrote it, which names no layer's type."""
+    with open(folder + "/config.json") as f:
+        config = json.load(f)
+    rope = config.pop("rope_parameters")
+    config.pop("layer_types")
+    config.update(torch_dtype=config.pop("dtype"), full_attention_interval=4, rope_scaling=None,
+                  rope_theta=rope["rope_theta"], partial_rotary_factor=0.25)
+    with open(folder + "/config.json", "w") as f:
+        json.dump(dict(sorted(config.items())), f, indent=2)
+        f.write("\n")
+
+
 def form4(over):
     """The same settings under transformers 4's names."""
     over = dict(over)
@@ -219,12 +288,13 @@ def form4(over):
 def config_of(name):
     kind, over, _ = FAMILIES[name]
     over = over if TRANSFORMERS5 else form4(over)
+    over = {k: v for k, v in {**BASE, **over}.items() if v is not ABSENT}
     if name in SEEING:
         outer, vision = SEEING[name]
-        text = AutoConfig.for_model(kind, **{**BASE, **over})
+        text = AutoConfig.for_model(kind, **over)
         return AutoConfig.for_model(outer, text_config=text.to_dict(), vision_config=vision,
                                     tie_word_embeddings=text.tie_word_embeddings)
-    return AutoConfig.for_model(kind, **{**BASE, **over})
+    return AutoConfig.for_model(kind, **over)
 
 
 def embedding_files(folder):
@@ -256,7 +326,10 @@ def build(name, dtype, folder, shard=None):
     auto = AutoModelForImageTextToText if name in SEEING else AutoModelForCausalLM
     model = auto.from_config(config_of(name)).to(torch.float32)
     fill(model, FAMILIES[name][2])
+    kept = kept_f32(model)
     model = model.to(dtype)
+    for n, p in model.named_parameters():
+        p.data = kept.get(n, p.data)
     correct(model, FAMILIES[name][2])
     if TRANSFORMERS5:  # 4 takes it from the weights
         model.config.dtype = dtype
@@ -265,8 +338,13 @@ def build(name, dtype, folder, shard=None):
         model.base_model.save_pretrained(folder)
         embedding_files(folder)
         return
-    usual = {} if not name.endswith("-joined") else dict(save_original_format=False)
+    joined = name.endswith("-joined") or name == "qwen3-5-moe"
+    usual = {} if not joined else dict(save_original_format=False)
     model.save_pretrained(folder, max_shard_size=shard or "50MB", **usual)
+    if "mtp_num_hidden_layers" in FAMILIES[name][1]:
+        add_mtp(folder, FAMILIES[name][2])
+    if name == "qwen3-next":
+        older_config(folder)
 
 
 if __name__ == "__main__":  # transformers 4 is run as a process of its own

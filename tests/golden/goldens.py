@@ -49,8 +49,8 @@ def join_experts(weights, count):
 def load(folder):
     """The folder as a float32 model; quantized weights by dequant.py."""
     config = dequant.folder_config(folder)
+    auto = AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
     if "quantization_config" not in config:
-        auto = AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
         model = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         return model.eval()
     weights, q, names = dequant.folder_weights(folder)
@@ -65,7 +65,7 @@ def load(folder):
         save_file(weights, tmp + "/model.safetensors", metadata={"format": "pt"})
         with open(tmp + "/config.json", "w") as f:
             json.dump(config, f)
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = auto.from_pretrained(
             tmp, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     if q.get("format") == "int-quantized":

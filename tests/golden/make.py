@@ -45,13 +45,16 @@ COMMON = ["gptq4", "awq", "ct4"]
 OTHER = ["gptq4-asym", "gptq4-v2", "gptq4-act", "gptq8", "gptq4-col", "ct4-asym", "ct4-act",
          "ct8", "ct-w8a8"]
 OTHER_FAMILIES = ["llama", "qwen2", "phi3"]
-AWQ_RTN = ["gemma3"]  # AutoAWQ lacks it, GPTQModel's AWQ fails on its two rotary embeddings
+# AutoAWQ lacks them, GPTQModel's AWQ fails on gemma 3's two rotary embeddings, and on positions
+# of three kinds
+AWQ_RTN = ["gemma3", "qwen3-5"]
 AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe-many",
            "phi3", "gemma2"]
 # quantized from bfloat16, the rest from float16
 BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3",
         "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe", "seed-oss", "ernie4-5",
-        "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe"]
+        "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe", "qwen3-5", "qwen3-5-seeing",
+        "qwen3-5-moe"]
 
 
 def plan():
@@ -72,7 +75,10 @@ def plan():
              ("ministral3", "ct4"), ("exaone4", "f32"), ("exaone4", "gptq4"),
              ("qwen2-moe", "bf16"), ("qwen2-moe", "ct4"),
              ("glm4-moe", "bf16"), ("glm4-moe", "ct4")]
-    return [(f"{f}-{q}", f, q) for f, q in rows]
+    rows += [("qwen3-5", "f32"), ("qwen3-5-seeing", "bf16"), ("qwen3-5-moe", "bf16"),
+             ("qwen3-5-seeing", "ct4"), ("qwen3-5-moe", "ct4"), ("qwen3-5", "gptq4"),
+             ("qwen3-5", "awq"), ("qwen3-next", "bf16")]
+    return [(f"{f}-{q}".replace("qwen3-5-seeing", "qwen3-5"), f, q) for f, q in rows]
 
 
 def setup():

@@ -30,6 +30,11 @@ CT = {  # format name: (algorithm, weights, input activations)
     "ct-w8a8": ("rtn", dict(num_bits=8, symmetric=True, strategy="channel"),
                 dict(num_bits=8, symmetric=True, strategy="token", dynamic=True)),
 }
+CT_PLAIN = {  # model_type of one that sees: what stays as it is besides lm_head
+    "qwen3_5": ["re:.*visual.*", "re:.*linear_attn.in_proj_[ab]$"],
+    "qwen3_5_moe": ["re:.*visual.*", "re:.*linear_attn.*", "re:.*mlp.gate$",
+                    "re:.*shared_expert_gate$"],
+}
 
 
 def calibration(rows=32, length=64):
@@ -99,7 +104,7 @@ def awq_rtn(src, out):
         return torch.where(x >= 1 << 31, x - (1 << 32), x).int()
     tensors = {}
     for name, w in load_file(src + "/model.safetensors").items():
-        if not name.endswith("_proj.weight"):
+        if not name.endswith(("_proj.weight", "in_proj_qkv.weight", "in_proj_z.weight")):
             tensors[name] = w
             continue
         g = w.float().T.reshape(-1, GROUP, w.shape[0])  # [G][GROUP][N]
@@ -115,9 +120,10 @@ def awq_rtn(src, out):
     save_file(tensors, out + "/model.safetensors", metadata=dict(format="pt"))
     with open(src + "/config.json") as f:
         config = json.load(f)
+    plain = [n for n in ("in_proj_a", "in_proj_b") if any(n in t for t in tensors)] or None
     config["quantization_config"] = dict(quant_method="awq", bits=4, group_size=GROUP,
                                          zero_point=True, version="gemm",
-                                         modules_to_not_convert=None)
+                                         modules_to_not_convert=plain)
     with open(out + "/config.json", "w") as f:
         json.dump(config, f, indent=2)
     shutil.copy(src + "/generation_config.json", out)
@@ -128,13 +134,15 @@ def ct(src, out, fmt):
     from datasets import Dataset
     from llmcompressor import oneshot
     from llmcompressor.modifiers.quantization import GPTQModifier, QuantizationModifier
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
     algorithm, weights, acts = CT[fmt]
     scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**weights),
                                 input_activations=QuantizationArgs(**acts) if acts else None)
     kind = GPTQModifier if algorithm == "gptq" else QuantizationModifier
-    recipe = kind(config_groups={"group_0": scheme}, ignore=["lm_head"])
-    model = AutoModelForCausalLM.from_pretrained(src, torch_dtype="auto")
+    kept = CT_PLAIN.get(AutoConfig.from_pretrained(src).model_type, [])
+    recipe = kind(config_groups={"group_0": scheme}, ignore=["lm_head"] + kept)
+    auto = AutoModelForImageTextToText if kept else AutoModelForCausalLM
+    model = auto.from_pretrained(src, torch_dtype="auto")
     data = Dataset.from_dict(dict(input_ids=calibration().tolist(),
                                   attention_mask=[[1] * 64] * 32))
     oneshot(model=model, recipe=recipe, dataset=data if algorithm == "gptq" else None,

@@ -191,7 +191,7 @@ static void start_sequence(struct sequence *s, struct device *d, u32 slot, const
     memcpy(s->tokens, prompt, n * sizeof *prompt);
     for (u32 i = 0; i < PAGES_EACH; i++) /* scattered, never in order */
         s->pages[i] = (i * 7 + 3) % PAGES_EACH * SEQUENCES + slot;
-    d->ops->slot_begin(d, slot, prompt, n);
+    d->ops->slot_begin(d, slot, prompt, n, 0);
 }
 
 /* Guesses of the next tokens of q, behind its newest: two, of which every other time the second is
@@ -392,12 +392,13 @@ static bool hidden_fits(const struct golden *g, const struct way *way, const str
 }
 
 /* Cutting the prompt and sharing the step give the bits of `want`; so does guessing, where nobody
- * shares the step, as there is a sample for each slot. */
+ * shares the step, as there is a sample for each slot, and guesses can be taken back. */
 static bool against_itself(const struct golden *g, struct device *d, const struct result *want,
                            struct result *other, const u32 *chunks, u32 n, bool neighbours)
 {
     enum { OUTPUTS = 12 };
-    const u32 *truth = neighbours ? NULL : want->forced ? want->forced : want->tokens;
+    const bool guesses = !neighbours && !g->model->delta.value_heads;
+    const u32 *truth = !guesses ? NULL : want->forced ? want->forced : want->tokens;
     size_t bytes = (size_t)(g->n_prompt + OUTPUTS) * g->model->vocab * sizeof(float);
     bool same = true;
     for (u32 i = 0; i < n; i++) {

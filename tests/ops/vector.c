@@ -66,6 +66,11 @@ static double silu(double x)
     return x / (1 + exp(-x));
 }
 
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
 static double gelu_tanh(double x)
 {
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -104,6 +109,7 @@ static void test_functions(const char *name, const struct vector_ops *v)
         {"silu over -40..40", ACT_SILU, silu, 1e-30, 4e-7},
         {"gelu tanh form over -40..40, relative to >= 1e-3", ACT_GELU_TANH, gelu_tanh, 1e-3, 1e-4},
         {"gelu over -40..40, relative to >= 1e-3", ACT_GELU, gelu, 1e-3, 1e-4},
+        {"sigmoid over -40..40", ACT_SIGMOID, sigmoid, 1e-30, 4e-7},
     };
     for (u32 a = 0; a < COUNTOF(acts); a++) {
         memcpy(y, x, N * sizeof *y);
@@ -158,6 +164,73 @@ static void test_rows(const char *name, const struct vector_ops *v)
         snprintf(what, sizeof what, "rope of %u of %u dimensions", d, head);
         double error = distance(x, y, 3 * head);
         verdict(error < 1e-6, name, what, error, 1e-6);
+    }
+}
+
+/* One head of a gated delta net through some tokens, against doubles, and token by token: the same
+ * bits. */
+static void test_delta(const char *name, const struct vector_ops *v)
+{
+    enum { TOKENS = 40, MOST = 128, TAPS = 4 };
+    static const u32 dims[][2] = {{128, 128}, {16, 16}, {32, 80}, {96, 64}};
+    for (u32 s = 0; s < COUNTOF(dims); s++) {
+        const u32 keys = dims[s][0], values = dims[s][1];
+        static double state[MOST * MOST];
+        const size_t size_of = (size_t)keys * values * sizeof(float);
+        float *mine = floats((size_t)keys * values), *cut = floats((size_t)keys * values);
+        float *q = noise(TOKENS * keys, 0.2f), *k = noise(TOKENS * keys, 0.15f);
+        float *x = noise(TOKENS * values, 2), *y = floats(TOKENS * (values + 3));
+        float *decay = noise(TOKENS, 0.2f), *beta = noise(TOKENS, 0.5f), *again = floats(values);
+        double error = 0, size = 0;
+        bool same = true;
+        memset(state, 0, sizeof state);
+        memset(mine, 0, size_of);
+        memset(cut, 0, size_of);
+        for (u32 t = 0; t < TOKENS; t++) {
+            decay[t] += 0.8f;
+            beta[t] += 0.5f;
+        }
+        v->delta(
+            &(struct delta_args){mine, q, k, x, y, decay, beta, TOKENS, keys, values, values + 3});
+        for (u32 t = 0; t < TOKENS; t++) {
+            const float *row = y + t * (values + 3);
+            v->delta(&(struct delta_args){cut, q + t * keys, k + t * keys, x + t * values, again,
+                                          decay + t, beta + t, 1, keys, values, values});
+            same &= memcmp(again, row, values * sizeof *row) == 0;
+            for (u32 c = 0; c < values; c++) {
+                double had = 0, want = 0, *column = state + c;
+                for (u32 i = 0; i < keys; i++)
+                    had += (column[i * MOST] *= (double)decay[t]) * (double)k[t * keys + i];
+                for (u32 i = 0; i < keys; i++)
+                    want += (column[i * MOST] +=
+                             k[t * keys + i] * (beta[t] * (x[t * values + c] - had))) *
+                            q[t * keys + i];
+                error += (row[c] - want) * (row[c] - want);
+                size += want * want;
+            }
+        }
+        same &= memcmp(mine, cut, size_of) == 0;
+        char what[80];
+        snprintf(what, sizeof what, "delta rule, head of %u by %u, %u tokens", keys, values,
+                 TOKENS);
+        error = isnan(error) ? INFINITY : sqrt(error / size);
+        verdict(error < 1e-6 && same, name, what, error, 1e-6);
+        float *w = noise(TAPS * (values + 16), 1), *z = floats(values);
+        const float *rows[TAPS];
+        for (u32 j = 0; j < TAPS; j++)
+            rows[j] = noise(values, 3);
+        for (u32 taps = 2; taps <= TAPS; taps++) {
+            v->conv(y, rows, w, values + 16, taps, values);
+            for (u32 c = 0; c < values; c++) {
+                double sum = 0;
+                for (u32 j = 0; j < taps; j++)
+                    sum += (double)w[j * (values + 16) + c] * rows[j][c];
+                z[c] = (float)silu(sum);
+            }
+            snprintf(what, sizeof what, "convolution of %u channels, %u taps", values, taps);
+            error = distance(y, z, values);
+            verdict(error < 1e-6, name, what, error, 1e-6);
+        }
     }
 }
 
@@ -485,6 +558,7 @@ int main(int argc, char **argv)
         }
         test_functions(sets[i].name, sets[i].ops);
         test_rows(sets[i].name, sets[i].ops);
+        test_delta(sets[i].name, sets[i].ops);
         test_attention(sets[i].name, sets[i].ops);
         test_saturation(sets[i].name, sets[i].ops);
         test_int8_pages(sets[i].name, sets[i].ops);

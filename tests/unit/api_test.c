@@ -93,9 +93,9 @@ static bool peer_watch(void *arg, int fd, u64 id, u32 what, bool first)
     return true;
 }
 
-static void slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+static void slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n, u32 checkpoint)
 {
-    (void)d, (void)slot, (void)prompt, (void)n;
+    (void)d, (void)slot, (void)prompt, (void)n, (void)checkpoint;
 }
 
 static enum err submit(struct device *d, const struct step *s, struct err_text *e)

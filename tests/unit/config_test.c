@@ -345,6 +345,58 @@ void config_positions_of_three_kinds(void)
     CHECK(c.sees && !c.qkv_bias && m.qk_norm == QK_NORM_HEADS && m.context == 262144);
 }
 
+/* Qwen3.5-27B's config.json, shortened; and one of experts, one of qwen3_next. */
+void config_delta_nets(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse("{\"architectures\":[\"Qwen3_5ForConditionalGeneration\"],\"model_type\":"
+                "\"qwen3_5\",\"text_config\":{\"attention_bias\":false,\"attn_output_gate\":true,"
+                "\"eos_token_id\":248044,\"full_attention_interval\":4,\"head_dim\":256,"
+                "\"hidden_size\":5120,\"intermediate_size\":17408,\"linear_conv_kernel_dim\":4,"
+                "\"linear_key_head_dim\":128,\"linear_num_key_heads\":16,"
+                "\"linear_num_value_heads\":48,\"linear_value_head_dim\":128,"
+                "\"mamba_ssm_dtype\":\"float32\",\"max_position_embeddings\":262144,"
+                "\"mtp_num_hidden_layers\":1,\"num_attention_heads\":24,\"num_hidden_layers\":64,"
+                "\"num_key_value_heads\":4,\"output_gate_type\":\"swish\",\"rope_parameters\":{"
+                "\"mrope_interleaved\":true,\"mrope_section\":[11,11,10],\"rope_type\":"
+                "\"default\",\"rope_theta\":10000000,\"partial_rotary_factor\":0.25},"
+                "\"vocab_size\":248320},\"tie_word_embeddings\":false,\"vision_config\":{}}",
+                &m, &c, &e) == ERR_OK);
+    CHECK(str_is(m.model_type, "qwen3_5_text") && c.sees && m.norm_plus_one && m.attention_gated);
+    CHECK(m.rope[0].dims == 64 && m.context == 262144 && model_attention_layers(&m) == 16);
+    CHECK(m.layers[2].delta && !m.layers[3].delta && m.layers[62].delta && !m.layers[63].delta);
+    CHECK(delta_channels(&m.delta) == 10240 && delta_values(&m.delta) == 6144);
+    CHECK(model_qkv_n(&m) == 2 * 24 * 256 + 2 * 4 * 256 && delta_row_n(&m.delta) == 16480);
+    CHECK(delta_place(&m.delta, DELTA_PART_K).at == 2048 && !m.delta.joined);
+    CHECK(delta_place(&m.delta, DELTA_PART_Z).at == 10240 &&
+          delta_place(&m.delta, DELTA_PART_Z).step == 384);
+    CHECK(delta_place(&m.delta, DELTA_PART_A).at == 16432 &&
+          delta_place(&m.delta, DELTA_PART_A).step == 3);
+    CHECK(opens("qwen3_5_moe_text",
+                "\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+                "\"shared_expert_intermediate_size\":64,\"layer_types\":[\"full_attention\","
+                "\"linear_attention\",\"linear_attention\",\"full_attention\"]",
+                &m, &c));
+    CHECK(!m.layers[0].delta && m.layers[1].delta && m.layers[2].delta && !m.layers[3].delta);
+    CHECK(m.experts_renormalized && m.shared_gated && m.delta.value_heads == 32);
+    CHECK(opens("qwen3_next",
+                "\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+                "\"shared_expert_intermediate_size\":64,\"linear_num_key_heads\":2,"
+                "\"linear_num_value_heads\":4,\"linear_key_head_dim\":16,"
+                "\"linear_value_head_dim\":32",
+                &m, &c));
+    CHECK(m.experts_renormalized && m.delta.joined && delta_inputs(&m.delta) == 2);
+    CHECK(delta_place(&m.delta, DELTA_PART_V).at == 32 &&
+          delta_place(&m.delta, DELTA_PART_V).step == 160);
+    CHECK(delta_place(&m.delta, DELTA_PART_B).at == 320 &&
+          delta_place(&m.delta, DELTA_PART_A).at == 322 &&
+          delta_place(&m.delta, DELTA_PART_A).step == 4);
+    CHECK(opens("qwen3_5_text", "\"full_attention_interval\":1", &m, &c));
+    CHECK(m.delta.value_heads == 0 && m.attention_gated && model_attention_layers(&m) == 4);
+}
+
 void config_keys_are_honoured(void)
 {
     struct model m;
@@ -683,6 +735,21 @@ void config_refusals(void)
         {"qwen3_moe", MOE ",\"num_experts\":8,\"decoder_sparse_step\":0", "decoder_sparse_step"},
         {"qwen3_moe", MOE ",\"num_experts\":8,\"use_sliding_window\":true", "use_sliding_window"},
         {"qwen3_moe", "\"num_experts\":8,\"num_experts_per_tok\":2", "moe_intermediate_size"},
+        {"qwen3_5_text", "\"attn_output_gate\":false", "attn_output_gate is false: only true"},
+        {"qwen3_5_text", "\"output_gate_type\":\"sigmoid\"", "output_gate_type is \"sigmoid\""},
+        {"qwen3_5_text", "\"linear_num_value_heads\":24", "linear_num_value_heads is 24: no mul"},
+        {"qwen3_5_text", "\"linear_key_head_dim\":72", "linear_key_head_dim is 72: a multiple"},
+        {"qwen3_5_text", "\"linear_value_head_dim\":257", "linear_value_head_dim is 257"},
+        {"qwen3_5_text", "\"linear_conv_kernel_dim\":1", "linear_conv_kernel_dim is 1"},
+        {"qwen3_5_text", "\"linear_conv_kernel_dim\":9", "linear_conv_kernel_dim is 9"},
+        {"qwen3_5_text", "\"full_attention_interval\":5", "no layer has full_attention"},
+        {"qwen3_5_text", "\"full_attention_interval\":0", "full_attention_interval is 0"},
+        {"qwen3_5_text", "\"layer_types\":[\"full_attention\"]", "a list of 4 names"},
+        {"qwen3_5_text", SLIDES("sliding", "full", "linear", "full"), "linear_attention are supp"},
+        {"qwen3_5_text", SLIDES("linear", "linear", "linear", "linear"), "at least one is needed"},
+        {"qwen3_5_text", "\"sliding_window\":8", "sliding_window is 8: qwen3_5_text has none"},
+        {"qwen3_5_moe_text", "\"num_experts\":8,\"num_experts_per_tok\":2",
+         "moe_intermediate_size is missing"},
         {"mixtral", KV ",\"num_local_experts\":8,\"num_experts_per_tok\":33", "from 1 to 32"},
         {"llama", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}",
          "quantization_config.quant_method is \"bitsandbytes\""},

@@ -6,7 +6,7 @@ struct fake fake;
 u32 depth;                      /* of the device: every test runs with 1 and 2 */
 u32 words = VOCAB, drafts;      /* tokens that it says; engine_config.drafts */
 const struct tokenizer *speaks; /* their texts, in tests of grammars */
-u32 samples = SLOTS;
+u32 samples = SLOTS, checkpoints;
 
 struct wish *wishes;
 u32 ended;
@@ -47,9 +47,12 @@ static void known_tokens(const struct step_row *row, u32 *all, u32 n)
         all[p] = fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS];
 }
 
-static void fake_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n)
+static void fake_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n, u32 checkpoint)
 {
-    (void)d, (void)prompt;
+    (void)prompt;
+    ASSERT(checkpoint <= d->limits.checkpoints);
+    fake.slot_state[slot] = checkpoint ? fake.kept_state[checkpoint - 1] : (struct fake_state){0};
+    fake.taken += checkpoint > 0;
     fake.slot_prompt[slot] = n;
 }
 
@@ -79,6 +82,22 @@ static enum err fake_masks(struct device *d, struct err_text *e)
     return ERR_OK;
 }
 
+/* A state that is of other tokens than those in front of the row would have told other answers. */
+static void fake_go_on(const struct step_row *row)
+{
+    u32 all[CONTEXT], end = row->pos + row->n;
+    struct fake_state *s = &fake.slot_state[row->slot], fresh = {0, 0};
+    known_tokens(row, all, end);
+    for (; fresh.n < row->pos; fresh.n++)
+        fresh.hash = mix(fresh.hash, all[fresh.n]);
+    ASSERT(s->n == fresh.n && s->hash == fresh.hash && row->samples <= 1);
+    for (; s->n < end; s->n++)
+        s->hash = mix(s->hash, all[s->n]);
+    if (row->keep)
+        fake.kept_state[row->keep - 1] = *s;
+    fake.kept += row->keep > 0;
+}
+
 static enum err fake_submit(struct device *d, const struct step *s, struct err_text *e)
 {
     (void)d, (void)e;
@@ -95,6 +114,8 @@ static enum err fake_submit(struct device *d, const struct step *s, struct err_t
             fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS] =
                 row->follows ? fake.slot_last[row->slot] : s->tokens[row->first + i];
         }
+        if (fake.device.model->delta.value_heads)
+            fake_go_on(row);
         fake.guesses += row->samples > 1;
         if (row->samples > 1)
             fake.most = MAX(fake.most, s->n_tokens);
@@ -170,6 +191,7 @@ struct engine *fresh_engine(struct model *m)
     *m = (struct model){.vocab = words < VOCAB && speaks ? words : VOCAB,
                         .hidden = HIDDEN,
                         .norm_final = &norm,
+                        .delta = {.value_heads = checkpoints > 0},
                         .n_eos = 1,
                         .eos = {7}};
     memset(&fake, 0, sizeof fake);
@@ -179,6 +201,7 @@ struct engine *fresh_engine(struct model *m)
                                              .samples = samples,
                                              .pages = PAGES,
                                              .step_tokens = STEP,
+                                             .checkpoints = checkpoints,
                                              .context = CONTEXT,
                                              .context_by = "t"},
                                   .depth = depth};

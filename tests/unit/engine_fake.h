@@ -17,13 +17,18 @@ enum {
     CONTEXT = 160,
     QUEUE = 16,
     REQUESTS = 300,
-    HIDDEN = 3
+    HIDDEN = 3,
+    CHECKPOINTS = 4
 };
 
 extern struct fake {
     struct device device;
     u32 page_tokens[PAGES][LIMIT_PAGE_TOKENS];
     u32 slot_prompt[SLOTS], slot_last[SLOTS];
+    struct fake_state { /* of models with delta nets: of so many tokens, and their hash */
+        u32 n, hash;
+    } slot_state[SLOTS], kept_state[CHECKPOINTS];
+    u32 kept, taken;
     struct fake_flight {
         struct step_result results[STEP];
         u32 n_results, delay;
@@ -39,6 +44,7 @@ extern u32 depth;                      /* of the device: every test runs with 1 
 extern u32 words, drafts;              /* tokens that it says; engine_config.drafts */
 extern const struct tokenizer *speaks; /* their texts, in tests of grammars */
 extern u32 samples;
+extern u32 checkpoints; /* not 0: its model has delta nets */
 
 struct wish {
     u32 prompt[CONTEXT], n_prompt, max_tokens, got[CONTEXT], n_got, cached;

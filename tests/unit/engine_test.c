@@ -26,6 +26,26 @@ void engine_solo_equals_batched(void)
         solo_equals_batched();
 }
 
+/* Of models with states, which are right however prefixes are found and checkpoints are given to
+ * others. */
+void engine_goes_on_from_checkpoints(void)
+{
+    for (checkpoints = 1; checkpoints <= CHECKPOINTS; checkpoints++)
+        for (depth = 1; depth <= 2; depth++) {
+            struct model m;
+            u32 busy = 0, hits = 0;
+            struct engine *g = fresh_engine(&m);
+            CHECK(crowd(g, REQUESTS, fill, &busy));
+            for (u32 i = 0; i < REQUESTS; i++) {
+                CHECK(same_as_alone(&wishes[i]));
+                hits += wishes[i].cached > 0;
+            }
+            CHECK(hits == fake.taken && hits > 10 && fake.kept > 20);
+            CHECK(engine_idle(g) && engine_stats(g).pages_free == PAGES);
+        }
+    checkpoints = 0;
+}
+
 /* Answers of a few tokens, or such as were predicted, in which much can be guessed, rightly or not:
  * nothing else changes. */
 void engine_drafts_change_nothing(void)

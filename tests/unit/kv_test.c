@@ -4,18 +4,18 @@
 
 enum { PAGE = LIMIT_PAGE_TOKENS };
 
-static struct kv fresh(u32 pages)
+static struct kv fresh(u32 pages, u32 checkpoints)
 {
     struct kv kv = {0};
     struct err_text e = {0};
-    if (kv_open(&kv, &unit_arena, pages, true, &e) != ERR_OK)
+    if (kv_open(&kv, &unit_arena, pages, checkpoints, true, &e) != ERR_OK)
         unit_failed(__FILE__, __LINE__, e.text);
     return kv;
 }
 
 void kv_finds_prefixes(void)
 {
-    struct kv kv = fresh(8);
+    struct kv kv = fresh(8, 0);
     u32 tokens[4 * PAGE], pages[4], got[4];
     for (u32 i = 0; i < COUNTOF(tokens); i++)
         tokens[i] = i;
@@ -40,11 +40,45 @@ void kv_finds_prefixes(void)
     CHECK(kv_available(&kv) == 7 && kv_consistent(&kv));
 }
 
+/* Four pages, of which the second and the last have a checkpoint; then others want these. */
+void kv_goes_on_from_checkpoints(void)
+{
+    struct kv kv = fresh(8, 2);
+    u32 tokens[4 * PAGE], pages[4], got[4], checkpoint, seen, parent = KV_NO_PAGE;
+    for (u32 i = 0; i < COUNTOF(tokens); i++)
+        tokens[i] = i;
+    CHECK(kv_take(&kv, 4, pages));
+    for (u32 i = 0; i < 4; i++)
+        parent = pages[i] = kv_commit(&kv, pages[i], parent, 0, tokens + i * PAGE);
+    CHECK(kv_match_checkpoint(&kv, 0, tokens, 4 * PAGE, got, 4, &checkpoint, &seen) == 0);
+    CHECK(seen == 4 && checkpoint == KV_NO_CHECKPOINT && kv.hits == 0);
+    u32 second = kv_checkpoint_take(&kv), last = kv_checkpoint_take(&kv);
+    CHECK(second != last && kv_checkpoint_take(&kv) == KV_NO_CHECKPOINT); /* both are written */
+    kv_checkpoint_give(&kv, second, pages[1]);
+    kv_checkpoint_give(&kv, last, pages[3]);
+    CHECK(kv_consistent(&kv));
+    CHECK(kv_match_checkpoint(&kv, 0, tokens, 4 * PAGE, got, 4, &checkpoint, &seen) == 4);
+    CHECK(checkpoint == last && seen == 4);
+    kv_release(&kv, got, 4);
+    CHECK(kv_match_checkpoint(&kv, 0, tokens, 4 * PAGE - 1, got, 4, &checkpoint, &seen) == 2);
+    CHECK(checkpoint == second && seen == 3 && kv.hits == 6);
+    kv_release(&kv, got, 2);
+    CHECK(kv_checkpoint_take(&kv) == last); /* the one that was used longer ago */
+    CHECK(kv_match_checkpoint(&kv, 0, tokens, 4 * PAGE, got, 4, &checkpoint, &seen) == 2);
+    kv_release(&kv, got, 2);
+    kv_checkpoint_give(&kv, last, pages[1]); /* which has one */
+    CHECK(kv_checkpoint_take(&kv) == last && kv_consistent(&kv));
+    kv_checkpoint_give(&kv, last, KV_NO_PAGE);
+    kv_release(&kv, pages, 4);
+    CHECK(kv_take(&kv, 4, got) && kv_take(&kv, 4, pages)); /* all pages anew */
+    CHECK(kv_consistent(&kv) && !kv.checkpoints[second].taken);
+}
+
 /* A model of the cache: many sequences with few distinct tokens, so that prefixes coincide. */
 void kv_random_walk(void)
 {
     enum { PAGES = 24, SEQS = 8, BLOCKS = 6 };
-    struct kv kv = fresh(PAGES);
+    struct kv kv = fresh(PAGES, 0);
     u64 seed = 88172645463325252u;
     struct {
         u32 n, committed, pages[BLOCKS], tokens[BLOCKS * PAGE];

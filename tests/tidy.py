@@ -33,6 +33,9 @@ MAY_INCLUDE = {
 }
 LIBRARY_HEADERS = {"ini.h": "config", "bearssl.h": "net"}
 
+TOP = set("build.ninja configure core drivers kernels net config tests image README.md .ci "
+          ".clang-format .gitignore".split())
+
 # The one header of kernels that stands for a GPU or for the emulator.
 EXCEPTIONS = {("kernels/cuda/gpu.cuh", "tests/fakecuda/emulate.h")}
 
@@ -124,6 +127,11 @@ def in_build(files):
         if name.endswith((".c", ".cc", ".cu")) and name not in built and \
                 not name.startswith("tests/fuzz/"):
             yield f"{name}: not in build.ninja"
+
+
+def top_level(names):
+    for name in sorted({n.split("/")[0] for n in names} - TOP):
+        yield f"{name}: does not belong at the top"
 
 
 def banned(files):
@@ -220,6 +228,7 @@ def main():
     report.rule("own_header_first", own_header(c))
     report.rule("include_guards", guards(c))
     report.rule("every_c_in_build", in_build(c))
+    report.rule("top_level", top_level(tree.files()))
     report.rule("banned", banned(c))
     data = (".json", ".txt", ".tsv", ".md")
     report.rule("no_machine_paths", homes({n: t for n, t in texts.items() if not n.endswith(data)}))

@@ -204,13 +204,15 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
     return ERR_OK;
 }
 
-/* At most one part in KV_SHARE of what the box can give, and half of what the weights leave. */
-static size_t fitted_kv(const struct box *b)
+/* At most one part in KV_SHARE of what the box can give, and half of what weights and states leave.
+ */
+static size_t fitted_kv(const struct box *b, const struct device_limits *limits)
 {
-    size_t have = b->available_bytes, weights = b->model->file_bytes;
-    if (weights >= have) /* the plan will say so */
+    const size_t states = (limits->slots + limits->checkpoints) * model_state_bytes(b->model);
+    size_t have = b->available_bytes, taken = b->model->file_bytes + states;
+    if (taken >= have) /* the plan will say so */
         return have / KV_SHARE;
-    return MIN(have / KV_SHARE, (have - weights) / 2);
+    return MIN(have / KV_SHARE, (have - taken) / 2);
 }
 
 static enum err open_cpu(struct box *b, struct device_limits *limits, struct err_text *e)
@@ -219,7 +221,7 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
     char have[16];
     b->kv_type = cpu_kv_type(b);
     size_t page = cpu_kv_page_bytes(b->model, b->kv_type);
-    size_t room = o->engine_kv ? o->engine_kv : fitted_kv(b);
+    size_t room = o->engine_kv ? o->engine_kv : fitted_kv(b, limits);
     TRY(choose_kernels(b, e));
     limits->pages = (u32)MIN(room / page, (size_t)limits->pages);
     if (limits->pages == 0 && !o->engine_kv)

@@ -740,6 +740,12 @@ u32 model_attention_layers(const struct model *m)
     return n;
 }
 
+size_t model_state_bytes(const struct model *m)
+{
+    const size_t layers = m->layers_n - model_attention_layers(m);
+    return layers * delta_state_floats(&m->delta) * sizeof(float);
+}
+
 u32 model_even_pos(const struct model *m)
 {
     double products = 0, position = 0;

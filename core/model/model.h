@@ -222,6 +222,9 @@ static inline u32 model_qkv_n(const struct model *m)
 /* Layers with attention, which have keys and values of every position. */
 u32 model_attention_layers(const struct model *m);
 
+/* What a sequence has beside these: the states of all delta nets, in f32. */
+size_t model_state_bytes(const struct model *m);
+
 /* How many positions a token attends to in as many operations as all products of the layers take; 0
  * where windows bound all of them. */
 u32 model_even_pos(const struct model *m);

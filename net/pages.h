@@ -1,4 +1,5 @@
-/* Files embedded in the binary as they lie in net/: the OpenAPI document and the status page. */
+/* Files embedded in the binary: the OpenAPI document, unpacked when it is first asked for, and the
+ * status page. Of one thread. */
 #ifndef ZIGCUDA_PAGES_H
 #define ZIGCUDA_PAGES_H
 

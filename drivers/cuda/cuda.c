@@ -23,7 +23,7 @@ struct cuda_device {
     struct steps steps;
     struct profile *profile; /* NULL: never asked for */
     struct cuda_stream *stream;
-    struct steps_kernel step, decode, prefill_experts, one, group, mid[MID_KERNELS],
+    struct steps_kernel step, decode, delta, prefill_experts, one, group, mid[MID_KERNELS],
         rows[MID_KERNELS], prefill[MATRIX_HALF + 1];
     struct cuda_function *pack, *read_all;
     bool read_ahead;
@@ -139,6 +139,11 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
     TRY(find_step(c, module, "step", GPU_THREADS, all, &c->step, e));
     TRY(find_if_there(c, module, "decode", kv_int8, GPU_THREADS, all, &c->decode,
                       e)); /* not in PTX (GPU_LATER) */
+    if (list_has_delta(model))
+        TRY(find_step(c, module, "delta", GPU_THREADS,
+                      delta_shared_bytes(model->delta.key_dim, model->delta.taps) +
+                          STEP_SHARED_BYTES,
+                      &c->delta, e));
     TRY(find_faster(c, module, all, model->experts > 0, kv_int8, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
@@ -241,9 +246,6 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                    const struct cuda_options *o, struct device **out, struct err_text *e)
 {
     ASSERT(limits->slots <= LIMIT_SLOTS && limits->step_tokens <= LIMIT_STEP_TOKENS);
-    if (model->delta.value_heads || model->attention_gated)
-        return err_set(e, ERR_MODEL,
-                       "gated delta nets are computed on the CPU only: device.kind = cpu");
     TRY(matrix_takes(model, e));
     struct cuda_device *c = ARENA_NEW(keep, struct cuda_device, 1);
     if (!c)
@@ -262,7 +264,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                             .limits = *limits,
                             .blocks = MAX(c->step.blocks, c->decode.blocks),
                             .steps = STEPS_DEPTH,
-                            .awaits = c->one.function != NULL,
+                            .awaits = c->one.function || c->mid[0].function,
                             .shared_bytes = c->step.launch_bytes - STEP_SHARED_BYTES,
                             .kv_int8 = o->kv_int8,
                             .staging_bytes = upload_staging_bytes(model)};
@@ -274,6 +276,7 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                               .stream = c->stream,
                               .step = c->step,
                               .decode = c->decode,
+                              .delta = c->delta,
                               .prefill_experts = c->prefill_experts,
                               .spin = o->spin,
                               .limit_ms = o->step_ms,
@@ -318,6 +321,9 @@ static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_SAMPLING], "logits and sampling", "engine.slots",
              "%u slots, %u samples, %u rows of logits", d->limits.slots, d->limits.samples,
              l->head_rows);
+    if (l->bytes[LIST_STATES])
+        plan_add(p, PLACE_DEVICE, l->bytes[LIST_STATES], "delta nets' states", "engine.slots",
+                 "%u slots, %u checkpoints, f32", d->limits.slots, d->limits.checkpoints);
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_KV], "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS,
              l->kv_int8 ? "int8" : "f16");
@@ -353,8 +359,8 @@ static enum err cuda_load(struct device *d, struct arena *host,
 
 static void cuda_slot_begin(struct device *d, u32 slot, const u32 *prompt, u32 n, u32 checkpoint)
 {
-    ASSERT(slot < d->limits.slots && !checkpoint);
-    steps_slot_begin(&cuda_of(d)->steps, slot, prompt, n);
+    ASSERT(slot < d->limits.slots && checkpoint <= d->limits.checkpoints);
+    steps_slot_begin(&cuda_of(d)->steps, slot, prompt, n, checkpoint);
 }
 
 static enum err cuda_submit(struct device *d, const struct step *s, struct err_text *e)

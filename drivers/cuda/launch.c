@@ -12,10 +12,10 @@ enum {
 /* --- what kernels can do --------------------------------------------------------------------- */
 
 /* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM, OP_PAIRS or
- * OP_SHARED, and heads that fit. */
+ * OP_SHARED, nothing of `delta`, and heads that fit. */
 static bool layers_fit(const struct model *m)
 {
-    if (m->qk_norm == QK_NORM_ROWS || m->rope_pairs || m->shared_intermediate)
+    if (m->qk_norm == QK_NORM_ROWS || m->rope_pairs || m->shared_intermediate || list_has_delta(m))
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -139,35 +139,48 @@ static bool is_experts(const struct op *op)
     return (op->kind >= OP_ROUTE && op->kind <= OP_MIX) || op->kind == OP_JUDGE;
 }
 
-/* Of what k does, is this left to `step`? `decode` has no OP_JUDGE, and may have no experts. */
-static bool is_apart(const struct steps *s, const struct steps_kernel *k, const struct op *op)
+static bool is_delta(const struct op *op)
 {
-    return k == &s->decode && (op->kind == OP_JUDGE || (is_experts(op) && !s->few_experts));
+    return op->kind >= OP_QUERIES && op->kind <= OP_DELTA_END;
 }
 
-/* Operations by k, and by `step` what it leaves. */
+/* Which computes it where k does the rest? `decode` has no OP_JUDGE, and may have no experts. */
+static const struct steps_kernel *kernel_for(const struct steps *s, const struct steps_kernel *k,
+                                             const struct op *op)
+{
+    if (is_delta(op))
+        return &s->delta;
+    const bool apart = op->kind == OP_JUDGE || (is_experts(op) && !s->few_experts);
+    return k == &s->decode && apart ? &s->step : k;
+}
+
+/* Operations by k, and by others what it leaves. */
 static enum err launch_plain(struct steps *s, const struct steps_kernel *k, u64 card_step,
                              u32 ring_bytes, u32 first, u32 last, struct err_text *e)
 {
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
-        const bool apart = is_apart(s, k, &ops[i]);
-        for (end = i + 1; end < last && is_apart(s, k, &ops[end]) == apart;)
+        const struct steps_kernel *its = kernel_for(s, k, &ops[i]);
+        for (end = i + 1; end < last && kernel_for(s, k, &ops[end]) == its;)
             end++;
-        TRY(launch_some(s, apart ? &s->step : k, card_step, apart ? 0 : ring_bytes, i, end, e));
+        TRY(launch_some(s, its, card_step, its == k ? ring_bytes : 0, i, end, e));
     }
     return ERR_OK;
 }
 
 /* The kernels that layers are computed by: one a kind of matrix, `mid_..` or `prefill_..`, `step`
- * for what the former cannot do, and one for experts. */
-enum { TABLE_KERNELS = MATRIX_HALF + 3 };
+ * for what the former cannot do, one for experts, and `delta`. */
+enum { TABLE_KERNELS = MATRIX_HALF + 4 };
 struct table {
     bool mid;
     struct steps_kernel of[TABLE_KERNELS];
 };
 
-enum { TABLE_STEP = 1u << (MATRIX_HALF + 1), TABLE_EXPERTS = 1u << (MATRIX_HALF + 2) };
+enum {
+    TABLE_STEP = 1u << (MATRIX_HALF + 1),
+    TABLE_EXPERTS = 1u << (MATRIX_HALF + 2),
+    TABLE_DELTA = 1u << (MATRIX_HALF + 3)
+};
 
 /* Bits of those of a table that an operation needs, each for some of its matrices. */
 static u32 kernels_of(const struct op *op, const struct table *table)
@@ -179,6 +192,8 @@ static u32 kernels_of(const struct op *op, const struct table *table)
         return TABLE_STEP;
     if (is_experts(op))
         return TABLE_EXPERTS;
+    if (is_delta(op))
+        return TABLE_DELTA;
     if (op->kind != OP_LINEAR)
         return 0;
     for (u32 i = 0; i < op->linear.parts; i++)
@@ -193,7 +208,7 @@ static struct table mid_table(const struct steps *s, u32 tokens)
     const struct model *m = s->list->model;
     /* Where a launch is due anyhow, experts of few pairs take a tenth less by `decode`. */
     const bool few = s->few_experts && tokens * m->experts_used <= m->experts;
-    struct table t = {true, {[MATRIX_HALF + 1] = s->step, few ? s->decode : s->step}};
+    struct table t = {true, {[MATRIX_HALF + 1] = s->step, few ? s->decode : s->step, s->delta}};
     for (u32 kind = 0; kind <= MATRIX_HALF; kind++)
         t.of[kind] = s->mid[mid_kernel(kind, tokens)];
     return t;
@@ -201,8 +216,8 @@ static struct table mid_table(const struct steps *s, u32 tokens)
 
 static struct table prefill_table(const struct steps *s)
 {
-    struct table t = {
-        false, {[MATRIX_HALF + 1] = s->step, s->broad_experts ? s->prefill_experts : s->step}};
+    const struct steps_kernel experts = s->broad_experts ? s->prefill_experts : s->step;
+    struct table t = {false, {[MATRIX_HALF + 1] = s->step, experts, s->delta}};
     memcpy(t.of, s->prefill, sizeof s->prefill);
     return t;
 }

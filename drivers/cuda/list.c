@@ -1,6 +1,7 @@
 #include "drivers/cuda/list.h"
 
 #include "drivers/cuda/matrix.h"
+#include "drivers/cuda/place.h"
 
 static float *carve_rows(struct vram *s, u32 rows, u32 stride)
 {
@@ -26,28 +27,6 @@ enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
     return ERR_OK;
 }
 
-/* --- vectors ------------------------------------------------------------------------------- */
-
-static const float *vector(struct list *l, struct vram *s, struct list_vector v)
-{
-    v.to = vram_pointer(s, (size_t)v.n * sizeof *v.to);
-    l->vectors[l->n_vectors++] = v;
-    return v.to;
-}
-
-static const float *norm(struct list *l, struct vram *s, const struct tensor *t, u32 n)
-{
-    return t ? vector(l, s, (struct list_vector){.tensor = t, .scale = 1, .n = n}) : NULL;
-}
-
-static struct gpu_rope rope(struct list *l, struct vram *s, const struct rope *r)
-{
-    if (!r->dims)
-        return (struct gpu_rope){0};
-    struct list_vector v = {.values = r->freq, .n = r->dims / 2};
-    return (struct gpu_rope){vector(l, s, v), r->dims, r->scale};
-}
-
 /* --- memory -------------------------------------------------------------------------------- */
 
 static u32 row_stride(u32 n)
@@ -62,8 +41,10 @@ struct prepared {
 };
 
 struct buffers {
-    u32 x_stride, qkv_stride, attention_stride, h_stride, raw_stride;
-    float *x, *y, *qkv, *attention, *h, *raw; /* [step_tokens][stride]; raw: gate and up apart */
+    u32 x_stride, in_stride, qkv_stride, attention_stride, h_stride, raw_stride;
+    /* [step_tokens][stride]; in: what delta nets and gated attention are made of; raw: gate and up
+     * apart */
+    float *x, *y, *in, *qkv, *attention, *h, *raw;
     float *attention_partial, *linear_partial, *linear_awaited;
     u32 partial_rows;
     u32 *attention_arrived, *linear_arrived, *sample_arrived;
@@ -91,9 +72,19 @@ static size_t kv_layer_page_bytes(const struct list *l) /* keys, or values */
     return (size_t)l->model->kv_heads * PAGE_HEAD_BYTES(l->model->head_dim, l->kv_int8);
 }
 
+size_t list_kv_layer_bytes(const struct list *l)
+{
+    return 2 * kv_layer_page_bytes(l);
+}
+
 size_t list_kv_page_bytes(const struct list *l)
 {
-    return 2 * l->model->layers_n * kv_layer_page_bytes(l);
+    return model_attention_layers(l->model) * list_kv_layer_bytes(l);
+}
+
+bool list_has_delta(const struct model *m)
+{
+    return m->attention_gated || m->delta.value_heads;
 }
 
 /* Inputs of the widest matrix, packed. */
@@ -115,19 +106,10 @@ static bool has_answers(const struct model *m)
     return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp || m->shared_gated;
 }
 
-static bool shares(const struct model *m, const struct layer *layer)
-{
-    if (layer->mixture && !m->shared_intermediate)
-        return true;
-    if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
-        return m->intermediate % 16 == 0;
-    return matrix_can_share(&layer->gate_up[0], &layer->gate_up[1]);
-}
-
 static bool shares_all(const struct model *m)
 {
     for (u32 i = 0; i < m->layers_n; i++)
-        if (!shares(m, &m->layers[i]))
+        if (!place_shares(m, &m->layers[i]))
             return false;
     return true;
 }
@@ -179,8 +161,8 @@ static struct prepared carve_prepared(struct vram *s, u32 room, u32 n)
  * all that is awaited there, else only what any linear of `mid_..` needs. */
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
-    const bool one =
-        shares_all(l->model) && !has_answers(l->model) && !l->model->shared_intermediate;
+    const bool one = shares_all(l->model) && !has_answers(l->model) &&
+                     !l->model->shared_intermediate && !list_has_delta(l->model);
     const bool layers = one && !l->model->experts;
     const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
     const u32 qkv_h = b->qkv_stride + b->h_stride;
@@ -224,11 +206,13 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     u32 tokens = l->limits.step_tokens;
     b->x_stride = l->x_stride = row_stride(m->hidden);
     b->qkv_stride = row_stride((m->heads + 2 * m->kv_heads) * m->head_dim);
-    b->attention_stride = row_stride(m->heads * m->head_dim);
+    b->attention_stride = row_stride(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
     b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
     b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
     b->x = carve_rows(s, tokens, b->x_stride);
     b->y = has_answers(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
+    b->in_stride = row_stride(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
+    b->in = list_has_delta(m) ? carve_rows(s, tokens, b->in_stride) : NULL;
     b->qkv = carve_rows(s, tokens, b->qkv_stride);
     b->attention = carve_rows(s, tokens, b->attention_stride);
     b->h = carve_rows(s, tokens, b->h_stride);
@@ -278,53 +262,6 @@ static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
 }
 
 /* --- operations ---------------------------------------------------------------------------- */
-
-/* Where the parts of one layer are. */
-struct parts {
-    struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down;
-    const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
-    const float *norm_q, *norm_k, *router, *bias, *share;
-    u8 *k, *v;
-};
-
-static void place_layer(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
-{
-    const struct model *m = l->model;
-    to->qkv = matrix_place_rows(l, s, from->qkv, m->n_qkv);
-    to->o = matrix_place(l, s, &from->o);
-    if (from->mixture) {
-        to->expert_up = matrix_place_experts(l, s, from->mixture, 2);
-        to->expert_down = matrix_place_experts(l, s, from->mixture, 1);
-        if (!m->shared_intermediate)
-            return;
-    }
-    if (shares(m, from)) {
-        to->gate_up = matrix_place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
-    } else {
-        to->gate_up = matrix_place_rows(l, s, from->gate_up, m->n_gate_up);
-    }
-    to->down = matrix_place(l, s, &from->down);
-}
-
-static void place_norms(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
-{
-    const struct model *m = l->model;
-    to->norm_attention = norm(l, s, from->norm_attention, m->hidden);
-    to->norm_mlp = norm(l, s, from->norm_mlp, m->hidden);
-    to->norm_after_attention = norm(l, s, from->norm_after_attention, m->hidden);
-    to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
-    to->norm_q = norm(l, s, from->norm_q, model_qk_norm_n(m, m->heads));
-    to->norm_k = norm(l, s, from->norm_k, model_qk_norm_n(m, m->kv_heads));
-    if (from->mixture)
-        to->router = vector(
-            l, s,
-            (struct list_vector){.router = &from->mixture->router, .n = m->experts * m->hidden});
-    if (from->mixture)
-        to->bias = norm(l, s, from->mixture->bias, m->experts);
-    if (from->mixture && m->shared_gated)
-        to->share =
-            vector(l, s, (struct list_vector){.router = &from->mixture->share, .n = m->hidden});
-}
 
 static struct op *add(struct list *l, enum op_kind kind, const char *label)
 {
@@ -400,9 +337,10 @@ static void add_linears(struct list *l, const struct buffers *b, struct input in
                         const struct list_weight *w, u32 n, struct output out)
 {
     for (u32 i = 0; i < n;) {
-        u32 same = 1;
-        while (i + same < n && matrix_same_input(w[i].from, w[i + same].from))
-            same++;
+        u32 same = 1, parts = 1;
+        for (; i + same < n && matrix_same_input(w[i].from, w[i + same].from); same++)
+            if (!w[i + same].below && ++parts > LINEAR_PARTS)
+                break;
         add_linear(l, b, in, &w[i], same, &out);
         out.clear = NULL;
         in.awaited &= b->place != NULL;
@@ -486,6 +424,11 @@ static void add_norm_rows(struct list *l, const struct buffers *b, float *x, con
                                                              .eps = l->model->norm_eps};
 }
 
+static struct op_gated gated(const struct model *m, const struct buffers *b, float *out, u32 stride)
+{
+    return (struct op_gated){b->in, out, b->in_stride, stride, m->heads, m->kv_heads, m->head_dim};
+}
+
 static void add_attention(struct list *l, const struct buffers *b, const struct layer *layer,
                           const struct parts *p)
 {
@@ -512,6 +455,8 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .softcap = m->attention_softcap,
                              .awaited = b->place || b->next_x,
                              .int8 = l->kv_int8};
+    if (m->attention_gated)
+        add(l, OP_QUERIES, "queries")->gated = gated(m, b, b->qkv, b->qkv_stride);
     if (m->qk_norm == QK_NORM_ROWS) {
         const u32 q = m->heads * m->head_dim;
         add_norm_rows(l, b, b->qkv, p->norm_q, q);
@@ -523,6 +468,42 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
     if (!b->turns)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
+    if (m->attention_gated)
+        add(l, OP_GATES, "gates")->gated = gated(m, b, b->attention, b->attention_stride);
+}
+
+/* The part of a token's row that is `part`'s. */
+static struct delta_columns columns_of(const struct delta_shape *d, enum delta_part part)
+{
+    const struct delta_place place = delta_place(d, part);
+    return (struct delta_columns){place.at, place.step};
+}
+
+static void add_delta(struct list *l, const struct buffers *b, const struct parts *p)
+{
+    const struct delta_shape *shape = &l->model->delta;
+    struct op_delta d = p->delta;
+    d.in = b->in;
+    d.out = b->attention;
+    d.stride = b->in_stride;
+    d.out_stride = b->attention_stride;
+    d.state_stride = l->state_floats;
+    d.q = columns_of(shape, DELTA_PART_Q);
+    d.k = columns_of(shape, DELTA_PART_K);
+    d.v = columns_of(shape, DELTA_PART_V);
+    d.z = columns_of(shape, DELTA_PART_Z);
+    d.b = columns_of(shape, DELTA_PART_B);
+    d.a = columns_of(shape, DELTA_PART_A);
+    d.channels = delta_channels(shape);
+    d.key_heads = shape->key_heads;
+    d.value_heads = shape->value_heads;
+    d.shared = shape->value_heads / shape->key_heads;
+    d.key_dim = shape->key_dim;
+    d.value_dim = shape->value_dim;
+    d.taps = shape->taps;
+    d.eps = l->model->norm_eps;
+    add(l, OP_DELTA, "delta")->delta = d;
+    add(l, OP_DELTA_END, "delta_end")->delta = d;
 }
 
 /* h = act(gate) * up. */
@@ -532,7 +513,7 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
     const struct model *m = l->model;
     const u32 wide = layer->mixture ? m->shared_intermediate : m->intermediate;
     struct input in = normed(l, b, p->norm_mlp, p->gate_up);
-    if (shares(m, layer)) {
+    if (place_shares(m, layer)) {
         struct output out = {.label = "gate_up",
                              .y = b->h,
                              .stride = b->h_stride,
@@ -640,20 +621,26 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     b->attention = row_of(b, b->attention, b->attention_stride);
     if (!layer->mixture)
         b->h = row_of(b, b->h, b->h_stride);
-    struct output out = {.label = "qkv",
-                         .y = b->qkv,
-                         .stride = b->qkv_stride,
+    const bool apart = layer->delta || m->attention_gated;
+    struct output out = {.label = layer->delta ? "in" : "qkv",
+                         .y = apart ? b->in : b->qkv,
+                         .stride = apart ? b->in_stride : b->qkv_stride,
                          .kind = OUTPUT_STORE,
                          .clear = b->next_x,
                          .clear_stride = b->x_stride};
-    add_linears(l, b, in, p->qkv, m->n_qkv, out);
-    add_attention(l, b, layer, p);
+    u32 n;
+    layer_inputs(m, layer, &n);
+    add_linears(l, b, in, p->qkv, n, out);
+    if (layer->delta)
+        add_delta(l, b, p);
+    else
+        add_attention(l, b, layer, p);
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->qkv, b->qkv_stride);
     if (layer->mixture)
         return add_experts(l, b, layer, p);
     add_mlp(l, b, layer, p);
-    in = rows(b, b->h, b->h_stride, awaits(b, p->down) && shares(m, layer));
+    in = rows(b, b->h, b->h_stride, awaits(b, p->down) && place_shares(m, layer));
     add_product(l, b, &in, "down", p->down, p->norm_after_mlp, b->attention, b->attention_stride);
 }
 
@@ -680,6 +667,21 @@ static void ends_piece(struct list *l, const struct vram *s, enum list_piece pie
     l->bytes[piece] = vram_bytes(s) - before;
 }
 
+/* A slot's state of all layers lies together, as it is copied to a checkpoint and from there. */
+static void carve_states(struct list *l, struct vram *s, struct parts *parts)
+{
+    const struct model *m = l->model;
+    l->state_floats = (u32)(model_state_bytes(m) / sizeof(float));
+    if (!l->state_floats)
+        return;
+    float *at = carve_rows(s, l->limits.slots + l->limits.checkpoints, l->state_floats);
+    l->states = (uintptr_t)at;
+    for (u32 i = 0; i < m->layers_n; i++) {
+        parts[i].delta.state = at;
+        at += m->layers[i].delta ? delta_state_floats(&m->delta) : 0;
+    }
+}
+
 /* KV pages, and below them, until the first step, what is uploaded. */
 static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
 {
@@ -688,6 +690,8 @@ static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
     l->staging = vram_carve(s, l->staging_bytes);
     vram_back(s, mark);
     for (u32 i = 0; i < l->model->layers_n && bytes; i++) {
+        if (l->model->layers[i].delta)
+            continue;
         parts[i].k = vram_pointer(s, bytes);
         parts[i].v = vram_pointer(s, bytes);
     }
@@ -757,7 +761,7 @@ void list_build(struct list *l, struct vram *s)
         memset(l->bytes, 0, sizeof l->bytes);
     ends.embed = matrix_place(l, s, &m->embed);
     for (u32 i = 0; i < m->layers_n; i++) {
-        place_layer(l, s, &m->layers[i], &parts[i]);
+        place_weights(l, s, &m->layers[i], &parts[i]);
         if (m->layers[i].mixture)
             b.pair_room =
                 MAX(b.pair_room, MAX(parts[i].expert_up->to.k, parts[i].expert_down->to.k));
@@ -767,13 +771,13 @@ void list_build(struct list *l, struct vram *s)
     l->packed_bytes = s->at.chunk == 0 ? s->at.used_bytes : s->chunks[0].bytes;
     ends_piece(l, s, LIST_WEIGHTS);
     for (u32 i = 0; i < m->layers_n; i++)
-        place_norms(l, s, &m->layers[i], &parts[i]);
-    ends.norm_final = vector(
+        place_vectors(l, s, &m->layers[i], &parts[i]);
+    ends.norm_final = place_vector(
         l, s,
         (struct list_vector){.tensor = m->norm_final, .scale = m->logit_scale, .n = m->hidden});
     for (u32 i = 0; i < ROPE_SETS; i++) {
-        b.rope[i] = rope(l, s, &m->rope[i]);
-        b.rope_long[i] = rope(l, s, &m->rope_long[i]);
+        b.rope[i] = place_rope(l, s, &m->rope[i]);
+        b.rope_long[i] = place_rope(l, s, &m->rope_long[i]);
     }
     carve_zeros(l, s, &b);
     carve_state(l, s);
@@ -784,6 +788,8 @@ void list_build(struct list *l, struct vram *s)
     ends.sample.arrived = b.sample_arrived;
     ends.sample.work = (struct sample_work *)(void *)b.sample_work;
     ends_piece(l, s, LIST_SAMPLING);
+    carve_states(l, s, parts);
+    ends_piece(l, s, LIST_STATES);
     carve_kv(l, s, parts);
     ends_piece(l, s, LIST_KV);
 

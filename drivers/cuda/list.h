@@ -18,14 +18,14 @@
 #include "kernels/cuda/step.h"
 
 enum {
-    LIST_LAYER_WEIGHTS = 7,
-    /* at most: qkv apart, normed, in pairs, gate and up apart, norms after both; experts and a
-     * shared one, with its gate and up apart */
-    LIST_LAYER_OPS = 19,
-    LIST_LAYER_VECTORS = 8, /* norms, router, share or bias */
-    LIST_OPS_BESIDE = 4,    /* those of no layer */
-    LIST_STRETCHES = 4,     /* lists of them */
-    LIST_HEAD_ROWS = 16,    /* rows of logits, or as many as samples */
+    LIST_LAYER_WEIGHTS = 8,
+    /* at most: qkv apart, gated, normed, in pairs, gate and up apart, norms after both; experts and
+     * a shared one, with its gate and up apart */
+    LIST_LAYER_OPS = 21,
+    LIST_LAYER_VECTORS = 10, /* norms, router, share or bias; of a delta net */
+    LIST_OPS_BESIDE = 4,     /* those of no layer */
+    LIST_STRETCHES = 4,      /* lists of them */
+    LIST_HEAD_ROWS = 16,     /* rows of logits, or as many as samples */
 };
 
 /* Outputs [first, first + n) of a weight and where they are packed to; gate and up have one matrix
@@ -40,14 +40,16 @@ struct list_weight {
     u32 run, step, at, group; /* see struct gpu_pack */
 };
 
-/* A norm's weights (with gemma's 1 added, and scaled), a router's or its bias, or the frequencies
- * of a rotation: f32 on the card. */
+/* A norm's weights (with gemma's 1 added, and scaled), a router's or its bias, the frequencies of a
+ * rotation, or what a delta net has but for its linears: f32 on the card. */
 struct list_vector {
-    const struct tensor *tensor; /* one of these three */
+    const struct tensor *tensor; /* one of these four */
     const struct weight *router;
+    const struct weight *conv; /* there are [k][n] */
     const float *values;
     float *to;
     float scale; /* of `tensor` */
+    bool as_is;  /* no 1 is added */
     u32 n;
 };
 
@@ -57,7 +59,8 @@ enum list_piece {
     LIST_OPS, /* operations, norms, page tables, what the host sends */
     LIST_ACTIVATIONS,
     LIST_SAMPLING,
-    LIST_KV, /* staging for the upload lies there too, until the first step */
+    LIST_STATES, /* of delta nets */
+    LIST_KV,     /* staging for the upload lies there too, until the first step */
     LIST_PIECES
 };
 
@@ -98,9 +101,14 @@ struct list {
     size_t packed_bytes;
     float *logits;
     const u32 *masks;
+    u64 states;       /* [slots, checkpoints][state_floats] of all delta nets */
+    u32 state_floats; /* 0: there are none */
     u64 zeros, unset; /* words that must be zero before the first step, or NOT_YET */
     size_t n_zeros, n_unset;
 };
+
+/* Has the model operations that only the kernel `delta` does? */
+bool list_has_delta(const struct model *m);
 
 /* Memory for the arrays. */
 MUST enum err list_open(struct list *l, struct arena *keep, struct err_text *e);
@@ -108,7 +116,8 @@ MUST enum err list_open(struct list *l, struct arena *keep, struct err_text *e);
 /* Carves and lists everything; may be called again, with other limits or taken memory. */
 void list_build(struct list *l, struct vram *s);
 
-/* Bytes of one KV page, all layers. */
+/* Bytes of one KV page, all layers; and of one of these, which have attention. */
 size_t list_kv_page_bytes(const struct list *l);
+size_t list_kv_layer_bytes(const struct list *l);
 
 #endif

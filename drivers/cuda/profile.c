@@ -32,8 +32,7 @@ void profile_close(struct profile *p)
 
 void profile_step(struct profile *p, const struct step *step)
 {
-    const size_t a_position =
-        list_kv_page_bytes(p->list) / p->list->model->layers_n / LIMIT_PAGE_TOKENS;
+    const size_t a_position = list_kv_layer_bytes(p->list) / LIMIT_PAGE_TOKENS;
     p->n = 0;
     p->kv_bytes = 0;
     for (u32 i = 0; i < step->n_rows; i++)

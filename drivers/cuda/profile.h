@@ -10,7 +10,7 @@
 #include "drivers/cuda/list.h"
 #include "drivers/cuda/timer.h"
 
-enum { PROFILE_ROWS = 16 };
+enum { PROFILE_ROWS = 24 };
 
 struct profile_row {
     const char *label;

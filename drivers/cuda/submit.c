@@ -214,9 +214,35 @@ u64 steps_look_ns(const struct steps *s)
 
 /* --- slots --------------------------------------------------------------------------------- */
 
-void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n)
+/* States [0, slots) are the slots', those behind them the checkpoints'. */
+static enum err copy_state(struct steps *s, u32 to, u32 from, struct err_text *e)
 {
+    const struct list *l = s->list;
+    const size_t bytes = l->state_floats * sizeof(float);
+    CUDA_TRY(cuda_copy(l->states + to * bytes, l->states + from * bytes, bytes, s->stream), e,
+             "copy a delta net's state");
+    return ERR_OK;
+}
+
+static enum err keep_states(struct steps *s, const struct step *step, struct err_text *e)
+{
+    for (u32 r = 0; r < step->n_rows; r++) {
+        const struct step_row *row = &step->rows[r];
+        if (row->keep)
+            TRY(copy_state(s, s->list->limits.slots + row->keep - 1, row->slot, e));
+    }
+    return ERR_OK;
+}
+
+/* A state is taken at once, as a later step may keep another one in its place; should that fail,
+ * the next step does. */
+void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n, u32 checkpoint)
+{
+    struct err_text why = {0}, e;
     struct steps_slot *mine = &s->slots[slot];
+    if (checkpoint && s->failed.code == ERR_OK &&
+        copy_state(s, slot, s->list->limits.slots + checkpoint - 1, &why) != ERR_OK)
+        fail(s, why.code, &why, &e);
     mine->fresh = true;
     mine->prompt = prompt;
     mine->n_prompt = n;
@@ -376,6 +402,7 @@ static enum err start(struct steps *s, struct steps_entry *entry, u32 serial, st
     entry->description = describe(l, step, serial, &places);
     CUDA_TRY(cuda_copy_in(card, entry->host, d->bytes, s->stream), e, "send a step");
     TRY(launch_step(s, d->passes_card, entry, d->n_masks ? LAUNCH_LOGITS : LAUNCH_STEP, e));
+    TRY(keep_states(s, step, e));
     return step->late_masks ? ERR_OK : finish(s, entry, e);
 }
 

@@ -69,6 +69,8 @@ struct steps {
     const struct list *list;
     struct cuda_stream *stream;
     struct steps_kernel step, decode;             /* decode: for steps of few tokens */
+    struct steps_kernel delta;                    /* what none of the others does (list_has_delta)
+                                                   */
     struct steps_kernel prefill_experts;          /* experts of many tokens; as prefill */
     struct steps_kernel one;                      /* for those of one; as prefill */
     struct steps_kernel group;                    /* attention of long rows; as prefill */
@@ -114,7 +116,7 @@ MUST enum err steps_open(struct steps *s, struct arena *host, struct err_text *e
 void steps_close(struct steps *s);
 
 /* As in struct device_ops. Logits that a row wants are copied before steps_submit returns. */
-void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n);
+void steps_slot_begin(struct steps *s, u32 slot, const u32 *prompt, u32 n, u32 checkpoint);
 MUST enum err steps_submit(struct steps *s, const struct step *step, struct err_text *e);
 MUST enum err steps_masks(struct steps *s, struct err_text *e);
 /* When steps_poll wants to look whether the oldest step in flight has failed or hangs. */

@@ -152,8 +152,10 @@ size_t upload_staging_bytes(const struct model *m)
     size_t most = MAX(weight_staging_bytes(&m->embed), weight_staging_bytes(&m->head));
     for (u32 i = 0; i < m->layers_n; i++) {
         const struct layer *l = &m->layers[i];
-        for (u32 j = 0; j < m->n_qkv; j++)
-            most = MAX(most, weight_staging_bytes(&l->qkv[j]));
+        u32 n;
+        const struct weight *in = layer_inputs(m, l, &n);
+        for (u32 j = 0; j < n; j++)
+            most = MAX(most, weight_staging_bytes(&in[j]));
         most = MAX(most, weight_staging_bytes(&l->o));
         for (u32 j = 0; j < m->experts && l->mixture; j++)
             most = MAX(most, expert_staging_bytes(&l->mixture->experts[j]));
@@ -341,15 +343,22 @@ static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
     return ERR_OK;
 }
 
+static float conv_value(const struct weight *w, u32 i)
+{
+    return half_load(w->data, w->type, i % w->n * w->k + i / w->n);
+}
+
 /* Values [first, first + n) of a vector; of a router whole rows. */
 static void vector_values(const struct list *l, const struct list_vector *v, u32 first, u32 n,
                           float *to)
 {
     const u32 k = v->router ? v->router->k : 1;
-    const float one = l->model->norm_plus_one ? 1 : 0;
+    const float one = l->model->norm_plus_one && !v->as_is ? 1 : 0;
     for (u32 i = 0; i < n; i += k)
         if (v->router)
             linear_row(&(struct packed){.w = v->router}, (first + i) / k, to + i);
+        else if (v->conv)
+            to[i] = conv_value(v->conv, first + i);
         else
             to[i] = v->tensor
                         ? (half_load(v->tensor->data, v->tensor->type, first + i) + one) * v->scale

@@ -10,13 +10,15 @@
  * one, or `one_experts` where there are any; `prefill_attention` does the attention of long rows
  * between `prefill_..` and `prefill_..`. `step` has mixtures of experts, too, and on Hopper
  * `prefill_experts` those of INT4 between `prefill_..` and `prefill_..`; `decode` has those of few
- * tokens, where they fit. `.._kv8` are the same with KV pages of bytes: where one kernel knew both,
- * others' pages cost up to 4 % of a step (`step` does, which has much else); of those of Hopper
- * there are only the ones that are asked for most. `pack` writes a weight matrix in the form that
- * they read, `read_all` measures the memory. See step.h.
+ * tokens, where they fit. `delta` has what only models of gated delta nets need, between launches
+ * of the others. `.._kv8` are the same with KV pages of bytes: where one kernel knew both, others'
+ * pages cost up to 4 % of a step (`step` does, which has much else); of those of Hopper there are
+ * only the ones that are asked for most. `pack` writes a weight matrix in the form that they read,
+ * `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"
+#include "kernels/cuda/delta.cuh"
 #include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/experts_broad.cuh"
 #include "kernels/cuda/experts_one.cuh"
@@ -206,6 +208,15 @@ GPU_KERNEL(decode_kv8, struct gpu_run, 1)
 GPU_KERNEL(step, struct gpu_run, 1)
 {
     run_ops<false>(&p);
+}
+
+GPU_KERNEL(delta, struct gpu_run, 2)
+{
+    for (u32 i = p.first; i < p.last; i++) {
+        delta_op(&p.ops[i], p.step);
+        if (i + 1 < p.last)
+            gpu_grid_sync(p.state.barrier);
+    }
 }
 
 #ifdef GPU_GROUPS

@@ -165,6 +165,11 @@ enum op_kind {
     OP_SHARED,  /* x += sigmoid(share rmsnorm(x)) * y */
     OP_JUDGE,   /* by `step`: as OP_CHOOSE, by sigmoids and a bias (core/model/model.h, struct
                    mixture) */
+    OP_QUERIES, /* these by `delta`: of gated attention, rows without their gates */
+    OP_GATES,   /* out *= sigmoid(gate) */
+    OP_DELTA,   /* a gated delta net: S^T q of each head, and S, which stays with the slot */
+    OP_DELTA_END,
+    /* norm and gates of these, and what the convolution of a later step sees of the inputs */
     OP_KINDS
 };
 
@@ -364,6 +369,45 @@ struct sample_side {
     u32 count[SAMPLE_BUCKETS];
 };
 
+/* --- gated delta nets ---------------------------------------------------------------------- */
+
+/* OP_QUERIES and OP_GATES */
+struct op_gated {
+    const float *in; /* [token][in_stride]: of each head its query, then as many gates; behind them
+                        keys and values */
+    float *out;      /* [token][out_stride]: heads; of OP_QUERIES keys and values, too */
+    u32 in_stride, out_stride, heads, kv_heads, head_dim;
+};
+
+/* Where a part of a token's row begins: of the first key head, and how far it is to the next. What
+ * is of value heads lies side by side for those of a key head. */
+struct delta_columns {
+    u32 at, step;
+};
+
+/* OP_DELTA and OP_DELTA_END: core/model/model.h, struct delta_net. What rows have is aligned to
+ * 16. */
+struct op_delta {
+    const float *in;   /* [token][stride]: products, see struct delta_columns */
+    float *out;        /* [token][out_stride]: [value_heads][value_dim] */
+    float *state;      /* [slot][state_stride]: delta.cuh. Not read of a row at position 0 */
+    const float *conv; /* [taps][channels] */
+    const float *a_log, *dt_bias, *norm; /* [value_heads]; [value_heads]; [value_dim] */
+    struct delta_columns q, k, v, z, b, a;
+    u32 stride, out_stride, state_stride, channels;
+    u32 key_heads, value_heads, shared, key_dim, value_dim, taps; /* shared: value_heads of a
+                                                                     key_head */
+    float eps;
+};
+
+/* That a block has in shared memory at most, a multiple of 4; and bytes of this. */
+enum { DELTA_TOKENS = 12 };
+static inline u32 delta_shared_bytes(u32 key_dim, u32 taps)
+{
+    const u32 values = key_dim > 128 ? 2 * 256 + 16 : 2 * 128 + 32;
+    return ((DELTA_TOKENS + 2 * taps - 1) * values + 2 * DELTA_TOKENS) * (u32)sizeof(float);
+}
+
 /* --- experts ------------------------------------------------------------------------------- */
 
 /* One of a token's experts. A token's routes lie in the order of the experts. */
@@ -488,6 +532,8 @@ struct op {
         struct op_experts experts;
         struct op_mix mix;
         struct op_attention attention;
+        struct op_gated gated;
+        struct op_delta delta;
         struct op_sample sample;
     };
 };
@@ -629,8 +675,8 @@ static inline u32 decode_ring_bytes(u32 tokens, u32 k_max, u32 least, u32 shared
     return 0;
 }
 
-/* The parameter of the kernels `step`, `decode`, `one_..`, `mid_..` and `prefill_..`: operations
- * [first, last) of ops. */
+/* The parameter of the kernels `step`, `decode`, `delta`, `one_..`, `mid_..` and `prefill_..`:
+ * operations [first, last) of ops. */
 struct gpu_run {
     const struct op *ops;
     const struct gpu_step *step;

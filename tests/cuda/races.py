@@ -75,6 +75,7 @@ TESTS = {
     "attention": ({}, [os.path.join(OBJECTS, "races/attention_test"), "1b", "qwen3", "gemma2",
                        "group of 17", "70 rows", "bytes, 64", "bytes, 256"]),
     "sample": ({}, [os.path.join(OBJECTS, "races/sample_test")]),
+    "delta": ({}, [os.path.join(OBJECTS, "races/delta_test")]),
     "mixtures": ({}, [os.path.join(OBJECTS, "races/experts_test"), "--some"]),
 }
 

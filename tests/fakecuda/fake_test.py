@@ -247,7 +247,7 @@ def turing(d):
         return
     with open(IMAGE, "rb") as image:
         module = d.out(ctypes.c_void_p, "cuModuleLoadData", image.read())
-    for name in b"step", b"decode", b"decode_kv8", b"pack", b"read_all":
+    for name in b"step", b"decode", b"decode_kv8", b"delta", b"pack", b"read_all":
         d("cuModuleGetFunction", ctypes.byref(f), module, name)
     for name in b"prefill_int4", b"prefill_attention", b"mid_16", b"mid_half", b"one_token_kv8":
         d("cuModuleGetFunction", ctypes.byref(f), module, name, want=NOT_FOUND)

@@ -179,8 +179,8 @@ static bool module_has(const struct cuda_module *module, const char *name)
     bool groups = strncmp(name, "prefill_", 8) == 0 || strncmp(name, "mid_", 4) == 0 ||
                   strncmp(name, "one_", 4) == 0;
     if (module->later)
-        return strcmp(name, "step") == 0 || strcmp(name, "pack") == 0 ||
-               strcmp(name, "read_all") == 0;
+        return strcmp(name, "step") == 0 || strcmp(name, "delta") == 0 ||
+               strcmp(name, "pack") == 0 || strcmp(name, "read_all") == 0;
     if (module->ptx)
         return ptx_has(module->ptx, name);
     if (module->cubin)

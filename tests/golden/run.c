@@ -56,7 +56,9 @@ struct way {
     u32 threads;
 };
 
-static const double CUDA_TOLERANCE = 3e-3;
+/* A delta net's state goes through all tokens: transformers with weights and inputs of these models
+ * rounded as the card has them is up to 3.5e-3 from the golden as well. */
+static const double CUDA_TOLERANCE = 3e-3, CUDA_DELTA_TOLERANCE = 5e-3;
 static const double INT8_KV_TOLERANCE = 4e-2; /* of what is not W8A8 nor a mixture 3e-2 at most */
 static const u32 INT8_KV_OTHERS = 2;          /* of a golden's tokens */
 
@@ -345,7 +347,8 @@ static double limit_of(const struct golden *g, const struct way *way)
 {
     if (!is_exact(g, way))
         return 0.1;
-    return MAX(g->tolerance, int8_kv ? INT8_KV_TOLERANCE : way->set ? 0 : CUDA_TOLERANCE);
+    const double rounded = g->model->delta.value_heads ? CUDA_DELTA_TOLERANCE : CUDA_TOLERANCE;
+    return MAX(g->tolerance, int8_kv ? INT8_KV_TOLERANCE : way->set ? 0 : rounded);
 }
 
 /* Writes the figures to `what`. */

@@ -1,0 +1,101 @@
+#include "drivers/cuda/place.h"
+
+#include "drivers/cuda/matrix.h"
+
+const float *place_vector(struct list *l, struct vram *s, struct list_vector v)
+{
+    v.to = vram_pointer(s, (size_t)v.n * sizeof *v.to);
+    l->vectors[l->n_vectors++] = v;
+    return v.to;
+}
+
+static const float *norm(struct list *l, struct vram *s, const struct tensor *t, u32 n)
+{
+    return t ? place_vector(l, s, (struct list_vector){.tensor = t, .scale = 1, .n = n}) : NULL;
+}
+
+/* A vector of a delta net. */
+static const float *as_is(struct list *l, struct vram *s, const struct tensor *t, u32 n)
+{
+    return place_vector(l, s, (struct list_vector){.tensor = t, .scale = 1, .as_is = true, .n = n});
+}
+
+struct gpu_rope place_rope(struct list *l, struct vram *s, const struct rope *r)
+{
+    if (!r->dims)
+        return (struct gpu_rope){0};
+    struct list_vector v = {.values = r->freq, .n = r->dims / 2};
+    return (struct gpu_rope){place_vector(l, s, v), r->dims, r->scale};
+}
+
+bool place_shares(const struct model *m, const struct layer *layer)
+{
+    if (layer->mixture && !m->shared_intermediate)
+        return true;
+    if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
+        return m->intermediate % 16 == 0;
+    return matrix_can_share(&layer->gate_up[0], &layer->gate_up[1]);
+}
+
+void place_weights(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+{
+    const struct model *m = l->model;
+    if (from->delta) { /* b and a are often of another kind than the rest */
+        const u32 half = delta_inputs(&m->delta) / 2;
+        to->qkv = matrix_place_rows(l, s, from->delta->in, half);
+        matrix_place_rows(l, s, &from->delta->in[half], half);
+    } else {
+        to->qkv = matrix_place_rows(l, s, from->qkv, m->n_qkv);
+    }
+    to->o = matrix_place(l, s, &from->o);
+    if (from->mixture) {
+        to->expert_up = matrix_place_experts(l, s, from->mixture, 2);
+        to->expert_down = matrix_place_experts(l, s, from->mixture, 1);
+        if (!m->shared_intermediate)
+            return;
+    }
+    if (place_shares(m, from)) {
+        to->gate_up = matrix_place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
+    } else {
+        to->gate_up = matrix_place_rows(l, s, from->gate_up, m->n_gate_up);
+    }
+    to->down = matrix_place(l, s, &from->down);
+}
+
+static void place_norms(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+{
+    const struct model *m = l->model;
+    to->norm_attention = norm(l, s, from->norm_attention, m->hidden);
+    to->norm_mlp = norm(l, s, from->norm_mlp, m->hidden);
+    to->norm_after_attention = norm(l, s, from->norm_after_attention, m->hidden);
+    to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
+    to->norm_q = norm(l, s, from->norm_q, model_qk_norm_n(m, m->heads));
+    to->norm_k = norm(l, s, from->norm_k, model_qk_norm_n(m, m->kv_heads));
+    if (from->mixture)
+        to->router = place_vector(
+            l, s,
+            (struct list_vector){.router = &from->mixture->router, .n = m->experts * m->hidden});
+    if (from->mixture)
+        to->bias = norm(l, s, from->mixture->bias, m->experts);
+    if (from->mixture && m->shared_gated)
+        to->share = place_vector(
+            l, s, (struct list_vector){.router = &from->mixture->share, .n = m->hidden});
+}
+
+static void place_delta(struct list *l, struct vram *s, const struct delta_net *from,
+                        struct parts *to)
+{
+    const struct delta_shape *d = &l->model->delta;
+    struct list_vector conv = {.conv = &from->conv, .n = delta_channels(d) * d->taps};
+    to->delta.conv = place_vector(l, s, conv);
+    to->delta.a_log = as_is(l, s, from->a_log, d->value_heads);
+    to->delta.dt_bias = as_is(l, s, from->dt_bias, d->value_heads);
+    to->delta.norm = as_is(l, s, from->norm, d->value_dim);
+}
+
+void place_vectors(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+{
+    place_norms(l, s, from, to);
+    if (from->delta)
+        place_delta(l, s, from->delta, to);
+}

@@ -27,7 +27,7 @@
 #define LIMIT_EXPERTS_USED 32
 #define LIMIT_HEADS 256
 #define LIMIT_HEAD_DIM 512
-#define LIMIT_DELTA_DIM 256 /* of a head's keys, or values, in a gated delta net */
+#define LIMIT_DELTA_DIM 128 /* of a head's keys, or values, in a gated delta net */
 #define LIMIT_DELTA_TAPS 8  /* tokens that its convolution sees */
 #define LIMIT_CHECKPOINTS 1024
 #define LIMIT_VOCAB (1u << 20)

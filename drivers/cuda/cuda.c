@@ -140,9 +140,7 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
     TRY(find_if_there(c, module, "decode", kv_int8, GPU_THREADS, all, &c->decode,
                       e)); /* not in PTX (GPU_LATER) */
     if (list_has_delta(model))
-        TRY(find_step(c, module, "delta", GPU_THREADS,
-                      delta_shared_bytes(model->delta.key_dim, model->delta.taps) +
-                          STEP_SHARED_BYTES,
+        TRY(find_step(c, module, "delta", GPU_THREADS, DELTA_SHARED_BYTES + STEP_SHARED_BYTES,
                       &c->delta, e));
     TRY(find_faster(c, module, all, model->experts > 0, kv_int8, e));
     TRY(find_kernel(module, "pack", &c->pack, e));

@@ -205,7 +205,8 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     const struct model *m = l->model;
     u32 tokens = l->limits.step_tokens;
     b->x_stride = l->x_stride = row_stride(m->hidden);
-    b->qkv_stride = row_stride((m->heads + 2 * m->kv_heads) * m->head_dim);
+    const u32 mixed = delta_channels(&m->delta) + 4 * m->delta.value_heads; /* struct op_delta */
+    b->qkv_stride = row_stride(MAX((m->heads + 2 * m->kv_heads) * m->head_dim, mixed));
     b->attention_stride = row_stride(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
     b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
     b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
@@ -486,6 +487,8 @@ static void add_delta(struct list *l, const struct buffers *b, const struct part
     d.in = b->in;
     d.out = b->attention;
     d.stride = b->in_stride;
+    d.mixed = b->qkv;
+    d.mixed_stride = b->qkv_stride;
     d.out_stride = b->attention_stride;
     d.state_stride = l->state_floats;
     d.q = columns_of(shape, DELTA_PART_Q);
@@ -502,6 +505,7 @@ static void add_delta(struct list *l, const struct buffers *b, const struct part
     d.value_dim = shape->value_dim;
     d.taps = shape->taps;
     d.eps = l->model->norm_eps;
+    add(l, OP_CONVOLVE, "convolve")->delta = d;
     add(l, OP_DELTA, "delta")->delta = d;
     add(l, OP_DELTA_END, "delta_end")->delta = d;
 }

@@ -76,118 +76,38 @@ GPU bool delta_had(const struct gpu_row *row, i32 token)
     return token >= 0 || row->pos;
 }
 
-/* --- the state ----------------------------------------------------------------------------- */
+/* --- queries, keys and values -------------------------------------------------------------- */
 
-/* What a block takes at a time: of a row and a head some columns of S, each in the registers of
- * 8 lanes, or 16, of 16 keys each. Where there are fewer keys, the others are zeros. */
-struct delta_part {
+/* Four tokens of a row from `first` on, of which n are there, and a head of queries, keys or
+ * values.
+ */
+struct delta_piece {
     struct gpu_row row;
-    u32 head, key_head, nth, column; /* nth: of those of the key head */
-    bool many;                       /* 16 lanes a column, and half as many columns */
-    u32 wide;                        /* keys of all lanes */
-    u32 values;
+    u32 first, n, head, dim, channel, column;
+    bool is_v;
 };
 
-/* Rows in shared memory, `values` wide: q, k, and v of some columns. First those of weights of the
- * convolution, then inputs, from the first that it sees on; in their place what it makes of them,
- * each where its oldest input was. */
-struct delta_near {
-    float decay[DELTA_TOKENS], beta[DELTA_TOKENS];
-    float value[];
-};
-
-/* Begins to copy inputs of the row's tokens [first, first + n); weights at first. */
-GPU void delta_copy(const struct op_delta *op, const struct delta_part *part, u32 first, u32 n,
-                    float *to)
+/* Heads of queries and keys come before those of values. */
+GPU struct delta_piece delta_piece_of(const struct op_delta *op, const struct gpu_row *row,
+                                      u32 first, u32 head)
 {
-    const u32 taps = op->taps, wide = part->wide;
-    const u32 q = part->key_head * op->key_dim, k = q + op->key_heads * op->key_dim - wide;
-    const u32 v = 2 * op->key_heads * op->key_dim + part->head * op->value_dim + part->column;
-    const u32 in_q = delta_column(op->q, part->key_head);
-    const u32 in_k = delta_column(op->k, part->key_head) - wide;
-    const u32 in_v =
-        delta_column(op->v, part->key_head) + part->nth * op->value_dim + part->column - 2 * wide;
-    const u32 from = first ? taps : 0, all = (2 * taps - 1 + n - from) * (part->values / 4);
-#pragma unroll 1
-    for (u32 i = gpu_thread(); i < all; i += GPU_THREADS) {
-        const u32 r = part->many ? i / 132 : i / 72, row = from + r;
-        const u32 at = i * 4 - r * part->values;
-        const bool is_v = at >= 2 * wide, is_k = at >= wide;
-        const u32 channel = at + (is_v ? v - 2 * wide : is_k ? k : q);
-        const u32 in = at + (is_v ? in_v : is_k ? in_k : in_q);
-        const u32 end = is_v ? 2 * wide + op->value_dim - part->column : op->key_dim + wide * is_k;
-        const i32 token = (i32)(first + row + 1) - (i32)(2 * taps);
-        const float *x = row < taps ? gpu_global(op->conv) + row * op->channels + channel
-                                    : delta_input(op, &part->row, token, channel, in);
-        const bool is = at < end && (row < taps || delta_had(&part->row, token));
-        gpu_copy16(&to[row * part->values + at], is ? x : op->conv, is);
+    const u32 keys = op->key_heads * op->key_dim;
+    struct delta_piece p = {*row, first, MIN(row->n - first, 4u), head, op->key_dim, 0, 0, false};
+    if (head < op->key_heads) {
+        p.channel = head * op->key_dim;
+        p.column = delta_column(op->q, head);
+    } else if ((p.head -= op->key_heads) < op->key_heads) {
+        p.channel = keys + p.head * op->key_dim;
+        p.column = delta_column(op->k, p.head);
+    } else {
+        p.head -= op->key_heads;
+        const u32 key_head = p.head / op->shared, nth = p.head - key_head * op->shared;
+        p.channel = 2 * keys + p.head * op->value_dim;
+        p.column = delta_column(op->v, key_head) + nth * op->value_dim;
+        p.dim = op->value_dim;
+        p.is_v = true;
     }
-    gpu_copy_commit();
-}
-
-/* Decay and beta. A thread takes a token. */
-GPU void delta_weigh(const struct op_delta *op, const struct delta_part *part, u32 first, u32 n,
-                     struct delta_near *to)
-{
-    if (gpu_thread() >= n)
-        return;
-    const size_t token = part->row.first + first + gpu_thread();
-    const float *row = gpu_global(op->in) + token * op->stride + part->nth;
-    const float a = row[delta_column(op->a, part->key_head)] + gpu_global(op->dt_bias)[part->head];
-    const float rate = delta_exp(gpu_global(op->a_log)[part->head]);
-    to->beta[gpu_thread()] = delta_sigmoid(row[delta_column(op->b, part->key_head)]);
-    to->decay[gpu_thread()] = delta_exp(-rate * delta_softplus(a));
-}
-
-/* Convolution and silu. A thread takes a value of all tokens, of four at a time. */
-GPU void delta_convolve(const struct op_delta *op, u32 values, u32 n, float *weights)
-{
-#pragma unroll 1
-    for (u32 at = gpu_thread(); at < values; at += GPU_THREADS)
-#pragma unroll 1
-        for (u32 first = 0; first < n; first += 4) {
-            float y[4] = {}, *x = weights + (op->taps + first) * values + at;
-#pragma unroll 1
-            for (u32 tap = 0; tap < op->taps; tap++)
-#pragma unroll
-                for (u32 i = 0; i < 4; i++)
-                    y[i] = fmaf(weights[tap * values + at], x[(tap + i) * values], y[i]);
-#pragma unroll
-            for (u32 i = 0; i < 4; i++)
-                x[i * values] = y[i] * delta_sigmoid(y[i]);
-        }
-}
-
-/* Makes a vector one of this length; of a warp, four or eight values a lane. */
-GPU void delta_stretch(float *x, bool more, float length)
-{
-    float4 *at = (float4 *)x + gpu_lane();
-    float4 a = at[0], b = more ? at[32] : float4{0, 0, 0, 0};
-    const float sum = fmaf(a.x, a.x, a.y * a.y) + fmaf(a.z, a.z, a.w * a.w) +
-                      (fmaf(b.x, b.x, b.y * b.y) + fmaf(b.z, b.z, b.w * b.w));
-    const float by = length * gpu_rsqrt(gpu_sum_warp(sum) + 1e-6f);
-    at[0] = {a.x * by, a.y * by, a.z * by, a.w * by};
-    if (more)
-        at[32] = {b.x * by, b.y * by, b.z * by, b.w * by};
-}
-
-/* Brings the row's tokens [first, first + n); returns where the first is. */
-GPU float *delta_bring(const struct op_delta *op, const struct delta_part *part, u32 first, u32 n,
-                       struct delta_near *near)
-{
-    float *x = near->value + op->taps * part->values;
-    delta_copy(op, part, first, n, near->value);
-    delta_weigh(op, part, first, n, near);
-    gpu_copy_wait<0>();
-    gpu_sync();
-    delta_convolve(op, part->values, n, near->value);
-    gpu_sync();
-#pragma unroll 1
-    for (u32 i = gpu_uniform(gpu_warp()); i < 2 * n; i += GPU_WARPS)
-        delta_stretch(&x[i / 2 * part->values + i % 2 * part->wide], part->many,
-                      i % 2 ? 1 : gpu_rsqrt((float)op->key_dim));
-    gpu_sync();
-    return x;
+    return p;
 }
 
 GPU float4 delta_dot(float4 a, float4 b, float4 sum)
@@ -196,16 +116,169 @@ GPU float4 delta_dot(float4 a, float4 b, float4 sum)
             fmaf(a.w, b.w, sum.w)};
 }
 
-/* The sum over a column's lanes. */
-GPU float delta_sum(float4 sum, bool many)
+GPU float delta_all(float4 v)
 {
-    float v = (sum.x + sum.y) + (sum.z + sum.w);
-    if (many)
-        v += gpu_shuffle_xor(v, 8);
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+GPU float delta_silu(float x)
+{
+    return x * delta_sigmoid(x);
+}
+
+/* Four channels of four tokens, from channel `at` of the piece on: convolution and silu. y: 0. */
+GPU void delta_convolve(const struct op_delta *op, const struct delta_piece *p, u32 at, float4 y[4])
+{
+#pragma unroll 1
+    for (u32 tap = 0; tap < op->taps; tap++) {
+        const float4 w =
+            gpu_load<float4>(gpu_global(op->conv) + tap * op->channels + p->channel + at);
 #pragma unroll
-    for (u32 mask = 4; mask; mask /= 2)
-        v += gpu_shuffle_xor(v, mask);
-    return v;
+        for (u32 i = 0; i < 4; i++) {
+            const i32 token = (i32)(p->first + i + tap + 1) - (i32)op->taps;
+            if (i < p->n && delta_had(&p->row, token))
+                y[i] = delta_dot(w,
+                                 gpu_load<float4>(delta_input(op, &p->row, token, p->channel + at,
+                                                              p->column + at)),
+                                 y[i]);
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        y[i] = {delta_silu(y[i].x), delta_silu(y[i].y), delta_silu(y[i].z), delta_silu(y[i].w)};
+}
+
+/* Decay and beta of a value head. */
+GPU float4 delta_weigh(const struct op_delta *op, const struct delta_piece *p, u32 token)
+{
+    const u32 key_head = p->head / op->shared, nth = p->head - key_head * op->shared;
+    const float *row = gpu_global(op->in) + (size_t)token * op->stride + nth;
+    const float a = row[delta_column(op->a, key_head)] + gpu_global(op->dt_bias)[p->head];
+    const float rate = delta_exp(gpu_global(op->a_log)[p->head]);
+    return {delta_exp(-rate * delta_softplus(a)), delta_sigmoid(row[delta_column(op->b, key_head)]),
+            0, 0};
+}
+
+/* A warp's turn: queries and keys become vectors of one length. */
+GPU void delta_mix(const struct op_delta *op, const struct delta_piece *p)
+{
+    const u32 token = p->row.first + p->first, at = gpu_lane() * 4;
+    float *to = gpu_global(op->mixed) + (size_t)token * op->mixed_stride;
+    const float length =
+        p->channel < op->key_heads * op->key_dim ? gpu_rsqrt((float)op->key_dim) : 1;
+    float4 y[4] = {};
+    if (at < p->dim)
+        delta_convolve(op, p, at, y);
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        float by = 1;
+        if (!p->is_v)
+            by = length *
+                 gpu_rsqrt(gpu_sum_warp(delta_all(delta_dot(y[i], y[i], {0, 0, 0, 0}))) + 1e-6f);
+        if (i < p->n && at < p->dim)
+            gpu_store<float4>(to + i * op->mixed_stride + p->channel + at,
+                              {y[i].x * by, y[i].y * by, y[i].z * by, y[i].w * by});
+    }
+    if (p->is_v && gpu_lane() < p->n)
+        gpu_store<float4>(to + gpu_lane() * op->mixed_stride + op->channels + p->head * 4,
+                          delta_weigh(op, p, token + gpu_lane()));
+}
+
+/* OP_CONVOLVE */
+GPU void delta_mix_all(const struct op_delta *op, const struct gpu_step *s)
+{
+    const u32 heads = 2 * op->key_heads + op->value_heads, rows = gpu_uniform(s->n_rows);
+    u32 r = 0, i = gpu_uniform(gpu_block() * GPU_WARPS + gpu_warp());
+    for (;; i += gpu_blocks() * GPU_WARPS) {
+        struct gpu_row row;
+#pragma unroll 1
+        for (; r < rows; r++) {
+            row = s->rows[r];
+            const u32 all = (row.n + 3) / 4 * heads;
+            if (i < all)
+                break;
+            i -= all;
+        }
+        if (r == rows)
+            break;
+        const u32 four = i / heads;
+        const struct delta_piece p = delta_piece_of(op, &row, four * 4, i - four * heads);
+        delta_mix(op, &p);
+    }
+}
+
+/* --- the state ----------------------------------------------------------------------------- */
+
+enum {
+    DELTA_LANES = 16, /* of two columns of S, of which each has 8 keys in registers: four side by
+                         side, and four DELTA_STEP further on */
+    DELTA_COLUMNS = GPU_THREADS / DELTA_LANES * 2,
+    DELTA_STEP = DELTA_LANES * 4,
+    DELTA_V = 2 * LIMIT_DELTA_DIM, /* of a token in shared memory: q, k, from here on v of the
+                                      columns, */
+    DELTA_WEIGHTS = DELTA_V + DELTA_COLUMNS, /* decay and beta */
+};
+static_assert(2 * DELTA_STEP == LIMIT_DELTA_DIM && DELTA_WEIGHTS + 4 == DELTA_NEAR_FLOATS, "all");
+
+/* What a block takes at a time: of a row and a head some columns of S. */
+struct delta_part {
+    struct gpu_row row;
+    u32 head, key_head, column;
+};
+
+/* Begins to copy the row's tokens [first, first + n). Where there are fewer keys, or columns, the
+ * rest are zeros. */
+GPU void delta_copy(const struct op_delta *op, const struct delta_part *part, u32 first, u32 n,
+                    float *to)
+{
+    enum { PIECES = DELTA_NEAR_FLOATS / 4 };
+    const float *rows =
+        gpu_global(op->mixed) + (size_t)(part->row.first + first) * op->mixed_stride;
+    const u32 keys = op->key_heads * op->key_dim, q = part->key_head * op->key_dim;
+    const u32 v = 2 * keys + part->head * op->value_dim + part->column;
+#pragma unroll 1
+    for (u32 i = gpu_thread(); i < n * PIECES; i += GPU_THREADS) {
+        const u32 token = i / PIECES, at = (i - token * PIECES) * 4;
+        const bool is_k = at >= LIMIT_DELTA_DIM;
+        u32 from = at < DELTA_V ? at + (is_k ? keys + q - LIMIT_DELTA_DIM : q) : at + v - DELTA_V;
+        bool is = at < DELTA_V ? at < op->key_dim + LIMIT_DELTA_DIM * is_k
+                               : part->column + at - DELTA_V < op->value_dim;
+        if (at == DELTA_WEIGHTS) {
+            from = op->channels + part->head * 4;
+            is = true;
+        }
+        gpu_copy16(&to[token * DELTA_NEAR_FLOATS + at],
+                   rows + (is ? token * op->mixed_stride + from : 0), is);
+    }
+    gpu_copy_commit();
+}
+
+/* Of two columns the sums over their lanes. */
+GPU float2 delta_sum(float2 v)
+{
+    const bool odd = gpu_lane() & 1;
+    float mine = (odd ? v.y : v.x) + gpu_shuffle_xor(odd ? v.x : v.y, 1);
+#pragma unroll
+    for (u32 mask = DELTA_LANES / 2; mask > 1; mask /= 2)
+        mine += gpu_shuffle_xor(mine, mask);
+    const float other = gpu_shuffle_xor(mine, 1);
+    return {odd ? other : mine, odd ? mine : other};
+}
+
+/* The same of four tokens at once, added up in the same order: lane 4 t of a column's, and lane 4 t
+ * + 1 for the second, have that of token t. */
+GPU float delta_sums(const float2 v[4])
+{
+    const bool odd = gpu_lane() & 1, second = gpu_lane() & 4, high = gpu_lane() & 8;
+    float one[4], two[2];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        one[i] = (odd ? v[i].y : v[i].x) + gpu_shuffle_xor(odd ? v[i].x : v[i].y, 1);
+#pragma unroll
+    for (u32 i = 0; i < 2; i++)
+        two[i] = (high ? one[i + 2] : one[i]) + gpu_shuffle_xor(high ? one[i] : one[i + 2], 8);
+    float mine = (second ? two[1] : two[0]) + gpu_shuffle_xor(second ? two[0] : two[1], 4);
+    return mine + gpu_shuffle_xor(mine, 2);
 }
 
 GPU float4 delta_next(float4 s, float4 k, float decay, float change)
@@ -214,79 +287,128 @@ GPU float4 delta_next(float4 s, float4 k, float decay, float change)
             fmaf(k.z, change, gpu_mul(s.z, decay)), fmaf(k.w, change, gpu_mul(s.w, decay))};
 }
 
-enum { DELTA_PIECES = 4, DELTA_STEP = 32 }; /* of a lane's keys; keys from one to the next */
+/* A lane's part of S: [column][piece]. */
+struct delta_held {
+    float4 s[2][2];
+};
 
-/* A token's turn: S becomes the next; returns a column of S^T q. q, k: the lane's first. */
-GPU float delta_turn(float4 s[DELTA_PIECES], const float *q, const float *k, float v, bool many,
-                     float decay, float beta)
+/* A token's turn: S becomes the next; returns this lane's part of two columns of S^T q. */
+GPU float2 delta_turn(struct delta_held *held, const float *token)
 {
-    float4 key[DELTA_PIECES], seen = {0, 0, 0, 0}, out = {0, 0, 0, 0};
+    const float4 zero = {0, 0, 0, 0};
+    const u32 at = gpu_lane() % DELTA_LANES * 4, column = gpu_thread() / DELTA_LANES * 2;
+    const float4 k[2] = {gpu_load<float4>(token + LIMIT_DELTA_DIM + at),
+                         gpu_load<float4>(token + LIMIT_DELTA_DIM + DELTA_STEP + at)};
+    const float4 q[2] = {gpu_load<float4>(token + at), gpu_load<float4>(token + DELTA_STEP + at)};
+    const float decay = token[DELTA_WEIGHTS], beta = token[DELTA_WEIGHTS + 1];
+    float seen[2], out[2];
 #pragma unroll
-    for (u32 i = 0; i < DELTA_PIECES; i++) {
-        key[i] = gpu_load<float4>(&k[i * DELTA_STEP]);
-        seen = delta_dot(s[i], key[i], seen);
-    }
-    const float change = beta * (v - decay * delta_sum(seen, many));
+    for (u32 c = 0; c < 2; c++)
+        seen[c] = delta_all(delta_dot(held->s[c][1], k[1], delta_dot(held->s[c][0], k[0], zero)));
+    const float2 had = delta_sum({seen[0], seen[1]});
+    const float change[2] = {beta * (token[DELTA_V + column] - decay * had.x),
+                             beta * (token[DELTA_V + column + 1] - decay * had.y)};
 #pragma unroll
-    for (u32 i = 0; i < DELTA_PIECES; i++) {
-        s[i] = delta_next(s[i], key[i], decay, change);
-        out = delta_dot(s[i], gpu_load<float4>(&q[i * DELTA_STEP]), out);
+    for (u32 c = 0; c < 2; c++) {
+        held->s[c][0] = delta_next(held->s[c][0], k[0], decay, change[c]);
+        held->s[c][1] = delta_next(held->s[c][1], k[1], decay, change[c]);
+        out[c] = delta_all(delta_dot(held->s[c][1], q[1], delta_dot(held->s[c][0], q[0], zero)));
     }
-    return delta_sum(out, many);
+    return {out[0], out[1]};
 }
 
-/* All tokens of a part. */
+/* n tokens of the part that are there: x. out: of the first. Four at a time, without a branch, so
+ * that what the next ones want is loaded meanwhile. */
+GPU void delta_turns(const struct op_delta *op, const struct delta_part *part, const float *x,
+                     u32 n, struct delta_held *held, float *out)
+{
+    const u32 lane = gpu_lane() % DELTA_LANES, nth = lane / 4;
+    const u32 column = gpu_thread() / DELTA_LANES * 2 + lane % 2;
+    const bool is = lane % 4 < 2 && part->column + column < op->value_dim;
+    out += column;
+#pragma unroll 1
+    for (; n >= 4; n -= 4, x += 4 * DELTA_NEAR_FLOATS, out += 4 * op->out_stride) {
+        float2 sum[4];
+#pragma unroll
+        for (u32 j = 0; j < 4; j++)
+            sum[j] = delta_turn(held, x + j * DELTA_NEAR_FLOATS);
+        const float y = delta_sums(sum);
+        if (is)
+            out[nth * op->out_stride] = y;
+    }
+#pragma unroll 1
+    for (; n; n--, x += DELTA_NEAR_FLOATS, out += op->out_stride) {
+        const float2 sum[4] = {delta_turn(held, x), {0, 0}, {0, 0}, {0, 0}};
+        const float y = delta_sums(sum);
+        if (is && nth == 0)
+            *out = y;
+    }
+}
+
+/* Where this lane's part of S is, of one of its columns; are they columns that there are? */
+GPU float *delta_held_at(const struct op_delta *op, const struct delta_part *part, u32 c)
+{
+    const u32 column = part->column + gpu_thread() / DELTA_LANES * 2 + c;
+    return delta_state(op, part->row.slot) + (part->head * op->value_dim + column) * op->key_dim +
+           gpu_lane() % DELTA_LANES * 4;
+}
+
+GPU bool delta_holds(const struct op_delta *op, const struct delta_part *part, u32 piece)
+{
+    return gpu_lane() % DELTA_LANES * 4 + piece * DELTA_STEP < op->key_dim &&
+           part->column + gpu_thread() / DELTA_LANES * 2 < op->value_dim;
+}
+
+/* All tokens of a part: while some have their turn, the next are copied. */
 GPU void delta_go(const struct op_delta *op, const struct delta_part *part)
 {
-    struct delta_near *near = (struct delta_near *)gpu_shared();
-    const u32 at = gpu_lane() % 8 * 4 + (part->many ? gpu_lane() / 8 % 2 * 128 : 0);
-    const u32 mine = gpu_thread() >> (part->many ? 4 : 3),
-              column = part->head * op->value_dim + part->column + mine;
-    const bool is = part->column + mine < op->value_dim;
-    float *state = delta_state(op, part->row.slot) + column * op->key_dim + at;
-    float *out = gpu_global(op->out) + (size_t)part->row.first * op->out_stride + column;
-    float4 s[DELTA_PIECES];
+    float *near = (float *)gpu_shared();
+    const u32 half = DELTA_TOKENS * DELTA_NEAR_FLOATS, all = part->row.n;
+    float *out = gpu_global(op->out) + (size_t)part->row.first * op->out_stride +
+                 part->head * op->value_dim + part->column;
+    struct delta_held held = {};
+    delta_copy(op, part, 0, MIN(all, (u32)DELTA_TOKENS), near);
 #pragma unroll
-    for (u32 i = 0; i < DELTA_PIECES; i++)
-        s[i] = is && part->row.pos && at + i * DELTA_STEP < op->key_dim
-                   ? gpu_load<float4>(&state[i * DELTA_STEP])
-                   : float4{0, 0, 0, 0};
-    for (u32 first = 0; first < part->row.n; first += DELTA_TOKENS) {
-        const u32 n = MIN(part->row.n - first, (u32)DELTA_TOKENS);
-        const float *x = delta_bring(op, part, first, n, near);
-#pragma unroll 1
-        for (u32 i = 0; i < n; i++, x += part->values, out += op->out_stride) {
-            const float y = delta_turn(s, x + at, x + at + part->wide, x[2 * part->wide + mine],
-                                       part->many, near->decay[i], near->beta[i]);
-            if (is && at == 0)
-                *out = y;
+    for (u32 i = 0; i < 4; i++)
+        if (part->row.pos && delta_holds(op, part, i % 2))
+            held.s[i / 2][i % 2] =
+                gpu_load<float4>(delta_held_at(op, part, i / 2) + i % 2 * DELTA_STEP);
+    u32 turn = 0;
+    for (u32 first = 0; first < all; first += DELTA_TOKENS, turn ^= half) {
+        const u32 next = first + DELTA_TOKENS;
+        if (next < all) {
+            delta_copy(op, part, next, MIN(all - next, (u32)DELTA_TOKENS), near + (half - turn));
+            gpu_copy_wait<1>();
+        } else {
+            gpu_copy_wait<0>();
         }
-        gpu_sync(); /* before the next are brought */
+        gpu_sync();
+        delta_turns(op, part, near + turn, MIN(all - first, (u32)DELTA_TOKENS), &held,
+                    out + (size_t)first * op->out_stride);
+        gpu_sync(); /* before others are copied in their place */
     }
 #pragma unroll
-    for (u32 i = 0; i < DELTA_PIECES; i++)
-        if (is && at + i * DELTA_STEP < op->key_dim)
-            gpu_store<float4>(&state[i * DELTA_STEP], s[i]);
+    for (u32 i = 0; i < 4; i++)
+        if (delta_holds(op, part, i % 2))
+            gpu_store<float4>(delta_held_at(op, part, i / 2) + i % 2 * DELTA_STEP,
+                              held.s[i / 2][i % 2]);
 }
 
 /* Parts go by rows; within one by columns, by heads of a key head, by key heads. */
 GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
 {
-    const bool many = gpu_uniform(op->key_dim > 128);
-    const u32 columns = many ? 16 : 32, rows = gpu_uniform(s->n_rows);
-    const u32 parts = (op->value_dim + columns - 1) / columns * op->value_heads;
-    struct delta_part part = {{}, 0, 0, 0, 0, many, many ? 256u : 128u, many ? 528u : 288u};
+    const u32 rows = gpu_uniform(s->n_rows);
+    const u32 parts = (op->value_dim + DELTA_COLUMNS - 1) / DELTA_COLUMNS * op->value_heads;
+    struct delta_part part;
     u32 row = 0;
     for (u32 i = gpu_block();; i += gpu_blocks()) {
         i = delta_rest(i, parts, &row);
         if (row >= rows)
             break;
-        u32 piece = 0;
-        part.nth = 0;
-        part.key_head =
-            delta_rest(delta_rest(i, op->value_heads, &piece), op->key_heads, &part.nth);
-        part.head = part.key_head * op->shared + part.nth;
-        part.column = piece * columns;
+        u32 piece = 0, nth = 0;
+        part.key_head = delta_rest(delta_rest(i, op->value_heads, &piece), op->key_heads, &nth);
+        part.head = part.key_head * op->shared + nth;
+        part.column = piece * DELTA_COLUMNS;
         part.row = s->rows[row];
         part.row.n = gpu_uniform(part.row.n);
         delta_go(op, &part);
@@ -389,7 +511,9 @@ GPU void delta_op(const struct op *op, const struct gpu_step *s)
         return;
     }
     const struct op_delta delta = op->delta;
-    if (kind == OP_DELTA) {
+    if (kind == OP_CONVOLVE) {
+        delta_mix_all(&delta, s);
+    } else if (kind == OP_DELTA) {
         delta_run(&delta, s);
     } else {
         delta_norm(&delta, s->n_tokens);

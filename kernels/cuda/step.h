@@ -154,20 +154,21 @@ enum op_kind {
     OP_ADD_NORM, /* x += rmsnorm(y) * norm */
     OP_ROPE,     /* qk-norm, rotation, and k and v into their pages */
     OP_ATTENTION,
-    OP_GATE,    /* h = act(gate) * up, where they could not be one linear */
-    OP_SAMPLE,  /* logits -> token of each wanted row, logprobs; marks the step as done */
-    OP_ROUTE,   /* these by `step` and `decode`: what each token thinks of each expert */
-    OP_CHOOSE,  /* its experts, and the tokens of each expert */
-    OP_EXPERTS, /* a linear of each pair of a token and an expert */
-    OP_MIX,     /* x += what a token's experts say */
-    OP_NORM,    /* these by `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
-    OP_PAIRS,   /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
-    OP_SHARED,  /* x += sigmoid(share rmsnorm(x)) * y */
-    OP_JUDGE,   /* by `step`: as OP_CHOOSE, by sigmoids and a bias (core/model/model.h, struct
-                   mixture) */
-    OP_QUERIES, /* these by `delta`: of gated attention, rows without their gates */
-    OP_GATES,   /* out *= sigmoid(gate) */
-    OP_DELTA,   /* a gated delta net: S^T q of each head, and S, which stays with the slot */
+    OP_GATE,     /* h = act(gate) * up, where they could not be one linear */
+    OP_SAMPLE,   /* logits -> token of each wanted row, logprobs; marks the step as done */
+    OP_ROUTE,    /* these by `step` and `decode`: what each token thinks of each expert */
+    OP_CHOOSE,   /* its experts, and the tokens of each expert */
+    OP_EXPERTS,  /* a linear of each pair of a token and an expert */
+    OP_MIX,      /* x += what a token's experts say */
+    OP_NORM,     /* these by `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
+    OP_PAIRS,    /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
+    OP_SHARED,   /* x += sigmoid(share rmsnorm(x)) * y */
+    OP_JUDGE,    /* by `step`: as OP_CHOOSE, by sigmoids and a bias (core/model/model.h, struct
+                    mixture) */
+    OP_QUERIES,  /* these by `delta`: of gated attention, rows without their gates */
+    OP_GATES,    /* out *= sigmoid(gate) */
+    OP_CONVOLVE, /* a gated delta net: q, k, v, decay and beta, */
+    OP_DELTA,    /* S^T q of each head, and S, which stays with the slot, */
     OP_DELTA_END,
     /* norm and gates of these, and what the convolution of a later step sees of the inputs */
     OP_KINDS
@@ -385,28 +386,29 @@ struct delta_columns {
     u32 at, step;
 };
 
-/* OP_DELTA and OP_DELTA_END: core/model/model.h, struct delta_net. What rows have is aligned to
- * 16. */
+/* OP_CONVOLVE, OP_DELTA and OP_DELTA_END: core/model/model.h, struct delta_net. What rows have is
+ * aligned to 16. */
 struct op_delta {
-    const float *in;   /* [token][stride]: products, see struct delta_columns */
-    float *out;        /* [token][out_stride]: [value_heads][value_dim] */
-    float *state;      /* [slot][state_stride]: delta.cuh. Not read of a row at position 0 */
-    const float *conv; /* [taps][channels] */
+    const float *in; /* [token][stride]: products, see struct delta_columns */
+    float *mixed; /* [token][mixed_stride]: q, k, v as channels are; decay, beta, and two that are
+                     not used, [value_heads] */
+    float *out;   /* [token][out_stride]: [value_heads][value_dim] */
+    float *state; /* [slot][state_stride]: delta.cuh. Not read of a row at position 0 */
+    const float *conv;                   /* [taps][channels] */
     const float *a_log, *dt_bias, *norm; /* [value_heads]; [value_heads]; [value_dim] */
     struct delta_columns q, k, v, z, b, a;
-    u32 stride, out_stride, state_stride, channels;
+    u32 stride, mixed_stride, out_stride, state_stride, channels;
     u32 key_heads, value_heads, shared, key_dim, value_dim, taps; /* shared: value_heads of a
                                                                      key_head */
     float eps;
 };
 
-/* That a block has in shared memory at most, a multiple of 4; and bytes of this. */
-enum { DELTA_TOKENS = 12 };
-static inline u32 delta_shared_bytes(u32 key_dim, u32 taps)
-{
-    const u32 values = key_dim > 128 ? 2 * 256 + 16 : 2 * 128 + 32;
-    return ((DELTA_TOKENS + 2 * taps - 1) * values + 2 * DELTA_TOKENS) * (u32)sizeof(float);
-}
+/* Tokens that a block has near at a time, of a row and a head, and floats of each; twice. */
+enum {
+    DELTA_TOKENS = 16,
+    DELTA_NEAR_FLOATS = 2 * LIMIT_DELTA_DIM + 36,
+    DELTA_SHARED_BYTES = 2 * DELTA_TOKENS * DELTA_NEAR_FLOATS * 4,
+};
 
 /* --- experts ------------------------------------------------------------------------------- */
 

@@ -1,11 +1,11 @@
-/* OP_DELTA and OP_DELTA_END, OP_QUERIES and OP_GATES against plain double-precision references; and
- * the same bits for a token however its sequence is cut, whoever shares the step, by any number of
- * blocks.
+/* OP_CONVOLVE, OP_DELTA and OP_DELTA_END, OP_QUERIES and OP_GATES against plain double-precision
+ * references; and the same bits for a token however its sequence is cut, whoever shares the step,
+ * by any number of blocks.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o delta_test tests/cuda/delta_test.cc tests/cuda/harness.cc \
  *     tests/fakecuda/{atomics,emulate,tensor}.cc -x c++ kernels/cuda/step.cu -ldl
- * delta_test [--gpu step.cubin [--bench]]
+ * delta_test [--gpu step.cubin [N]]       N: timings, by N blocks a multiprocessor
  */
 #include "tests/cuda/harness.h"
 
@@ -103,6 +103,15 @@ static u32 column_of(const struct op_delta &op, u32 channel)
     return op.v.at + channel / value * op.v.step + channel % value;
 }
 
+static void list_ops(struct op ops[3], const struct op_delta &delta)
+{
+    const u32 kinds[] = {OP_CONVOLVE, OP_DELTA, OP_DELTA_END};
+    for (u32 i = 0; i < 3; i++) {
+        ops[i].kind = kinds[i];
+        ops[i].delta = delta;
+    }
+}
+
 static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
                            bool joined)
 {
@@ -119,6 +128,7 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->channels = 2 * key_heads * key_dim + value_heads * value_dim;
     op->stride = ROUND_UP(op->channels + value_heads * (value_dim + 2) + BEHIND, 16u);
     op->out_stride = value_heads * value_dim + BEHIND;
+    op->mixed_stride = op->channels + 4 * value_heads + BEHIND;
     op->state_stride = value_heads * value_dim * key_dim + (taps - 1) * op->channels;
     net.conv = random_floats(op->channels * taps, 0.8f);
     net.a_log = random_floats(value_heads, 2, -1);
@@ -133,6 +143,7 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->norm = floats_of(net.norm);
     op->in = (float *)gpu_take((size_t)STEP_TOKENS * op->stride * 4);
     op->out = (float *)gpu_take((size_t)STEP_TOKENS * op->out_stride * 4);
+    op->mixed = floats_of(vector<float>((size_t)STEP_TOKENS * op->mixed_stride, NAN));
     op->state = floats_of(vector<float>((size_t)SLOTS * op->state_stride, NAN));
     return net;
 }
@@ -200,10 +211,8 @@ static bool go(const struct net &net, vector<struct sequence *> all, u32 blocks)
 {
     const struct op_delta &op = net.op;
     const u32 n = op.value_heads * op.value_dim;
-    struct op ops[2] = {};
-    ops[0].kind = OP_DELTA;
-    ops[1].kind = OP_DELTA_END;
-    ops[0].delta = ops[1].delta = op;
+    struct op ops[3] = {};
+    list_ops(ops, op);
     bool kept = true;
     for (;;) {
         vector<struct gpu_row> rows;
@@ -227,7 +236,7 @@ static bool go(const struct net &net, vector<struct sequence *> all, u32 blocks)
         gpu_put(op.out, out.data(), out.size() * 4);
         step.n_rows = (u32)rows.size();
         step.rows = gpu_copy_of(rows.data(), rows.size());
-        launch(ops, 2, step, blocks, delta_shared_bytes(op.key_dim, op.taps));
+        launch(ops, 3, step, blocks, DELTA_SHARED_BYTES);
         gpu_get(out.data(), op.out, out.size() * 4);
         for (u32 r = 0; r < rows.size(); r++)
             for (u32 t = rows[r].first; t < rows[r].first + rows[r].n; t++) {
@@ -313,37 +322,38 @@ static void test_gated(u32 heads, u32 kv_heads, u32 dim)
 
 /* --- timings ------------------------------------------------------------------------------- */
 
-/* So many rows of so many tokens each, as models of 27B have them. */
-static void bench(u32 n_rows, u32 tokens)
+/* So many rows of so many tokens each, as models of 27B have them, by so many blocks a
+ * multiprocessor. */
+static void bench(u32 n_rows, u32 tokens, u32 blocks)
 {
     struct net net = make_net(16, 48, 128, 128, 4, false);
     const size_t all = (size_t)n_rows * tokens;
     vector<struct gpu_row> rows;
-    struct op ops[2] = {};
+    struct op ops[3] = {};
     struct gpu_step step = {};
     struct gpu_run run = {};
     net.op.in = floats_of(random_floats(all * net.op.stride, 1));
     net.op.out = (float *)gpu_take(all * net.op.out_stride * 4);
     net.op.state = (float *)gpu_take((size_t)n_rows * net.op.state_stride * 4);
-    ops[0].kind = OP_DELTA;
-    ops[1].kind = OP_DELTA_END;
-    ops[0].delta = ops[1].delta = net.op;
+    net.op.mixed = (float *)gpu_take(all * net.op.mixed_stride * 4);
+    list_ops(ops, net.op);
     for (u32 r = 0; r < n_rows; r++)
         rows.push_back({r, r * tokens, tokens, 100, 0, 0});
     step.n_rows = n_rows;
     step.n_tokens = (u32)all;
     step.rows = gpu_copy_of(rows.data(), rows.size());
-    run.ops = gpu_copy_of(ops, 2);
+    run.ops = gpu_copy_of(ops, 3);
     run.step = gpu_copy_of(&step, 1);
     run.state.barrier = (u32 *)gpu_take(8);
-    float us[2];
-    for (u32 last : {1u, 2u}) {
+    float us[3];
+    for (u32 last : {1u, 2u, 3u}) {
         run.last = last;
-        us[last - 1] = gpu_time_us("delta", 2 * gpu_multiprocessors(), delta_shared_bytes(128, 4),
+        us[last - 1] = gpu_time_us("delta", blocks * gpu_multiprocessors(), DELTA_SHARED_BYTES,
                                    &run, sizeof run, 20);
     }
-    printf("%3u rows of %4u tokens: OP_DELTA %.1f us, with OP_DELTA_END %.1f us\n", n_rows, tokens,
-           us[0], us[1]);
+    printf(
+        "%3u rows of %4u tokens: OP_CONVOLVE %.1f us, with OP_DELTA %.1f, with OP_DELTA_END %.1f\n",
+        n_rows, tokens, us[0], us[1], us[2]);
 }
 
 int main(int argc, char **argv)
@@ -354,16 +364,17 @@ int main(int argc, char **argv)
     test_delta(2, 4, 32, 64, 4, true);
     test_delta(2, 6, 16, 16, 2, true);
     test_delta(1, 3, 48, 32, 4, false);
-    test_delta(1, 1, 144, 48, 8, false);
-    test_delta(1, 1, 256, 16, 3, false);
+    test_delta(1, 1, 112, 48, 8, false);
+    test_delta(1, 1, 128, 16, 3, false);
     test_gated(4, 2, 64);
     test_gated(3, 1, 256);
     if (gpu_is_real() && argc > 3) {
-        bench(1, 1);
-        bench(8, 1);
-        bench(64, 1);
-        bench(1, 64);
-        bench(1, 2048);
+        const u32 blocks = (u32)argv[3][0] - '0';
+        bench(1, 1, blocks);
+        bench(8, 1, blocks);
+        bench(64, 1, blocks);
+        bench(1, 64, blocks);
+        bench(1, 2048, blocks);
     }
     printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;

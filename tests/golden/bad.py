@@ -334,8 +334,9 @@ for i, name in enumerate(("A_log", "dt_bias", "conv1d.weight", "norm.weight", "i
 case("delta-conv-shape", "qwen3-5-f32", entry("shape", [384, 4], DELTA + "conv1d.weight"),
      [DELTA + "conv1d.weight", "[384, 1, 4]", "linear_num_key_heads 2"])
 for i, (key, value, says) in enumerate([
-        ("linear_num_key_heads", 3, "linear_num_key_heads"), ("linear_num_value_heads", 8, "in_proj_qkv"),
-        ("linear_key_head_dim", 48, "in_proj_qkv"), ("linear_value_head_dim", 40, "linear_value_head_dim"),
+        ("linear_num_key_heads", 3, "linear_num_key_heads"),
+        ("linear_num_value_heads", 8, "in_proj_qkv"), ("linear_key_head_dim", 48, "in_proj_qkv"),
+        ("linear_value_head_dim", 40, "linear_value_head_dim"),
         ("linear_conv_kernel_dim", 3, "conv1d"), ("linear_conv_kernel_dim", 4.5, CONFIG),
         ("layer_types", ["linear_attention"] * 4, "layer_types"),
         ("layer_types", ["full_attention"] * 4, "model.layers.0.self_attn"),

@@ -739,7 +739,7 @@ void config_refusals(void)
         {"qwen3_5_text", "\"output_gate_type\":\"sigmoid\"", "output_gate_type is \"sigmoid\""},
         {"qwen3_5_text", "\"linear_num_value_heads\":24", "linear_num_value_heads is 24: no mul"},
         {"qwen3_5_text", "\"linear_key_head_dim\":72", "linear_key_head_dim is 72: a multiple"},
-        {"qwen3_5_text", "\"linear_value_head_dim\":257", "linear_value_head_dim is 257"},
+        {"qwen3_5_text", "\"linear_value_head_dim\":144", "linear_value_head_dim is 144"},
         {"qwen3_5_text", "\"linear_conv_kernel_dim\":1", "linear_conv_kernel_dim is 1"},
         {"qwen3_5_text", "\"linear_conv_kernel_dim\":9", "linear_conv_kernel_dim is 9"},
         {"qwen3_5_text", "\"full_attention_interval\":5", "no layer has full_attention"},

@@ -165,8 +165,7 @@ struct model {
     bool rope_pairs;   /* dimensions 2i and 2i + 1 of q and k are what rope has as i and i + d/2 */
     float embed_scale; /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
     struct delta_shape delta;
-    bool
-        attention_gated; /* what attention gives is multiplied by sigmoid(gate), see struct layer */
+    bool attention_gated;                   /* its outputs times sigmoid(gate), see struct layer */
     float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
     float logit_scale; /* what logits are multiplied by; in the head's norm, so that neither devices

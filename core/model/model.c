@@ -732,14 +732,6 @@ struct delta_place delta_place(const struct delta_shape *d, enum delta_part part
                      : (struct delta_place){before + at * d->key_heads, sizes[part]};
 }
 
-u32 model_attention_layers(const struct model *m)
-{
-    u32 n = 0;
-    for (u32 i = 0; i < m->layers_n; i++)
-        n += m->layers[i].delta == NULL;
-    return n;
-}
-
 size_t model_state_bytes(const struct model *m)
 {
     const size_t layers = m->layers_n - model_attention_layers(m);

@@ -219,7 +219,13 @@ static inline u32 model_qkv_n(const struct model *m)
 }
 
 /* Layers with attention, which have keys and values of every position. */
-u32 model_attention_layers(const struct model *m);
+static inline u32 model_attention_layers(const struct model *m)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < m->layers_n; i++)
+        n += m->layers[i].delta == NULL;
+    return n;
+}
 
 /* What a sequence has beside these: the states of all delta nets, in f32. */
 size_t model_state_bytes(const struct model *m);

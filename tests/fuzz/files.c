@@ -21,6 +21,11 @@ static enum err config(struct str text, struct err_text *e)
         return code;
     ASSERT(m.layers_n > 0 && m.layers_n <= LIMIT_LAYERS && m.head_dim > 0);
     ASSERT(m.kv_heads > 0 && m.heads % m.kv_heads == 0 && m.hidden > 0 && m.vocab > 0);
+    const struct delta_shape *d = &m.delta;
+    ASSERT(model_attention_layers(&m) > 0);
+    ASSERT(!d->value_heads || (d->key_heads && d->value_heads % d->key_heads == 0));
+    ASSERT(d->key_dim <= LIMIT_DELTA_DIM && d->value_dim <= LIMIT_DELTA_DIM);
+    ASSERT(d->taps <= LIMIT_DELTA_TAPS);
     return ERR_OK;
 }
 

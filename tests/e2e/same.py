@@ -108,7 +108,8 @@ def main():
                                 "false", "--engine.step_tokens", "512")
     print(f"{REQUESTS} requests alone: {seconds:.1f} s")
     ways = [("64 at once, steps of 512", 2, AT_ONCE,
-             ["--engine.slots", "64", "--engine.step_tokens", "512", "--engine.checkpoints", "256"]),
+             ["--engine.slots", "64", "--engine.step_tokens", "512", "--engine.checkpoints",
+              "256"]),
             ("64 at once, steps of 80", 1, AT_ONCE,
              ["--engine.slots", "64", "--engine.step_tokens", "80", "--engine.prefill_beside",
               "7"]),

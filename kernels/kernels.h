@@ -108,6 +108,8 @@ struct attention_args {
     u32 pos, tokens;
     u32 window; /* keys seen: p - window < j <= p; 0: all */
     u32 group;  /* query heads a KV head */
+    const float *sinks; /* [heads], or NULL: exp(sinks[head] - the largest score) is added to the
+                           sum that weights are divided by */
     float scale,
         softcap; /* scores s -> softcap * tanh(s * scale / softcap); softcap 0: s * scale */
 };
@@ -145,7 +147,7 @@ struct vector_ops {
                      u32 kv_head);
     /* The query heads of one KV head. Keys and values at positions not seen are never used. */
     void (*attention)(const struct attention_args *a, u32 kv_head, void *scratch);
-    /* gate = act(gate) * up */
+    /* gate = act(gate) * up; ACT_GPT_OSS: see core/base/weight.h */
     void (*gate)(float *gate, const float *up, u32 n, enum activation act);
     void (*read)(const void *p, size_t n);       /* memory, for benchmarks: kernels/cpu/read.h */
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */

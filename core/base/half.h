@@ -35,7 +35,7 @@ static inline float half_from_f16(u16 h)
     return half_from_bits(sign | half_to_bits(half_from_bits(rest) * 0x1p112f));
 }
 
-/* Element i of a tensor of type f32, f16 or bf16, wherever it lies. */
+/* Element i of a tensor of type f32, f16, bf16 or E8M0, wherever it lies. */
 static inline float half_load(const void *p, enum dtype type, size_t i)
 {
     float f;
@@ -44,6 +44,8 @@ static inline float half_load(const void *p, enum dtype type, size_t i)
         memcpy(&f, (const u8 *)p + i * 4, 4);
         return f;
     }
+    if (type == DTYPE_E8M0)
+        return half_from_bits((u32)((const u8 *)p)[i] << 23);
     memcpy(&h, (const u8 *)p + i * 2, 2);
     return type == DTYPE_F16 ? half_from_f16(h) : half_from_bf16(h);
 }

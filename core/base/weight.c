@@ -22,6 +22,12 @@ size_t weight_data_bytes(const struct weight *w)
     return (size_t)w->n * w->k * bits / 8;
 }
 
+size_t weight_span_bytes(const struct weight *w)
+{
+    size_t bytes = weight_data_bytes(w);
+    return w->kind == WEIGHT_MXFP4 ? bytes * w->row_step - bytes / w->n * (w->row_step - 1) : bytes;
+}
+
 size_t weight_bytes(const struct weight *w)
 {
     size_t groups = w->kind == WEIGHT_PLAIN ? 0 : (size_t)w->n * w->groups;

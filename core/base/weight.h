@@ -22,10 +22,13 @@ enum dtype {
     DTYPE_U8,
     DTYPE_I32,
     DTYPE_I64,
+    DTYPE_E8M0, /* a byte s is 2^(s - 127), but 0 is 0 and 255 infinity: scales of MXFP4 */
     DTYPE_OTHER /* a valid safetensors type that no kernel takes */
 };
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_SIGMOID };
+/* What becomes of gate and up: act(gate) * up. Of gpt-oss, with g = min(gate, 7) and u = up kept
+ * within -7 and 7: g * sigmoid(1.702 g) * (u + 1). */
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_SIGMOID, ACT_GPT_OSS };
 
 enum { TENSOR_RANK_MAX = 8 };
 
@@ -52,7 +55,20 @@ enum weight_kind {
                       scales [N][G] */
     WEIGHT_INT8,   /* compressed-tensors int-quantized: i8 [N][K]; zeros i8 [N] or NULL;
                       scales [N] */
+    WEIGHT_MXFP4,  /* FP4 (E2M1) of OCP Microscaling Formats 1.0, as gpt-oss stores it: u8
+                      [N][K/32][16], inputs 2i, 2i + 1 in the low and the high nibble of byte i;
+                      scales E8M0 [N][K/32]. A nibble is a sign and 0, 0.5, 1, 1.5, 2, 3, 4, 6. Rows
+                      of data, of scales and of bias lie `row_step` rows apart. 4 bits, group 32 */
 };
+
+/* A nibble of MXFP4 as a field: twice its value, and MXFP4_ZERO. So W = scale / 2 * (q - z). */
+enum { MXFP4_GROUP = 32, MXFP4_ZERO = 12 };
+
+static inline u32 mxfp4_field(u32 nibble)
+{
+    u32 twice = 0xc8643210u >> nibble % 8 * 4 & 15;
+    return nibble < 8 ? MXFP4_ZERO + twice : MXFP4_ZERO - twice;
+}
 
 /* y[n] = sum over k of W[n][k] * x[k] + bias[n]; W[n][k] = scale[n][g(k)] * (q[n][k] - z[n][g(k)])
  * with g(k) = group_index ? group_index[k] : k / group. */
@@ -64,6 +80,7 @@ struct weight {
     u32 group;             /* input features a group, a multiple of 8; or k: one group a row */
     u32 groups;            /* ceil(k / group) */
     bool zero_plus_one;    /* GPTQ v1: stored zero is z - 1, taken modulo 2^bits */
+    u32 row_step;          /* MXFP4: 1, or 2 where the rows of another matrix lie between */
     bool int8_activations; /* W8A8: inputs are quantised per token to int8, symmetric,
                               scale = absmax / 127, round to nearest even */
     enum dtype type, scale_type, bias_type;
@@ -76,6 +93,9 @@ struct weight {
 };
 
 size_t dtype_bytes(enum dtype type); /* of one element; 1 for DTYPE_OTHER */
+
+/* Bytes from the first value to behind the last. */
+size_t weight_span_bytes(const struct weight *w);
 
 /* Bytes of the values alone, and of all that a multiplication reads: values, scales, zeros. */
 size_t weight_data_bytes(const struct weight *w);

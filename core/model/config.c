@@ -92,6 +92,12 @@ static void read_activation(const struct fields *k, const struct family *f, stru
                           "\"gelu_pytorch_tanh\", which it was trained with");
         name = STR("gelu_pytorch_tanh"); /* what the first files meant, and all versions take */
     }
+    if (f->mixtures == MIXTURES_GPT_OSS) {
+        m->activation = ACT_GPT_OSS;
+        if (!str_is(name, "silu"))
+            fields_refuse(k, key, "only silu is supported");
+        return;
+    }
     for (size_t i = 0; i < COUNTOF(known); i++)
         if (str_is(name, known[i].name)) {
             m->activation = known[i].activation;
@@ -145,6 +151,8 @@ static void refuse_unsupported(const struct fields *k, const struct family *f)
 {
     if (f->mixtures == MIXTURES_OLMOE && fields_get(k, "clip_qkv"))
         fields_refuse(k, "clip_qkv", "not supported");
+    if (f->mixtures == MIXTURES_GPT_OSS && fields_f64(k, "swiglu_limit", 7, 0, 1e9) != 7)
+        fields_refuse(k, "swiglu_limit", "7 is supported, which transformers has whatever it says");
     if (f->bias_key && fields_f64(k, "compression_ratio", 1, 1e-6, 1e6) != 1)
         fields_refuse(k, "compression_ratio", "not supported"); /* of positions: Baidu's own code */
 }
@@ -448,7 +456,8 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     m->experts_scale = 1;
-    if (f->mixtures != MIXTURES_MIXTRAL && !f->renormalized)
+    const bool always = f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS;
+    if (!always && !f->renormalized)
         m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm || f->delta);
     if (f->mixtures == MIXTURES_QWEN || glm)
         m->expert_intermediate =
@@ -638,6 +647,16 @@ static enum err read_embedding(struct arena *keep, const struct fields *k, struc
 
 /* --- files ------------------------------------------------------------------------------------ */
 
+/* Experts of gpt_oss are of MXFP4, and nothing else is. */
+static enum err refuse_mxfp4(const struct fields *k, const struct family *f, bool gpt_oss)
+{
+    if (gpt_oss)
+        return fields_refuse(k, "quantization_config",
+                             "gpt_oss is supported with experts in MXFP4, as it was published "
+                             "(quant_method mxfp4)");
+    return fields_refuse(k, "quantization_config", "MXFP4 of %s is not supported", f->name);
+}
+
 static enum err read_config(struct arena *keep, const struct fields *outer, struct model *m,
                             struct config *c)
 {
@@ -683,6 +702,12 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
         quant = fields_in(k, "quantization_config");
     if (quant.object)
         quant_read(&quant, &c->quant);
+    c->gpt_oss = f->mixtures == MIXTURES_GPT_OSS;
+    if (!*k->failed && c->gpt_oss != (c->quant.method == QUANT_MXFP4))
+        return refuse_mxfp4(outer, f, c->gpt_oss);
+    if (c->gpt_oss && (m->hidden % MXFP4_GROUP || m->intermediate % MXFP4_GROUP))
+        fields_refuse(k, m->hidden % MXFP4_GROUP ? "hidden_size" : "intermediate_size",
+                      "of MXFP4 a multiple of %d is needed", MXFP4_GROUP);
     return *k->failed ? k->e->code : ERR_OK;
 }
 

@@ -20,6 +20,7 @@ enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND, NORMS_GLM };
 struct config {
     bool qkv_bias, o_bias, mlp_bias;
     bool fused;       /* as struct model's n_qkv and n_gate_up say */
+    bool gpt_oss;     /* attention has sinks; experts have biases and are of MXFP4 */
     bool router_bias; /* experts are chosen by sigmoids and a bias */
     u32 more_layers;  /* of the file, behind the model's own, which guess tokens further on: they
                          change no result, and are not computed */

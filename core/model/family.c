@@ -228,6 +228,17 @@ static const struct family families[] = {
      .attention_bias_key = true,
      .qk_norm = QK_NORM_ROWS,
      .mixtures = MIXTURES_OLMOE},
+    {.name = "gpt_oss",
+     .kv_heads = 8,
+     .head_dim = 64,
+     .theta = 1.5e5,
+     .eps = 1e-5,
+     .windows = WINDOWS_PATTERN,
+     .window = 128,
+     .pattern = 2,
+     .attention_bias_key = true,
+     .attention_bias = true,
+     .mixtures = MIXTURES_GPT_OSS},
     {.name = "exaone4",
      .kv_heads = 32,
      .theta = 1e4,
@@ -288,10 +299,7 @@ const struct family *family_find(const struct fields *k, struct str type)
         k, "model_type",
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe, qwen3_next, "
-        "smollm3, "
-        "phi3, "
-        "seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, olmo2, olmo3, olmoe, "
-        "exaone4, gemma, gemma2, "
-        "gemma3 and gemma3_text are supported");
+        "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, olmo2, "
+        "olmo3, olmoe, gpt_oss, exaone4, gemma, gemma2, gemma3 and gemma3_text are supported");
     return NULL;
 }

@@ -55,6 +55,7 @@ struct family {
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
         MIXTURES_GLM,     /* the same by other keys; chosen by sigmoids and a bias, and beside them
                              one that all tokens take as it is */
+        MIXTURES_GPT_OSS, /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
     } mixtures;
     bool shared_expert;         /* of Qwen's: beside those, one that all tokens take, gated */
     bool delta;                 /* three of four layers are gated delta nets; attention is gated */

@@ -327,6 +327,9 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
     for (u32 j = 0; o->m->n_qkv == 3 && j < 3; j++)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, names[j]), j ? kv : q,
                         hidden, o->config.qkv_bias, &l->qkv[j]));
+    if (o->config.gpt_oss)
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.sinks", i), o->m->heads,
+                        &l->sinks));
     return bind_linear(b, format(&s, "model.layers.%u.self_attn.o_proj", i), hidden, out,
                        o->config.o_bias, &l->o);
 }
@@ -413,11 +416,18 @@ static const struct mixture_names *find_names(const struct opening *o, u32 i)
     return usual;
 }
 
-static struct weight rows_of(const struct weight *w, size_t first, u32 n)
+/* n rows of a plain matrix or one of MXFP4, from `first` on, every one or every second. */
+static struct weight rows_of(const struct weight *w, size_t first, u32 n, u32 step)
 {
+    const size_t value_bytes = w->kind == WEIGHT_PLAIN ? 2 * dtype_bytes(w->type) : 1;
     struct weight part = *w;
-    part.data = (const u8 *)w->data + first * w->k * dtype_bytes(w->type);
+    part.data = (const u8 *)w->data + first * w->k * value_bytes / 2;
     part.n = n;
+    if (w->kind == WEIGHT_PLAIN)
+        return part;
+    part.scales = (const u8 *)w->scales + first * w->groups;
+    part.bias = (const u8 *)w->bias + first * dtype_bytes(w->bias_type);
+    part.row_step = step;
     return part;
 }
 
@@ -437,8 +447,29 @@ static enum err bind_joined(struct opening *o, struct binder *b, u32 i,
                    m->experts, m->hidden, wide, &down));
     for (u32 e = 0; e < m->experts; e++) {
         for (u32 j = 0; j < 2; j++)
-            x->experts[e].gate_up[j] = rows_of(&gate_up, (2 * (size_t)e + j) * wide, wide);
-        x->experts[e].down = rows_of(&down, (size_t)e * m->hidden, m->hidden);
+            x->experts[e].gate_up[j] = rows_of(&gate_up, (2 * (size_t)e + j) * wide, wide, 1);
+        x->experts[e].down = rows_of(&down, (size_t)e * m->hidden, m->hidden, 1);
+    }
+    return ERR_OK;
+}
+
+/* gpt-oss: of each expert, gates and ups take turns. */
+static enum err bind_gpt_oss(struct opening *o, struct binder *b, u32 i, struct mixture *x)
+{
+    struct place_name s;
+    const struct model *m = o->m;
+    u32 wide = m->expert_intermediate;
+    struct weight gate_up, down;
+    TRY(bind_linear(b, format(&s, "model.layers.%u.mlp.router", i), m->experts, m->hidden, true,
+                    &x->router));
+    TRY(bind_mxfp4(b, format(&s, "model.layers.%u.mlp.experts.gate_up_proj", i), m->experts,
+                   2 * wide, m->hidden, &gate_up));
+    TRY(bind_mxfp4(b, format(&s, "model.layers.%u.mlp.experts.down_proj", i), m->experts, m->hidden,
+                   wide, &down));
+    for (u32 e = 0; e < m->experts; e++) {
+        for (u32 j = 0; j < 2; j++)
+            x->experts[e].gate_up[j] = rows_of(&gate_up, 2 * (size_t)e * wide + j, wide, 2);
+        x->experts[e].down = rows_of(&down, (size_t)e * m->hidden, m->hidden, 1);
     }
     return ERR_OK;
 }
@@ -449,6 +480,8 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
     const struct model *m = o->m;
     const struct mixture_names *names = find_names(o, i);
     u32 wide = m->expert_intermediate, hidden = m->hidden;
+    if (o->config.gpt_oss)
+        return bind_gpt_oss(o, b, i, x);
     TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->router), m->experts,
                     hidden, false, &x->router));
     if (o->config.router_bias)

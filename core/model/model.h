@@ -132,6 +132,8 @@ struct layer {
                              delta net. Where attention is gated, q has of each head its
                              dimensions, then as many gates */
     struct weight o;
+    const struct tensor *sinks; /* [heads], or NULL: scores of a key that every query of the head
+                                   sees and whose value is 0 (Xiao et al., arXiv:2309.17453) */
     struct delta_net *delta;  /* not NULL: in place of attention */
     struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
@@ -242,7 +244,8 @@ MUST enum err model_open(struct arena *keep, struct arena *scratch, const char *
 /* A model of a known shape ("llama-3.1-8b", "llama-3.2-1b", "qwen3-4b", "100m" ...) whose weights
  * are `bits`-bit symmetric GPTQ group 128 (bits 4 or 8; 16: bf16), filled from `seed`; embedding in
  * bf16; head in head_bits (16: bf16, tied to the embedding where the shape ties it; 4 or 8: GPTQ
- * of its own). Activations stay of order 1. For benchmarks.
+ * of its own); of gpt-oss as published: experts of MXFP4, all else bf16. Activations stay of order
+ * 1. For benchmarks.
  *
  * The weights lie in one anonymous mapping of their own (huge pages advised), which is
  * out->files[0] and lives as long as the process: it belongs into the plan as PLACE_HOST. More

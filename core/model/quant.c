@@ -290,7 +290,8 @@ static void read_compressed_tensors(const struct fields *k, struct quant *q)
 
 void quant_read(const struct fields *k, struct quant *q)
 {
-    static const char supported[] = "gptq, awq, auto-round and compressed-tensors are supported";
+    static const char supported[] =
+        "gptq, awq, auto-round, compressed-tensors and mxfp4 are supported";
     *q = (struct quant){0};
     const char *key = fields_get(k, "quant_method") ? "quant_method" : "method";
     struct str method = fields_str(k, key, fields_get(k, "w_bit") ? "awq" : "gptq");
@@ -302,6 +303,8 @@ void quant_read(const struct fields *k, struct quant *q)
         read_awq(k, q);
     else if (str_is(method, "compressed-tensors"))
         read_compressed_tensors(k, q);
+    else if (str_is(method, "mxfp4"))
+        *q = (struct quant){.method = QUANT_MXFP4, .bits = 4, .group = MXFP4_GROUP};
     else if (str_is(method, "auto-round") || str_is(method, "intel/auto-round"))
         read_auto_round(k, q);
     else
@@ -310,7 +313,7 @@ void quant_read(const struct fields *k, struct quant *q)
 
 void quant_describe(const struct quant *q, enum dtype plain, char *out, size_t cap)
 {
-    static const char *const names[] = {"", "gptq", "awq", "packed", "int8"};
+    static const char *const names[] = {"", "gptq", "awq", "packed", "int8", "mxfp4"};
     if (q->method == QUANT_NONE)
         snprintf(out, cap, "%s", dtype_name(plain));
     else if (q->group)
@@ -328,6 +331,7 @@ enum {
     FLOATS = F32 | 1 << DTYPE_F16 | 1 << DTYPE_BF16,
     INT32 = 1 << DTYPE_I32,
     INT8 = 1 << DTYPE_I8,
+    UINT8 = 1 << DTYPE_U8,
     INT64 = 1 << DTYPE_I64,
 };
 
@@ -376,6 +380,7 @@ static enum err want_shape(struct binder *b, const char *module, const char *suf
                        types & F32     ? "f32, f16 or bf16 is"
                        : types & INT32 ? "i32 is"
                        : types & INT64 ? "i64 is"
+                       : types & UINT8 ? "u8 is"
                                        : "i8 is");
     if (!same_shape(t, rank, shape)) {
         shape_text(is, sizeof is, t->rank, t->shape);
@@ -655,6 +660,7 @@ static enum err bind_data(struct binder *b, const char *module, struct weight *w
     case QUANT_INT8:
         return there(b, module, ".weight_scale") ? bind_int8(b, module, w)
                                                  : bind_plain(b, module, w);
+    case QUANT_MXFP4: /* bind_mxfp4 has what is */
     case QUANT_NONE:
         break;
     }
@@ -691,6 +697,32 @@ enum err bind_stack(struct binder *b, const char *name, u32 count, u32 n, u32 k,
         return arena_full(b->keep, name, b->e);
     TRY(want_shape(b, name, "", FLOATS, 3, (const u64[]){count, n, k}, &t));
     set_plain(out, t);
+    return ERR_OK;
+}
+
+enum err bind_mxfp4(struct binder *b, const char *name, u32 count, u32 n, u32 k, struct weight *out)
+{
+    const struct tensor *data, *scales, *bias;
+    const u32 groups = k / MXFP4_GROUP;
+    const u64 blocks[] = {count, n, groups, MXFP4_GROUP / 2};
+    *out = (struct weight){.name = arena_str(b->keep, str_of(name)).p,
+                           .kind = WEIGHT_MXFP4,
+                           .n = count * n,
+                           .k = k,
+                           .bits = 4,
+                           .group = MXFP4_GROUP,
+                           .groups = groups,
+                           .row_step = 1,
+                           .scale_type = DTYPE_E8M0};
+    if (!out->name)
+        return arena_full(b->keep, name, b->e);
+    TRY(want_shape(b, name, "_blocks", UINT8, 4, blocks, &data));
+    TRY(want_shape(b, name, "_scales", UINT8, 3, blocks, &scales));
+    TRY(want(b, name, "_bias", FLOATS, count, n, &bias));
+    out->data = data->data;
+    out->scales = scales->data;
+    out->bias = bias->data;
+    out->bias_type = bias->type;
     return ERR_OK;
 }
 

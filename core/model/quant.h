@@ -2,7 +2,7 @@
  *
  * Formats: GPTQ (config.json, quantize_config.json or quant_config.json; AutoGPTQ, GPTQModel),
  * AWQ gemm (AutoAWQ), both as AutoRound labels them, compressed-tensors pack-quantized and
- * int-quantized. Whatever the methods
+ * int-quantized; MXFP4 of gpt-oss's experts. Whatever the methods
  * leave to lists of module names (ignore, modules_to_not_convert, lm_head) is decided by which
  * tensors are there. Everything else that would change a result is honoured or refused.
  */
@@ -12,7 +12,7 @@
 #include "core/model/fields.h"
 #include "core/model/safetensors.h"
 
-enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_PACKED, QUANT_INT8 };
+enum quant_method { QUANT_NONE, QUANT_GPTQ, QUANT_AWQ, QUANT_PACKED, QUANT_INT8, QUANT_MXFP4 };
 
 struct quant {
     enum quant_method method;
@@ -52,6 +52,11 @@ MUST enum err bind_linear(struct binder *b, const char *module, u32 n, u32 k, bo
 
 /* The float tensor `name` of shape [count][n][k], as one plain matrix of count * n rows. */
 MUST enum err bind_stack(struct binder *b, const char *name, u32 count, u32 n, u32 k,
+                         struct weight *out);
+
+/* What gpt-oss has of its experts: NAME_blocks, NAME_scales and NAME_bias of `count` of them, each
+ * [n][k], as one matrix of count * n rows. k is a multiple of MXFP4_GROUP. */
+MUST enum err bind_mxfp4(struct binder *b, const char *name, u32 count, u32 n, u32 k,
                          struct weight *out);
 
 #endif

@@ -42,6 +42,15 @@ static const struct {
      "\"num_hidden_layers\":32,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
      "\"head_dim\":256,\"vocab_size\":248320,\"max_position_embeddings\":262144,"
      "\"rms_norm_eps\":1e-6,\"rope_theta\":10000000,\"tie_word_embeddings\":false}"},
+    {"gpt-oss-20b",
+     "{\"model_type\":\"gpt_oss\",\"hidden_size\":2880,\"intermediate_size\":2880,"
+     "\"num_hidden_layers\":24,\"num_attention_heads\":64,\"num_key_value_heads\":8,"
+     "\"head_dim\":64,\"vocab_size\":201088,\"max_position_embeddings\":131072,"
+     "\"rms_norm_eps\":1e-5,\"rope_theta\":150000,\"rope_scaling\":{\"rope_type\":\"yarn\","
+     "\"factor\":32.0,\"beta_fast\":32.0,\"beta_slow\":1.0,\"truncate\":false,"
+     "\"original_max_position_embeddings\":4096},\"tie_word_embeddings\":false,"
+     "\"num_local_experts\":32,\"num_experts_per_tok\":4,\"sliding_window\":128,"
+     "\"quantization_config\":{\"quant_method\":\"mxfp4\"}}"},
     {"moe-2b", "{\"model_type\":\"qwen3_moe\",\"hidden_size\":1024,\"intermediate_size\":3072,"
                "\"num_hidden_layers\":16,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
                "\"head_dim\":128,\"vocab_size\":32000,\"max_position_embeddings\":8192,"
@@ -62,6 +71,7 @@ struct carver {
     u8 *base;
     size_t used;
     u64 seed;
+    bool gpt_oss; /* experts of MXFP4, all else bf16 */
     struct arena *keep;
     struct err_text *e;
 };
@@ -103,6 +113,12 @@ static void *carve_bf16(struct carver *c, size_t n, double rms, bool sign)
     int e = (int)lrint(log2(rms / 1.53)) + 127; /* 1.53: root mean square over [1, 2) */
     u64 lanes = 0x0001000100010001u;
     return carve(c, n * 2, lanes * (sign ? 0x807fu : 0x7fu), lanes * ((u64)e << 7));
+}
+
+static void carve_bias(struct carver *c, struct weight *w)
+{
+    w->bias_type = DTYPE_BF16;
+    w->bias = carve(c, w->n * sizeof(u16), 0, 0);
 }
 
 /* n ones or zeros. */
@@ -150,12 +166,44 @@ static void carve_linear(struct carver *c, const char *name, u32 n, u32 k, u32 b
         carve_bf16(c, (size_t)n * w->groups, rms / sqrt((exp2(2.0 * bits) - 1) / 12), false);
 }
 
+/* `step` matrices whose rows take turns; biases are 0. Nibbles have a root mean square of 2.93. */
+static void carve_mxfp4(struct carver *c, const char *const *names, u32 step, u32 n, u32 k,
+                        struct weight *w)
+{
+    const u32 groups = k / MXFP4_GROUP;
+    const size_t rows = (size_t)n * step;
+    const u64 scale = (u64)(127 + lrint(log2(1 / sqrt(k) / 2.93)));
+    const u8 *data = carve(c, rows * k / 2, ~(u64)0, 0);
+    const u8 *scales = carve(c, rows * groups, 0, scale * 0x0101010101010101u);
+    const u8 *bias = carve(c, rows * sizeof(u16), 0, 0);
+    for (u32 i = 0; i < step; i++)
+        w[i] = (struct weight){.name = names[i],
+                               .kind = WEIGHT_MXFP4,
+                               .n = n,
+                               .k = k,
+                               .bits = 4,
+                               .group = MXFP4_GROUP,
+                               .groups = groups,
+                               .row_step = step,
+                               .scale_type = DTYPE_E8M0,
+                               .bias_type = DTYPE_BF16,
+                               .data = data ? data + (size_t)i * k / 2 : NULL,
+                               .scales = scales ? scales + (size_t)i * groups : NULL,
+                               .bias = bias ? bias + i * sizeof(u16) : NULL};
+}
+
 static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wide,
                       struct weight gate_up[2], struct weight *down)
 {
-    carve_linear(c, "gate_proj", wide, m->hidden, bits, &gate_up[0]);
-    carve_linear(c, "up_proj", wide, m->hidden, bits, &gate_up[1]);
-    carve_linear(c, "down_proj", m->hidden, wide, bits, down);
+    static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
+    if (c->gpt_oss) {
+        carve_mxfp4(c, names, 2, wide, m->hidden, gate_up);
+        carve_mxfp4(c, names + 2, 1, m->hidden, wide, down);
+        return;
+    }
+    carve_linear(c, names[0], wide, m->hidden, bits, &gate_up[0]);
+    carve_linear(c, names[1], wide, m->hidden, bits, &gate_up[1]);
+    carve_linear(c, names[2], m->hidden, wide, bits, down);
 }
 
 static enum err carve_delta(struct carver *c, const struct model *m, u32 bits, struct layer *l)
@@ -184,7 +232,12 @@ static enum err carve_attention(struct carver *c, const struct model *m, u32 bit
     for (u32 j = 0; j < 3; j++)
         carve_linear(c, qkv[j], j ? kv : q * (1 + m->attention_gated), m->hidden, bits, &l->qkv[j]);
     carve_linear(c, "o_proj", m->hidden, q, bits, &l->o);
-    return ERR_OK;
+    if (!c->gpt_oss)
+        return ERR_OK;
+    for (u32 j = 0; j < 3; j++)
+        carve_bias(c, &l->qkv[j]);
+    carve_bias(c, &l->o);
+    return carve_vector(c, m->heads, false, &l->sinks);
 }
 
 static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
@@ -198,6 +251,8 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
         return ERR_OK;
     }
     carve_linear(c, "gate", m->experts, m->hidden, 16, &x->router);
+    if (c->gpt_oss)
+        carve_bias(c, &x->router);
     for (u32 e = 0; e < m->experts; e++)
         carve_mlp(c, m, bits, m->expert_intermediate, x->experts[e].gate_up, &x->experts[e].down);
     return ERR_OK;
@@ -241,7 +296,9 @@ static enum err describe_shape(struct arena *keep, const char *shape, u32 bits, 
                                struct carver *c)
 {
     char quant[64];
-    if (bits == 16)
+    if (c->gpt_oss)
+        snprintf(quant, sizeof quant, "mxfp4, random");
+    else if (bits == 16)
         snprintf(quant, sizeof quant, "bf16, random");
     else
         snprintf(quant, sizeof quant, "gptq %u-bit group %d, random", bits, GROUP);
@@ -268,7 +325,7 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
         }
     return err_set(e, ERR_USAGE,
                    "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-                   "qwen3.5-9b, moe-2b and 100m are known",
+                   "qwen3.5-9b, gpt-oss-20b, moe-2b and 100m are known",
                    name);
 }
 
@@ -294,6 +351,9 @@ enum err model_shape(struct arena *keep, struct arena *scratch, const char *shap
     TRY(check_bits("head", head_bits, e));
     TRY(config_parse(keep, scratch, text, shape, m, &config, e));
     m->tied &= head_bits == 16;
+    c.gpt_oss = config.gpt_oss;
+    if (c.gpt_oss)
+        bits = head_bits = 16; /* what is not experts; these have their own form */
     TRY(carve_model(&c, m, bits, head_bits));
     if (seed) {
         TRY(map_region(&c, c.used, shape, e));

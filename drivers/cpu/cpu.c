@@ -105,7 +105,7 @@ static size_t packed_bytes(const struct cpu_device *c)
 /* Reads one byte a page, so that the first step does not wait for the disk. */
 static void touch(const struct weight *w, u32 part, u32 parts)
 {
-    size_t bytes = weight_data_bytes(w), from = bytes / parts * part;
+    size_t bytes = weight_span_bytes(w), from = bytes / parts * part;
     size_t to = part + 1 == parts ? bytes : bytes / parts * (part + 1);
     for (size_t at = from; at < to; at += 4096)
         (void)*((const volatile u8 *)w->data + at);
@@ -119,7 +119,7 @@ static void read_ahead(struct cpu_device *c, u32 current)
         const struct weight *w = c->matrices[c->advised].weight;
         if (c->advised > current + 1 && c->advised_bytes > c->loaded_bytes + ahead_bytes)
             break;
-        model_advise(c->device.model, w->data, weight_data_bytes(w), MADV_WILLNEED);
+        model_advise(c->device.model, w->data, weight_span_bytes(w), MADV_WILLNEED);
         c->advised_bytes += weight_data_bytes(w);
     }
 }
@@ -167,7 +167,8 @@ static void load_job(void *arg, u32 worker)
             const struct matrix *x = &c->matrices[j];
             size_t bytes = weight_data_bytes(x->weight);
             if (x->bytes)
-                model_advise(c->device.model, x->weight->data, bytes, MADV_DONTNEED);
+                model_advise(c->device.model, x->weight->data, weight_span_bytes(x->weight),
+                             MADV_DONTNEED);
             atomic_fetch_add(&c->loaded_bytes, bytes);
         }
     }
@@ -235,6 +236,7 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         norm[NORM_AFTER_MLP] = load_norm(carver, l->norm_after_mlp, m->hidden, one);
         norm[NORM_Q] = load_norm(carver, l->norm_q, model_qk_norm_n(m, m->heads), one);
         norm[NORM_K] = load_norm(carver, l->norm_k, model_qk_norm_n(m, m->kv_heads), one);
+        f->layers[i].sinks = load_norm(carver, l->sinks, m->heads, false);
         struct forward_mixture *x = f->layers[i].mixture;
         if (x && x->plain.kind)
             x->plain.data = load_values(carver, &l->mixture->router);

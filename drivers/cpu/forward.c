@@ -369,6 +369,7 @@ static void attend_block(const struct pass *p, u32 layer, const struct forward_b
             .pos = row->pos + b->token - row->first,
             .tokens = b->n,
             .window = m->layers[layer].window,
+            .sinks = f->layers[layer].sinks,
             .group = m->heads / m->kv_heads,
             .scale = m->attention_scale,
             .softcap = m->attention_softcap,

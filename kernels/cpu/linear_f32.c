@@ -95,9 +95,11 @@ INLINE vf zero_lanes(const struct block *b, u32 c)
     return vi_as_f(vi_or(vi_load_u8(b->zero + c), vi_set1(EXPONENT)));
 }
 
-INLINE vf field_lanes(vi word, u32 shift, u32 bits, vf zero)
+INLINE vf field_lanes(vi word, u32 shift, u32 bits, bool fp4, vi table, vf zero)
 {
     vi field = vi_and(vi_srl(word, shift), vi_set1((1 << bits) - 1));
+    if (fp4) /* of the other bytes zeros */
+        field = vi_lookup(table, vi_or(field, vi_set1(-256)));
     return v_sub(vi_as_f(vi_or(field, vi_set1(EXPONENT))), zero);
 }
 
@@ -110,10 +112,11 @@ INLINE void add_sums(const struct block *b, u32 rows, u32 vectors, u32 c, const 
 }
 
 /* `rows` rows by FEW_VECTORS vectors of features from column c, straight from the packed words. */
-INLINE void sum_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, u32 c)
+INLINE void sum_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, bool fp4,
+                      u32 c)
 {
     vf sum[FEW * FEW_VECTORS], zero[FEW_VECTORS], field[FEW_VECTORS];
-    vi word[FEW_VECTORS];
+    vi word[FEW_VECTORS], table = fp4_table();
     EACH(v, FEW_VECTORS, zero[v] = zero_lanes(b, c + v * VW);)
     EACH(d, rows * FEW_VECTORS, sum[d] = v_zero();)
     const u8 *at = b->words + (size_t)c * 4;
@@ -121,7 +124,8 @@ INLINE void sum_words(const struct block *b, const struct rows *r, u32 rows, u32
         EACH(v, FEW_VECTORS, word[v] = vi_load(at + (size_t)v * VW * 4);
              __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);)
         EACH(i, 32 / bits,
-             EACH(v, FEW_VECTORS, field[v] = field_lanes(word[v], i * bits, bits, zero[v]);)
+             EACH(v, FEW_VECTORS,
+                  field[v] = field_lanes(word[v], i * bits, bits, fp4, table, zero[v]);)
                  EACH(d, rows * FEW_VECTORS,
                       sum[d] = v_fma(field[d % FEW_VECTORS], v_set1(r->x[d / FEW_VECTORS][k + i]),
                                      sum[d]);))
@@ -134,10 +138,12 @@ INLINE void few_rows(const struct packed *p, const struct activations *a, const 
 {
     struct rows r = take_rows(p, a, b, 0, rows);
     for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
-        if (b->bits == 4)
-            sum_words(b, &r, rows, 4, c);
+        if (b->fp4)
+            sum_words(b, &r, rows, 4, true, c);
+        else if (b->bits == 4)
+            sum_words(b, &r, rows, 4, false, c);
         else
-            sum_words(b, &r, rows, 8, c);
+            sum_words(b, &r, rows, 8, false, c);
 }
 
 /* `rows` rows by MANY_VECTORS vectors from column c; w: q - zero as [k][TILE_N]. */
@@ -158,25 +164,28 @@ INLINE void many_rows(const struct packed *p, const struct activations *a, const
 }
 
 /* q - zero of the block as [k][TILE_N]. */
-INLINE void unpack(const struct block *b, u32 bits, float *out)
+INLINE void unpack(const struct block *b, u32 bits, bool fp4, float *out)
 {
+    vi table = fp4_table();
     for (u32 c = 0; c < TILE_N; c += VW) {
         vf zero = zero_lanes(b, c);
         for (u32 k = 0; k < b->k; k += 32 / bits) {
             vi word = vi_load(b->words + (size_t)k * bits / 32 * ROW_BYTES + (size_t)c * 4);
             EACH(i, 32 / bits,
                  v_store(out + (size_t)(k + i) * TILE_N + c,
-                         field_lanes(word, i * bits, bits, zero));)
+                         field_lanes(word, i * bits, bits, fp4, table, zero));)
         }
     }
 }
 
 static void all_rows(const struct packed *p, const struct activations *a, const struct block *b)
 {
-    if (b->bits == 4)
-        unpack(b, 4, b->buffer);
+    if (b->fp4)
+        unpack(b, 4, true, b->buffer);
+    else if (b->bits == 4)
+        unpack(b, 4, false, b->buffer);
     else
-        unpack(b, 8, b->buffer);
+        unpack(b, 8, false, b->buffer);
     u32 i = 0;
     for (; i + MANY <= b->rows; i += MANY)
         many_rows(p, a, b, i, MANY, b->buffer);

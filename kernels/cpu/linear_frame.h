@@ -22,12 +22,22 @@ struct block {
     size_t row;       /* bytes between them */
     u32 index, k0, k; /* block number, first input feature, input features (a multiple of UNIT_K) */
     u32 bits;
+    bool fp4;           /* fields are nibbles of MXFP4, to be looked up */
     const float *scale; /* [TILE_N] */
     const u8 *zero;     /* [TILE_N] */
     u32 i0, rows;       /* rows of the activations */
     float *acc;         /* [rows][TILE_N] */
     void *buffer;       /* BUFFER_BYTES of scratch */
 };
+
+/* Sixteen fields by their nibbles, in each 16 bytes of a vector. */
+static inline vi fp4_table(void)
+{
+    u8 fields[16];
+    for (u32 i = 0; i < 16; i++)
+        fields[i] = (u8)mxfp4_field(i);
+    return vi_load_each16(fields);
+}
 
 static void run_block(const struct packed *p, const struct activations *a, const struct block *b);
 
@@ -41,10 +51,13 @@ struct frame_scratch {
 static void frame_load_head(const struct packed *p, const u8 *group, struct frame_scratch *s)
 {
     enum dtype type = p->w->scale_type;
-    u32 size = type == DTYPE_F32 ? 4 : 2;
+    u32 size = (u32)dtype_bytes(type);
     for (u32 c = 0; c < TILE_N; c += VW)
-        v_store(s->scale + c, v_load_as(group + (size_t)c * size, type));
-    if (p->w->zeros)
+        v_store(s->scale + c, type == DTYPE_E8M0 ? v_mul(v_load_e8m0(group + c), v_set1(0.5f))
+                                                 : v_load_as(group + (size_t)c * size, type));
+    if (p->w->kind == WEIGHT_MXFP4)
+        memset(s->zero, MXFP4_ZERO, TILE_N);
+    else if (p->w->zeros)
         memcpy(s->zero, group + (size_t)TILE_N * size, TILE_N);
     else
         memset(s->zero, 1 << (p->w->bits - 1), TILE_N);
@@ -58,7 +71,7 @@ static void frame_finish(const struct packed *p, const float *acc, u32 rows, u32
     float bias[TILE_N] = {0};
     if (w->bias)
         for (u32 c = 0; c < count; c++)
-            bias[c] = half_load(w->bias, w->bias_type, n0 + c);
+            bias[c] = stored_bias(w, n0 + c);
     for (u32 i = 0; i < rows; i++) {
         float *to = y + (size_t)i * y_stride + n0;
         const float *from = acc + (size_t)i * TILE_N;
@@ -86,6 +99,7 @@ static void frame_tile(const struct packed *p, const struct activations *a, u32 
                           .k0 = k0,
                           .k = MIN(p->block, p->k - k0),
                           .bits = p->w->bits,
+                          .fp4 = p->w->kind == WEIGHT_MXFP4,
                           .scale = s->scale,
                           .zero = s->zero,
                           .i0 = i0,

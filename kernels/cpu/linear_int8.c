@@ -210,16 +210,18 @@ static inline void ahead(const u8 *at)
 }
 
 /* `rows` rows by FEW_VECTORS vectors of features from column c, straight from the packed words. */
-INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, u32 c)
+INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, bool fp4,
+                      u32 c)
 {
     vi sum[FEW * FEW_VECTORS], low[FEW_VECTORS], high[FEW_VECTORS];
     start_sums(b, r, rows, FEW_VECTORS, c, sum);
     const u8 *at = b->words + (size_t)c * 4;
-    vi nibbles = vi_set1(0x0f0f0f0f);
+    vi nibbles = vi_set1(0x0f0f0f0f), table = fp4_table();
     for (u32 k = 0; k < b->k; k += 32 / bits, at += ROW_BYTES) {
         EACH(v, FEW_VECTORS, ahead(at + v * VW * 4);
              vi w = word_lanes(at + (size_t)v * VW * 4, bits);
-             low[v] = bits == 4 ? vi_and(w, nibbles) : w; high[v] = vi_and(vi_srl(w, 4), nibbles);)
+             low[v] = bits == 4 ? vi_and(w, nibbles) : w; high[v] = vi_and(vi_srl(w, 4), nibbles);
+             if (fp4) { low[v] = vi_lookup(table, low[v]); high[v] = vi_lookup(table, high[v]); })
         EACH(d, rows * FEW_VECTORS, const i8 *q = r->q[d / FEW_VECTORS] + k;
              sum[d] = vi_dot(sum[d], low[d % FEW_VECTORS], four(q), bits);
              if (bits == 4) sum[d] = vi_dot(sum[d], high[d % FEW_VECTORS], four(q + 4), bits);)
@@ -232,10 +234,12 @@ INLINE void few_rows(const struct packed *p, const struct activations *a, const 
 {
     struct rows r = take_rows(p, a, b, 0, rows);
     for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
-        if (b->bits == 4)
-            dot_words(b, &r, rows, 4, c);
+        if (b->fp4)
+            dot_words(b, &r, rows, 4, true, c);
+        else if (b->bits == 4)
+            dot_words(b, &r, rows, 4, false, c);
         else
-            dot_words(b, &r, rows, 8, c);
+            dot_words(b, &r, rows, 8, false, c);
 }
 
 #ifndef SET_I8MM
@@ -270,7 +274,7 @@ INLINE void many_rows(const struct packed *p, const struct activations *a, const
 /* Fields as bytes, in the order of the activations: [k / 4][TILE_N] words. */
 static const u8 *unpack(const struct block *b)
 {
-    vi nibbles = vi_set1(0x0f0f0f0f);
+    vi nibbles = vi_set1(0x0f0f0f0f), table = fp4_table();
     u32 *out = b->buffer;
     const u8 *at = b->words;
     if (b->bits == 8 && !DOT_SIGNED)
@@ -278,9 +282,10 @@ static const u8 *unpack(const struct block *b)
     for (u32 k = 0; k < b->k; k += 32 / b->bits, at += ROW_BYTES)
         if (b->bits == 4) {
             for (u32 c = 0; c < TILE_N; c += VW) {
-                vi w = vi_load(at + (size_t)c * 4);
-                vi_store(out + c, vi_and(w, nibbles));
-                vi_store(out + TILE_N + c, vi_and(vi_srl(w, 4), nibbles));
+                vi w = vi_load(at + (size_t)c * 4), low = vi_and(w, nibbles),
+                   high = vi_and(vi_srl(w, 4), nibbles);
+                vi_store(out + c, b->fp4 ? vi_lookup(table, low) : low);
+                vi_store(out + TILE_N + c, b->fp4 ? vi_lookup(table, high) : high);
             }
             out += 2 * TILE_N;
         } else {
@@ -390,7 +395,7 @@ enum { PAIRS = 4 /* of rows, and of features, that a kernel keeps in registers *
 /* Fields as bytes, in the order of the activations: [k / 8][TILE_N][8]. */
 static const u8 *i8mm_unpack(const struct block *b)
 {
-    vi nibbles = vi_set1(0x0f0f0f0f);
+    vi nibbles = vi_set1(0x0f0f0f0f), table = fp4_table();
     u32 rows = b->bits / 4; /* of words, for eight features */
     u8 *out = b->buffer;
     for (u32 k = 0; k < b->k; k += 8)
@@ -399,6 +404,10 @@ static const u8 *i8mm_unpack(const struct block *b)
             vi w = word_lanes(at, b->bits), first, second;
             first = b->bits == 4 ? vi_and(w, nibbles) : w;
             second = b->bits == 4 ? vi_and(vi_srl(w, 4), nibbles) : word_lanes(at + ROW_BYTES, 8);
+            if (b->fp4) {
+                first = vi_lookup(table, first);
+                second = vi_lookup(table, second);
+            }
             vi_store(out, vzip1q_s32(first, second));
             vi_store(out + sizeof(vi), vzip2q_s32(first, second));
         }

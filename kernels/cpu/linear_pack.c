@@ -13,7 +13,7 @@ struct job {
 
 static u32 scale_size(const struct weight *w)
 {
-    return w->scale_type == DTYPE_F32 ? 4 : 2;
+    return (u32)dtype_bytes(w->scale_type);
 }
 
 static struct packed shape(const struct weight *w, const u8 *memory)
@@ -114,7 +114,7 @@ static void put_words(const struct job *b, u32 t)
             memcpy(row, (const u8 *)w->data + from * 4, count * 4);
         else
             for (u32 c = 0; c < count; c++)
-                row[c] = stored_word(w->data, (size_t)(t * TILE_N + c) * words + r) ^ flip;
+                row[c] = stored_word(w->data, stored_row(w, t * TILE_N + c) * words + r) ^ flip;
         memset(row + count, 0, (TILE_N - count) * 4);
     }
 }

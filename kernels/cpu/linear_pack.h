@@ -4,8 +4,8 @@
  * A tile is TILE_N output features. It holds its groups of input features one after another, and a
  * group is
  *
- *     scales [TILE_N]      f32, f16 or bf16 as stored
- *     zeros  [TILE_N]      u8; absent when every zero is 2^(bits-1)
+ *     scales [TILE_N]      f32, f16, bf16 or E8M0 as stored
+ *     zeros  [TILE_N]      u8; absent when every zero is 2^(bits-1), and of MXFP4
  *     words  [rows][TILE_N] u32: row r, word c: 32 / bits consecutive input features of output
  *                          feature c, LSB first, unsigned
  *

@@ -5,6 +5,9 @@
  * vi_dot adds to every i32 lane the exact dot product of four bytes of weights with four signed
  * bytes of activations (-127..127). Weights are unsigned, but where DOT_SIGNED they are signed when
  * they use all 8 bits.
+ *
+ * vi_lookup gives of each byte the byte of that number of a table of 16 (vi_load_each16), and 0 of
+ * bytes above 127.
  */
 #ifndef ZIGCUDA_SIMD_H
 #define ZIGCUDA_SIMD_H
@@ -60,6 +63,9 @@ typedef __m512i vi;
 #define vi_add(a, b) _mm512_add_epi32(a, b)
 #define vi_sub(a, b) _mm512_sub_epi32(a, b)
 #define vi_srl(a, n) _mm512_srli_epi32(a, n)
+#define vi_sll(a, n) _mm512_slli_epi32(a, n)
+#define vi_load_each16(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define vi_lookup(table, bytes) _mm512_shuffle_epi8(table, bytes)
 #define vi_mul16(a, b) _mm512_madd_epi16(a, b) /* lanes of at most 16 bits, a not negative */
 #define vi_to_f(a) _mm512_cvtepi32_ps(a)
 #define vi_as_f(a) _mm512_castsi512_ps(a)
@@ -98,6 +104,10 @@ typedef __m256i vi;
 #define vi_add(a, b) _mm256_add_epi32(a, b)
 #define vi_sub(a, b) _mm256_sub_epi32(a, b)
 #define vi_srl(a, n) _mm256_srli_epi32(a, n)
+#define vi_sll(a, n) _mm256_slli_epi32(a, n)
+#define vi_load_each16(p) \
+    _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define vi_lookup(table, bytes) _mm256_shuffle_epi8(table, bytes)
 #define vi_mul16(a, b) _mm256_mullo_epi32(a, b)
 #define vi_to_f(a) _mm256_cvtepi32_ps(a)
 #define vi_as_f(a) _mm256_castsi256_ps(a)
@@ -106,7 +116,7 @@ enum { DOT_SIGNED = 0 };
 #define vi_dot(acc, w, x, bits) ((void)(bits), _mm256_dpbusd_avx_epi32(acc, w, x))
 #else
 enum { DOT_SIGNED = 1 };
-/* vpmaddubsw saturates a sum of two products at 16 bits: 15 * 127 * 2 and 128 * 127 * 2 fit. */
+/* vpmaddubsw saturates a sum of two products at 16 bits: 24 * 127 * 2 and 128 * 127 * 2 fit. */
 static inline vi vi_dot(vi acc, vi w, vi x, u32 bits)
 {
     vi pairs = bits == 4 ? _mm256_maddubs_epi16(w, x)
@@ -156,6 +166,10 @@ static inline vi vi_load_u8(const void *p)
 #define vi_sub(a, b) vsubq_s32(a, b)
 #define vi_srl(a, n) \
     vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-(int)(n))))
+#define vi_sll(a, n) vshlq_n_s32(a, n)
+#define vi_load_each16(p) vi_load(p)
+#define vi_lookup(table, bytes) \
+    vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(table), vreinterpretq_u8_s32(bytes)))
 #define vi_mul16(a, b) vmulq_s32(a, b)
 #define vi_to_f(a) vcvtq_f32_s32(a)
 #define vi_as_f(a) vreinterpretq_f32_s32(a)
@@ -166,6 +180,8 @@ enum { DOT_SIGNED = 1 };
 #endif
 
 #endif
+
+#define v_load_e8m0(p) vi_as_f(vi_sll(vi_load_u8(p), 23))
 
 /* VW values of type f32, f16 or bf16 as f32. */
 #define v_load_as(p, type)                   \

@@ -26,6 +26,12 @@ static inline u32 stored_awq_nibble(u32 j)
     return (j & 1) << 2 | j >> 1;
 }
 
+/* Which row of the file is output feature n. */
+static inline size_t stored_row(const struct weight *w, u32 n)
+{
+    return w->kind == WEIGHT_MXFP4 ? (size_t)n * w->row_step : n;
+}
+
 /* The unsigned field of output feature n, input feature k: W = scale * (field - zero). */
 static inline u32 stored_q(const struct weight *w, u32 n, u32 k)
 {
@@ -41,6 +47,9 @@ static inline u32 stored_q(const struct weight *w, u32 n, u32 k)
                             k % per, w->bits);
     case WEIGHT_INT8:
         return ((const u8 *)w->data)[(size_t)n * w->k + k] ^ 0x80u;
+    case WEIGHT_MXFP4:
+        return mxfp4_field(
+            stored_field(stored_word(w->data, stored_row(w, n) * (w->k / per) + k / per), k % per, 4));
     default:
         ASSERT(!"a quantised weight");
     }
@@ -48,6 +57,8 @@ static inline u32 stored_q(const struct weight *w, u32 n, u32 k)
 
 static inline u32 stored_zero(const struct weight *w, u32 n, u32 g)
 {
+    if (w->kind == WEIGHT_MXFP4)
+        return MXFP4_ZERO;
     if (!w->zeros)
         return 1u << (w->bits - 1);
     u32 per = 32 / w->bits, at = n / per;
@@ -73,12 +84,13 @@ static inline u32 stored_zero(const struct weight *w, u32 n, u32 g)
 static inline size_t stored_scale_at(const struct weight *w, u32 n, u32 g)
 {
     bool by_group = w->kind == WEIGHT_GPTQ || w->kind == WEIGHT_AWQ;
-    return by_group ? (size_t)g * w->n + n : (size_t)n * w->groups + g;
+    return by_group ? (size_t)g * w->n + n : stored_row(w, n) * w->groups + g;
 }
 
 static inline float stored_scale(const struct weight *w, u32 n, u32 g)
 {
-    return half_load(w->scales, w->scale_type, stored_scale_at(w, n, g));
+    float scale = half_load(w->scales, w->scale_type, stored_scale_at(w, n, g));
+    return w->kind == WEIGHT_MXFP4 ? scale / 2 : scale; /* fields are values twice */
 }
 
 static inline u32 stored_group(const struct weight *w, u32 k)
@@ -92,7 +104,7 @@ static inline u32 stored_group(const struct weight *w, u32 k)
 
 static inline float stored_bias(const struct weight *w, u32 n)
 {
-    return w->bias ? half_load(w->bias, w->bias_type, n) : 0;
+    return w->bias ? half_load(w->bias, w->bias_type, stored_row(w, n)) : 0;
 }
 
 #endif

@@ -112,12 +112,12 @@ static float score(const struct attention_args *a, const float *q, u32 kv_head, 
     return a->softcap > 0 ? a->softcap * tanhf(sum / a->softcap) : sum;
 }
 
-static void attention_row(const struct attention_args *a, const float *q, float *out, u32 kv_head,
+static void attention_row(const struct attention_args *a, const float *q, float *out, u32 head,
                           u32 pos)
 {
     const struct kv_layer *kv = a->kv;
     u32 first = a->window && pos + 1 > a->window ? pos + 1 - a->window : 0;
-    u32 dim = kv_dim(kv->head_dim);
+    u32 dim = kv_dim(kv->head_dim), kv_head = head / a->group;
     float max = -INFINITY;
     double sum = 0;
     for (u32 key = first; key <= pos; key++)
@@ -126,14 +126,16 @@ static void attention_row(const struct attention_args *a, const float *q, float 
         out[i] = 0;
     for (u32 key = first; key <= pos; key++) {
         float p = expf(score(a, q, kv_head, key) - max);
-        void *head = kv_head_at(kv, kv->v, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
+        void *values = kv_head_at(kv, kv->v, a->pages[key / LIMIT_PAGE_TOKENS], kv_head);
         u32 at = key % LIMIT_PAGE_TOKENS;
         sum += p;
         if (kv->type == DTYPE_I8)
-            p *= kv_scales(head, dim)[at];
+            p *= kv_scales(values, dim)[at];
         for (u32 i = 0; i < kv->head_dim; i++)
-            out[i] += p * kv_load(kv->type, head, at * dim + i);
+            out[i] += p * kv_load(kv->type, values, at * dim + i);
     }
+    if (a->sinks)
+        sum += exp((double)a->sinks[head] - (double)max);
     for (u32 i = 0; i < kv->head_dim; i++)
         out[i] = (float)(out[i] / sum);
 }
@@ -145,7 +147,7 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
         for (u32 h = kv_head * a->group; h < (kv_head + 1) * a->group; h++) {
             size_t at = (size_t)h * a->kv->head_dim;
             attention_row(a, a->q + (size_t)t * a->q_stride + at,
-                          a->out + (size_t)t * a->out_stride + at, kv_head, a->pos + t);
+                          a->out + (size_t)t * a->out_stride + at, h, a->pos + t);
         }
     }
 }
@@ -153,8 +155,12 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
 static void gate(float *g, const float *up, u32 n, enum activation act)
 {
     for (u32 i = 0; i < n; i++) {
-        float x = g[i];
-        if (act == ACT_SILU)
+        float x = g[i], y = up[i];
+        if (act == ACT_GPT_OSS) {
+            x = x > 7 ? 7 : x;
+            y = 1 + (y > 7 ? 7 : y < -7 ? -7 : y);
+            x = x / (1 + expf(-1.702f * x));
+        } else if (act == ACT_SILU)
             x = x / (1 + expf(-x));
         else if (act == ACT_GELU_TANH)
             x = 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
@@ -162,7 +168,7 @@ static void gate(float *g, const float *up, u32 n, enum activation act)
             x = 0.5f * x * (1 + erff(x * 0.7071067812f));
         else
             x = 1 / (1 + expf(-x));
-        g[i] = x * up[i];
+        g[i] = x * y;
     }
 }
 

@@ -181,13 +181,22 @@ INLINE vf activate(vf x, enum activation act)
     return (act == ACT_SIGMOID ? v_set1(1.0f) : x) / (v_set1(1.0f) + v_exp(-t));
 }
 
+INLINE vf gated(vf gate, vf up, enum activation act)
+{
+    if (act != ACT_GPT_OSS)
+        return activate(gate, act) * up;
+    vf most = v_set1(7.0f), g = v_min(most, gate); /* a NaN stays one */
+    return g / (v_set1(1.0f) + v_exp(g * v_set1(-1.702f))) *
+           (v_min(most, v_max(-most, up)) + v_set1(1.0f));
+}
+
 INLINE void gate_lanes(float *g, const float *up, u32 n, enum activation act)
 {
     u32 i = 0;
     for (; i + VW <= n; i += VW)
-        v_store(g + i, activate(v_load(g + i), act) * v_load(up + i));
+        v_store(g + i, gated(v_load(g + i), v_load(up + i), act));
     if (i < n)
-        store_some(g + i, activate(load_some(g + i, n - i), act) * load_some(up + i, n - i), n - i);
+        store_some(g + i, gated(load_some(g + i, n - i), load_some(up + i, n - i), act), n - i);
 }
 
 static void gate(float *g, const float *up, u32 n, enum activation act)
@@ -198,6 +207,8 @@ static void gate(float *g, const float *up, u32 n, enum activation act)
         gate_lanes(g, up, n, ACT_GELU_TANH);
     } else if (act == ACT_SIGMOID) {
         gate_lanes(g, up, n, ACT_SIGMOID);
+    } else if (act == ACT_GPT_OSS) {
+        gate_lanes(g, up, n, ACT_GPT_OSS);
     } else {
         for (u32 i = 0; i < n; i++)
             g[i] = 0.5f * g[i] * (1 + erff(g[i] * 0.7071067812f)) * up[i];
@@ -517,7 +528,10 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
         vf total = v_load(sum);
         for (u32 v = VW; v < PAGE; v += VW)
             total = total + v_load(sum + v);
-        float inverse = 1 / v_sum(total);
+        float all = v_sum(total);
+        if (a->sinks)
+            all += expf(a->sinks[kv_head * a->group + row % a->group] - w.max[row]);
+        float inverse = 1 / all;
         for (u32 d = 0; d < a->kv->head_dim; d++)
             out[d] = acc[d] * inverse;
     }

@@ -25,6 +25,8 @@ static const struct ops_case shapes[] = {
     {"awq4 8192x2048", WEIGHT_AWQ, 4, 8192, 2048, 128, DTYPE_F16, .zeros = true},
     {"awq4 2048x8192", WEIGHT_AWQ, 4, 2048, 8192, 128, DTYPE_F16, .zeros = true},
     {"gptq8 2048x2048", WEIGHT_GPTQ, 8, 2048, 2048, 128, DTYPE_F16, .zeros = true},
+    {"gptq4 g32 2880x2880", WEIGHT_GPTQ, 4, 2880, 2880, 32, .type = DTYPE_F16},
+    {"mxfp4 2880x2880", WEIGHT_MXFP4, 4, 2880, 2880, .type = DTYPE_BF16, .row_step = 1},
     {"w8a8 2048x2048", WEIGHT_INT8, 8, 2048, 2048, 0, DTYPE_F32, .w8a8 = true},
     {"bf16 2048x2048", WEIGHT_PLAIN, 0, 2048, 2048, 0, .type = DTYPE_BF16},
     {"bf16 128256x2048", WEIGHT_PLAIN, 0, 128256, 2048, 0, .type = DTYPE_BF16},

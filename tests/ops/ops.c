@@ -97,6 +97,23 @@ static const i32 *random_order(u32 k, u32 group, u64 *seed)
     return index;
 }
 
+/* As the second of `row_step` matrices whose rows take turns. */
+static void random_mxfp4(struct weight *w, const struct ops_case *c, u64 *seed)
+{
+    w->group = MXFP4_GROUP;
+    w->groups = c->k / MXFP4_GROUP;
+    w->row_step = c->row_step;
+    w->scale_type = DTYPE_E8M0;
+    const u32 first = c->row_step - 1, rows = c->n * c->row_step;
+    w->data = (const u8 *)random_bytes((size_t)rows * c->k / 2, seed) + first * c->k / 2;
+    w->bias_type = c->type;
+    w->bias = (const u8 *)random_floats(c->type, rows, 0, 1, seed) + first * dtype_bytes(c->type);
+    u8 *scales = ops_alloc((size_t)rows * w->groups);
+    for (size_t i = 0; i < (size_t)rows * w->groups; i++)
+        scales[i] = i == first * w->groups ? 0 : (u8)(118 + ops_random(seed) % 5);
+    w->scales = scales + first * w->groups;
+}
+
 struct weight ops_weight(const struct ops_case *c, u64 seed)
 {
     struct weight w = {.name = c->name, .kind = c->kind, .n = c->n, .k = c->k, .bits = c->bits};
@@ -106,6 +123,10 @@ struct weight ops_weight(const struct ops_case *c, u64 seed)
     w.bias = c->bias ? random_floats(c->type, c->n, 0, 1, &seed) : NULL;
     if (c->kind == WEIGHT_PLAIN) {
         w.data = random_floats(c->type, (size_t)c->n * c->k, 0, 0.05f, &seed);
+        return w;
+    }
+    if (c->kind == WEIGHT_MXFP4) {
+        random_mxfp4(&w, c, &seed);
         return w;
     }
     u32 per = 32 / c->bits;
@@ -283,6 +304,26 @@ static void run_case(const struct ops_case *c)
 }
 
 /* The stored layouts themselves, by hand: what FORMATS of the three projects write. */
+/* 16 nibbles of MXFP4 in a row of their own between others, scaled by 2^3. */
+static bool mxfp4_as_written(void)
+{
+    static const float values[16] = {0,  .5f,  1,  1.5f,  2,  3,  4,  6,
+                                     -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6};
+    u8 data[48], scales[3] = {0, 130, 255};
+    float row[32];
+    for (u32 i = 0; i < 48; i++)
+        data[i] = i / 16 == 1 ? (u8)((2 * i & 15) | (2 * i + 1) % 16 << 4) : 0x77;
+    struct weight w = {.kind = WEIGHT_MXFP4, .n = 1, .k = 32, .bits = 4, .group = 32, .groups = 1};
+    w.row_step = 2, w.scale_type = DTYPE_E8M0, w.data = data + 16, w.scales = scales + 1;
+    linear_row(&(struct packed){.w = &w}, 0, row);
+    bool good = true;
+    for (u32 i = 0; i < 32; i++)
+        good &= row[i] == 8 * values[i % 16];
+    w.scales = scales;
+    linear_row(&(struct packed){.w = &w}, 0, row);
+    return good && row[7] == 0;
+}
+
 static bool stored_as_written(void)
 {
     static const u32 word[2] = {0x76543210, 0xfedcba98}, wraps[2] = {0xf0000007, 0xf0000007};
@@ -308,7 +349,7 @@ static bool stored_as_written(void)
     good &= stored_zero(&gptq, 0, 0) == 8 && stored_zero(&gptq, 7, 1) == 0;
     struct weight int8 = {.kind = WEIGHT_INT8, .n = 2, .k = 1, .bits = 8, .data = bytes};
     good &= stored_q(&int8, 0, 0) == 0 && stored_q(&int8, 1, 0) == 255;
-    return good && stored_zero(&int8, 0, 0) == 128;
+    return good && stored_zero(&int8, 0, 0) == 128 && mxfp4_as_written();
 }
 
 static void count(bool good, const char *what)

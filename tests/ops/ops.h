@@ -13,6 +13,7 @@ struct ops_case {
     u32 bits, n, k, group; /* group 0: one a row */
     enum dtype type;       /* of scales, bias and plain weights */
     bool bias, zeros, v1, act_order, w8a8;
+    u32 row_step; /* MXFP4 */
 };
 
 /* A matrix ready to be multiplied by m rows. */

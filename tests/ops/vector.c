@@ -76,6 +76,12 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
+static double gpt_oss(double x) /* up is 1 */
+{
+    double g = x > 7 ? 7 : x;
+    return 2 * g / (1 + exp(-1.702 * g));
+}
+
 static double gelu(double x)
 {
     return 0.5 * x * erfc(-x / M_SQRT2);
@@ -110,6 +116,7 @@ static void test_functions(const char *name, const struct vector_ops *v)
         {"gelu tanh form over -40..40, relative to >= 1e-3", ACT_GELU_TANH, gelu_tanh, 1e-3, 1e-4},
         {"gelu over -40..40, relative to >= 1e-3", ACT_GELU, gelu, 1e-3, 1e-4},
         {"sigmoid over -40..40", ACT_SIGMOID, sigmoid, 1e-30, 4e-7},
+        {"gpt-oss over -40..40, relative to >= 1e-20", ACT_GPT_OSS, gpt_oss, 1e-20, 5e-6},
     };
     for (u32 a = 0; a < COUNTOF(acts); a++) {
         memcpy(y, x, N * sizeof *y);
@@ -126,6 +133,11 @@ static void test_functions(const char *name, const struct vector_ops *v)
     bool ok = fabsf(big[0]) < 1e-3f && fabsf(big[1]) < 1e-30f && fabsf(big[2]) < 1e-30f &&
               big[3] == 100 && big[4] == 200 && big[5] == 1e30f && big[6] == 0;
     verdict(ok, name, "silu of large values", 0, 0);
+    float ups[] = {-1e30f, -8, -7, 0, 7, 8, 1e30f}, ones[] = {1, 1, 1, 1, 1, 1, 1};
+    v->gate(ones, ups, 7, ACT_GPT_OSS);
+    for (u32 i = 0; i < 7; i++)
+        ok &= fabs(ones[i] * (1 + exp(-1.702)) - (i < 3 ? -6 : i > 3 ? 8 : 1)) < 1e-5;
+    verdict(ok, name, "gpt-oss keeps ups within -7 and 7", 0, 0);
 }
 
 static void test_rows(const char *name, const struct vector_ops *v)
@@ -238,17 +250,20 @@ struct shape {
     u32 head_dim, kv_heads, group, keys, window;
     float softcap;
     enum dtype type;
+    bool sinks;
 };
 
 static const struct shape shapes[] = {
-    {64, 2, 4, 333, 0, 0, DTYPE_F16},    {64, 1, 1, 1, 0, 0, DTYPE_F32},
-    {128, 2, 8, 200, 50, 0, DTYPE_F16},  {96, 1, 1, 77, 0, 0, DTYPE_F16},
-    {100, 2, 3, 150, 0, 0, DTYPE_F32},   {16, 2, 2, 64, 7, 0, DTYPE_F32},
-    {256, 1, 2, 100, 33, 50, DTYPE_F16}, {80, 3, 7, 170, 16, 0, DTYPE_F16},
-    {20, 1, 5, 48, 1, 30, DTYPE_F32},    {64, 2, 4, 333, 0, 0, DTYPE_I8},
-    {128, 2, 8, 200, 50, 0, DTYPE_I8},   {100, 2, 3, 150, 0, 0, DTYPE_I8},
-    {256, 1, 2, 100, 33, 50, DTYPE_I8},  {16, 1, 1, 1, 0, 0, DTYPE_I8},
-    {20, 1, 5, 48, 1, 30, DTYPE_I8},
+    {64, 2, 4, 333, 0, 0, DTYPE_F16, false},    {64, 1, 1, 1, 0, 0, DTYPE_F32, false},
+    {128, 2, 8, 200, 50, 0, DTYPE_F16, false},  {96, 1, 1, 77, 0, 0, DTYPE_F16, false},
+    {100, 2, 3, 150, 0, 0, DTYPE_F32, false},   {16, 2, 2, 64, 7, 0, DTYPE_F32, false},
+    {256, 1, 2, 100, 33, 50, DTYPE_F16, false}, {80, 3, 7, 170, 16, 0, DTYPE_F16, false},
+    {20, 1, 5, 48, 1, 30, DTYPE_F32, false},    {64, 2, 4, 333, 0, 0, DTYPE_I8, false},
+    {128, 2, 8, 200, 50, 0, DTYPE_I8, false},   {100, 2, 3, 150, 0, 0, DTYPE_I8, false},
+    {256, 1, 2, 100, 33, 50, DTYPE_I8, false},  {16, 1, 1, 1, 0, 0, DTYPE_I8, false},
+    {20, 1, 5, 48, 1, 30, DTYPE_I8, false},
+    {64, 2, 8, 300, 128, 0, DTYPE_F16, true}, {64, 2, 8, 70, 0, 0, DTYPE_I8, true},
+    {20, 1, 5, 48, 0, 0, DTYPE_F32, true},
 };
 
 /* What int8 keeps of x[n], by the words of kernels.h. */
@@ -334,6 +349,9 @@ static void test_attention(const char *name, const struct vector_ops *v)
                                    .group = s->group,
                                    .scale = 1 / sqrtf((float)s->head_dim),
                                    .softcap = s->softcap};
+        float *sinks = noise(s->kv_heads * s->group, 8);
+        if (s->sinks)
+            a.sinks = sinks;
         void *scratch = arena_alloc(
             &arena, attention_scratch_bytes(ATTENTION_TOKENS * s->group, s->head_dim), 64);
         attend_all(&vector_scalar, a, s->keys, 1, scratch);
@@ -341,11 +359,12 @@ static void test_attention(const char *name, const struct vector_ops *v)
         a.out = one;
         attend_all(v, a, s->keys, 1, scratch);
         char what[96];
-        snprintf(what, sizeof what, "attention dim %u heads %ux%u keys %u window %u cap %.0f %s",
+        snprintf(what, sizeof what, "attention dim %u heads %ux%u keys %u window %u cap %.0f %s%s",
                  s->head_dim, s->kv_heads, s->group, s->keys, s->window, (double)s->softcap,
                  s->type == DTYPE_F16  ? "f16"
                  : s->type == DTYPE_I8 ? "int8"
-                                       : "f32");
+                                       : "f32",
+                 s->sinks ? ", sinks" : "");
         double error = distance(one, want, n);
         if (v != &vector_scalar || s->type == DTYPE_I8) /* the goldens hold the reference */
             verdict(error < 2e-6, name, what, error, 2e-6);
@@ -365,7 +384,7 @@ static void attend_one(const struct vector_ops *v, enum dtype type, const float 
                        float out[16])
 {
     static const float q[16];
-    struct shape s = {16, 1, 1, 1, 0, 0, type};
+    struct shape s = {16, 1, 1, 1, 0, 0, type, false};
     u32 pages[8];
     struct kv_layer kv = filled_pages(&s, v, pages, k, k);
     struct attention_args a = {.q = q,
@@ -377,6 +396,26 @@ static void attend_one(const struct vector_ops *v, enum dtype type, const float 
                                .group = 1,
                                .scale = 1};
     attend_all(v, a, 1, 1, arena_alloc(&arena, attention_scratch_bytes(16, 16), 64));
+}
+
+/* Queries of zeros see all keys alike: a sink of ln(3 n) takes three quarters. */
+static void test_sinks(const char *name, const struct vector_ops *v)
+{
+    enum { KEYS = 40, DIM = 16 };
+    static const float q[2 * DIM];
+    float *values = floats(KEYS * DIM), out[2 * DIM], sinks[2] = {logf(3 * KEYS), -INFINITY};
+    for (u32 i = 0; i < KEYS * DIM; i++)
+        values[i] = 2;
+    struct shape s = {DIM, 1, 2, KEYS, 0, 0, DTYPE_F32, true};
+    u32 pages[8];
+    struct kv_layer kv = filled_pages(&s, v, pages, values, values);
+    struct attention_args a = {.q = q, .out = out, .kv = &kv, .pages = pages, .pos = KEYS - 1};
+    a.tokens = 1, a.group = 2, a.scale = 1, a.sinks = sinks;
+    v->attention(&a, 0, arena_alloc(&arena, attention_scratch_bytes(2, DIM), 64));
+    bool ok = true;
+    for (u32 i = 0; i < 2 * DIM; i++)
+        ok &= fabsf(out[i] - (i < DIM ? 0.5f : 2)) < 1e-6f;
+    verdict(ok, name, "a sink takes its share", 0, 0);
 }
 
 static void test_saturation(const char *name, const struct vector_ops *v)
@@ -412,7 +451,7 @@ static void test_int8_pages(const char *name, const struct vector_ops *v)
     static const u32 dims[] = {16, 20, 128};
     for (u32 d = 0; d < COUNTOF(dims); d++) {
         enum { KEYS = 8 };
-        struct shape s = {dims[d], 1, 1, KEYS, 0, 0, DTYPE_I8};
+        struct shape s = {dims[d], 1, 1, KEYS, 0, 0, DTYPE_I8, false};
         u32 pages[8], n = s.head_dim, dim = kv_dim(n);
         float *k = noise(KEYS * n, 1), *values = noise(KEYS * n, 9);
         for (u32 i = 0; i < n; i++) {
@@ -484,10 +523,10 @@ static void bench(const char *name, const struct vector_ops *v)
         struct shape s;
         u32 tokens;
     } rows[] = {
-        {{64, 4, 3, 512, 0, 0, 0}, 1},    {{64, 4, 3, 96000, 0, 0, 0}, 1},
-        {{128, 8, 4, 512, 0, 0, 0}, 1},   {{128, 8, 4, 32000, 0, 0, 0}, 1},
-        {{128, 4, 8, 32000, 0, 0, 0}, 1}, {{64, 4, 3, 512, 0, 0, 0}, 16},
-        {{128, 8, 4, 512, 0, 0, 0}, 16},
+        {{64, 4, 3, 512, 0, 0, 0, false}, 1},    {{64, 4, 3, 96000, 0, 0, 0, false}, 1},
+        {{128, 8, 4, 512, 0, 0, 0, false}, 1},   {{128, 8, 4, 32000, 0, 0, 0, false}, 1},
+        {{128, 4, 8, 32000, 0, 0, 0, false}, 1}, {{64, 4, 3, 512, 0, 0, 0, false}, 16},
+        {{128, 8, 4, 512, 0, 0, 0, false}, 16},
     };
     for (u32 i = 0; i < COUNTOF(rows); i++) {
         const struct shape *s = &rows[i].s;
@@ -560,6 +599,7 @@ int main(int argc, char **argv)
         test_rows(sets[i].name, sets[i].ops);
         test_delta(sets[i].name, sets[i].ops);
         test_attention(sets[i].name, sets[i].ops);
+        test_sinks(sets[i].name, sets[i].ops);
         test_saturation(sets[i].name, sets[i].ops);
         test_int8_pages(sets[i].name, sets[i].ops);
     }

@@ -397,6 +397,38 @@ void config_delta_nets(void)
     CHECK(m.delta.value_heads == 0 && m.attention_gated && model_attention_layers(&m) == 4);
 }
 
+#define MXFP4 "\"quantization_config\":{\"quant_method\":\"mxfp4\"}"
+#define OSS KV ",\"num_local_experts\":8,\"num_experts_per_tok\":2," MXFP4
+
+/* gpt-oss-20b's own file, but for half of its layers. */
+void config_gpt_oss(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse("{\"architectures\":[\"GptOssForCausalLM\"],\"attention_bias\":true,"
+                "\"eos_token_id\":200002,\"experts_per_token\":4,\"head_dim\":64,\"hidden_act\":"
+                "\"silu\",\"hidden_size\":2880,\"initial_context_length\":4096,"
+                "\"intermediate_size\":2880,\"max_position_embeddings\":131072,\"model_type\":"
+                "\"gpt_oss\",\"num_attention_heads\":64,\"num_experts_per_tok\":4,"
+                "\"num_hidden_layers\":12,\"num_key_value_heads\":8,\"num_local_experts\":32,"
+                "\"quantization_config\":{\"modules_to_not_convert\":[\"lm_head\"],"
+                "\"quant_method\":\"mxfp4\"},\"rms_norm_eps\":1e-05,\"rope_scaling\":{"
+                "\"beta_fast\":32.0,\"beta_slow\":1.0,\"factor\":32.0,"
+                "\"original_max_position_embeddings\":4096,\"rope_type\":\"yarn\",\"truncate\":"
+                "false},\"rope_theta\":150000,\"sliding_window\":128,\"swiglu_limit\":7.0,"
+                "\"tie_word_embeddings\":false,\"vocab_size\":201088}",
+                &m, &c, &e) == ERR_OK);
+    CHECK(c.gpt_oss && c.qkv_bias && c.o_bias && !c.mlp_bias && !c.router_bias);
+    CHECK(c.quant.method == QUANT_MXFP4 && m.activation == ACT_GPT_OSS && m.eos[0] == 200002);
+    CHECK(m.experts == 32 && m.experts_used == 4 && m.expert_intermediate == 2880);
+    CHECK(m.experts_renormalized && m.experts_scale == 1 && m.shared_intermediate == 0);
+    CHECK(m.layers[0].window == 128 && m.layers[1].window == 0 && m.layers[11].window == 0);
+    CHECK(m.rope[0].dims == 64 && fabsf(m.rope[0].scale - 1.3465736f) < 1e-6f);
+    CHECK(opens("gpt_oss", OSS "," SLIDES("full", "full", "sliding", "full"), &m, &c));
+    CHECK(m.head_dim == 64 && m.kv_heads == 2 && m.layers[2].window == 128 && !m.layers[0].window);
+}
+
 void config_keys_are_honoured(void)
 {
     struct model m;
@@ -703,6 +735,12 @@ void config_refusals(void)
         {"glm4_moe", GLM ",\"num_nextn_predict_layers\":257", "num_nextn_predict_layers is 257"},
         {"glm4_moe", GLM ",\"mlp_bias\":true", "mlp_bias is true: glm4_moe has none"},
         {"glm4_moe", GLM ",\"sliding_window\":8", "sliding_window is 8: glm4_moe has none"},
+        {"gpt_oss", KV ",\"num_local_experts\":8,\"num_experts_per_tok\":2",
+         "quantization_config is missing: gpt_oss is supported with experts in MXFP4"},
+        {"llama", MXFP4, "quantization_config is an object: MXFP4 of llama is not supported"},
+        {"gpt_oss", OSS ",\"swiglu_limit\":5", "swiglu_limit is 5: 7 is supported"},
+        {"gpt_oss", OSS ",\"hidden_act\":\"gelu\"", "hidden_act is \"gelu\": only silu"},
+        {"gpt_oss", KV "," MXFP4 ",\"num_local_experts\":8", "num_experts_per_tok is missing"},
         {"granitemoe", "\"num_local_experts\":4", "num_experts_per_tok is missing"},
         {"granitemoe", "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"logits_scaling\":0",
          "logits_scaling is 0"},

@@ -164,7 +164,7 @@ def allocations(objects, nm):
         path, _, symbol = line.partition(":")
         if symbol.split()[-1].split("@")[0] in ALLOCATES:
             yield f"{os.path.relpath(path, objects)}: calls {symbol.split()[-1]}, which allocates"
-    out = subprocess.run([nm, f"{objects}/zigcuda"], stdout=subprocess.PIPE, check=True)
+    out = subprocess.run([nm, f"{objects}/zigcuda.debug"], stdout=subprocess.PIPE, check=True)
     if re.search(r" (__libc_malloc_impl|__malloc_alloc_meta)$", out.stdout.decode(), re.M):
         yield f"{objects}/zigcuda: musl's malloc is linked in"
 

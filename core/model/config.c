@@ -453,6 +453,9 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->experts_used = fields_u32(k, "num_experts_per_tok", KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
     if (m->experts_used > m->experts)
         fields_refuse(k, "num_experts_per_tok", "there are %u experts", m->experts);
+    if (fields_u32(k, "experts_per_token", m->experts_used, 1, UINT32_MAX) != m->experts_used)
+        fields_refuse(k, "experts_per_token", "num_experts_per_tok says otherwise (%u)",
+                      m->experts_used); /* gpt-oss has both */
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     m->experts_scale = 1;
@@ -647,14 +650,21 @@ static enum err read_embedding(struct arena *keep, const struct fields *k, struc
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Experts of gpt_oss are of MXFP4, and nothing else is. */
-static enum err refuse_mxfp4(const struct fields *k, const struct family *f, bool gpt_oss)
+/* Experts of gpt_oss are of MXFP4, and nothing else is. k: of the whole file; quant: its settings. */
+static enum err check_mxfp4(const struct fields *k, const struct fields *quant, const char *family,
+                            const struct model *m, const struct config *c)
 {
-    if (gpt_oss)
-        return fields_refuse(k, "quantization_config",
-                             "gpt_oss is supported with experts in MXFP4, as it was published "
-                             "(quant_method mxfp4)");
-    return fields_refuse(k, "quantization_config", "MXFP4 of %s is not supported", f->name);
+    const bool has = c->quant.method == QUANT_MXFP4;
+    if (!c->gpt_oss && has)
+        return fields_refuse(quant, "quant_method", "of %s it is not supported", family);
+    if (c->gpt_oss && !has)
+        return fields_refuse(quant->object ? quant : k,
+                             quant->object ? "quant_method" : "quantization_config",
+                             "gpt_oss is supported with experts in mxfp4, as it was published");
+    if (has && (m->hidden % MXFP4_GROUP || m->intermediate % MXFP4_GROUP))
+        return fields_refuse(k, m->hidden % MXFP4_GROUP ? "hidden_size" : "intermediate_size",
+                             "of MXFP4 a multiple of %d is needed", MXFP4_GROUP);
+    return ERR_OK;
 }
 
 static enum err read_config(struct arena *keep, const struct fields *outer, struct model *m,
@@ -703,11 +713,8 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     if (quant.object)
         quant_read(&quant, &c->quant);
     c->gpt_oss = f->mixtures == MIXTURES_GPT_OSS;
-    if (!*k->failed && c->gpt_oss != (c->quant.method == QUANT_MXFP4))
-        return refuse_mxfp4(outer, f, c->gpt_oss);
-    if (c->gpt_oss && (m->hidden % MXFP4_GROUP || m->intermediate % MXFP4_GROUP))
-        fields_refuse(k, m->hidden % MXFP4_GROUP ? "hidden_size" : "intermediate_size",
-                      "of MXFP4 a multiple of %d is needed", MXFP4_GROUP);
+    if (!*k->failed)
+        TRY(check_mxfp4(k, &quant, f->name, m, c));
     return *k->failed ? k->e->code : ERR_OK;
 }
 

@@ -432,6 +432,58 @@ case("granitemoe-joined", "granitemoe-bf16", config("intermediate_size", 64),
 case("granitemoe-apart", "granitemoe-ct4", without(*(
     f"model.layers.1.block_sparse_moe.experts.4.up_proj.weight_{leaf}" for leaf in
     ("packed", "scale", "shape"))), "model.layers.1.block_sparse_moe.experts.4.up_proj.weight")
+OSS, SINKS = "gpt-oss-mxfp4", "model.layers.1.self_attn.sinks"
+EXPERTS = "model.layers.1.mlp.experts."
+for i, name in enumerate([
+        SINKS, SINKS.replace("sinks", "q_proj.bias"), SINKS.replace("sinks", "o_proj.bias"),
+        "model.layers.1.mlp.router.weight", "model.layers.1.mlp.router.bias",
+        *(f"{EXPERTS}{m}_proj_{leaf}" for m in ("gate_up", "down")
+          for leaf in ("blocks", "scales", "bias"))]):
+    case(f"oss-without-{i}", OSS, without(name), name)
+for i, (name, key, value) in enumerate([
+        (SINKS, "shape", [4, 2]), (SINKS, "shape", [8, 1]), (SINKS, "dtype", "I16"),
+        (EXPERTS + "gate_up_proj_blocks", "shape", [6, 320, 48]),
+        (EXPERTS + "gate_up_proj_blocks", "shape", [6, 3, 320, 16]),
+        (EXPERTS + "gate_up_proj_blocks", "shape", [6, 320, 6, 8]),
+        (EXPERTS + "gate_up_proj_blocks", "dtype", "I8"),
+        (EXPERTS + "gate_up_proj_scales", "shape", [6, 3, 320]),
+        (EXPERTS + "gate_up_proj_scales", "dtype", "I8"),
+        (EXPERTS + "gate_up_proj_bias", "shape", [6, 2, 160]),
+        (EXPERTS + "down_proj_blocks", "shape", [6, 160, 3, 16]),
+        (EXPERTS + "down_proj_blocks", "dtype", "I8"),
+        (EXPERTS + "down_proj_scales", "shape", [6, 480]),
+        (EXPERTS + "down_proj_bias", "shape", [96, 6])]):
+    case(f"oss-tensor-{i}", OSS, entry(key, value, name), [name] + [value] * (key == "dtype"))
+case("oss-bias-dtype", OSS, entry("dtype", "I16", EXPERTS + "down_proj_bias"),
+     [EXPERTS + "down_proj_bias", "I16"])
+for i, (key, value, says) in enumerate([
+        ("hidden_size", 80, "hidden_size"), ("intermediate_size", 144, "intermediate_size"),
+        ("intermediate_size", 96, "model.layers.0.mlp.experts.gate_up_proj"),
+        ("num_local_experts", 5, "model.layers.0.mlp."),
+        ("num_local_experts", 0, "num_local_experts"),
+        ("num_experts_per_tok", 0, "num_experts_per_tok"),
+        ("num_experts_per_tok", 7, "num_experts_per_tok"),
+        ("experts_per_token", 2, "experts_per_token"),
+        ("swiglu_limit", 6.0, "swiglu_limit"), ("swiglu_limit", 0, "swiglu_limit"),
+        ("swiglu_limit", "7.0", "swiglu_limit"), ("hidden_act", "gelu", "hidden_act"),
+        ("attention_bias", False, "_proj.bias"), ("sliding_window", None, "sliding_window"),
+        ("sliding_window", -8, "sliding_window"),
+        ("layer_types", ["full_attention"], "layer_types"),
+        ("layer_types", ["full_attention", "linear_attention"], "layer_types"),
+        ("rope_scaling.rope_type", "spiral", "rope_type"),
+        ("rope_scaling.rope_type", "dynamic", "rope_type"), ("rope_scaling.factor", 0, "factor"),
+        ("rope_scaling.truncate", "no", "truncate"),
+        ("rope_scaling.original_max_position_embeddings", 0, "original_max_position_embeddings"),
+        ("rope_theta", 0, "rope_theta"),
+        ("quantization_config.quant_method", "mxfp8", "quant_method"),
+        ("quantization_config", None, "quantization_config")]):
+    case(f"oss-{i}", OSS, config(key, value),
+         says if says.startswith(("_proj", "model.")) else [CONFIG, says])
+case("ok-oss-no-limit", OSS, drop(CONFIG, "swiglu_limit"), [], "ok")
+case("ok-oss-one-count", OSS, drop(CONFIG, "experts_per_token"), [], "ok")
+case("mxfp4-of-others", MOE, config("quantization_config", dict(quant_method="mxfp4")),
+     [CONFIG, "quant_method"])
+case("oss-of-others", OSS, config("model_type", "mixtral"), CONFIG)
 case("clip-qkv", "olmoe-f32", config("clip_qkv", 8.0), [CONFIG, "clip_qkv"])
 case("theta-differs", "olmo3-bf16", edit(CONFIG, lambda j: (
     j.pop("rope_parameters"), j.update(rope_theta=10000.0)) and None), [CONFIG, "rope_theta"])

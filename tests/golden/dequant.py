@@ -7,6 +7,8 @@ weight against that tool's own dequantisation, which rounds to the scale's 16-bi
   awq   8 nibbles a word along N in the order 0,2,4,6,1,3,5,7.
   ct    pack-quantized: fields u = q + 2^(bits-1), along K for weights, along N for zero points;
         int-quantized: plain int8.
+  mxfp4 blocks of 32 inputs: two codes in a byte, the lower half first, of a sign, two bits of
+        exponent and one of fraction; times 2^(scale - 127).
 """
 import importlib.util
 import json
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-SUFFIXES = ("qweight", "qzeros", "scales", "g_idx", "weight_packed", "weight_scale",
+SUFFIXES = ("blocks", "qweight", "qzeros", "scales", "g_idx", "weight_packed", "weight_scale",
             "weight_shape", "weight_zero_point", "weight_g_idx")
 
 
@@ -77,9 +79,19 @@ def ct_int(t, args):
     return ((t["weight"].float() - zero) * t["weight_scale"].float()).numpy()
 
 
+def mxfp4(t):
+    code = fields(words(t["blocks"]), 4)  # [E][N][K / 32][32]
+    value = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)[code & 7]
+    power = np.ldexp(np.float32(1.0), t["scales"].numpy().astype(np.int32) - 127)
+    out = np.where(code & 8, -value, value) * power[..., None]
+    return out.reshape(*out.shape[:2], -1)
+
+
 def split(tensors):
     """-> (plain tensors, {linear name: its quantized tensors})"""
     plain, quant = {}, {}
+    tensors = {n.replace("_proj_blocks", "_proj.blocks").replace("_proj_scales", "_proj.scales"): t
+               for n, t in tensors.items()}
     owners = {n.rsplit(".", 1)[0] for n in tensors if n.rsplit(".", 1)[1] in SUFFIXES}
     for name, t in tensors.items():
         owner, leaf = name.rsplit(".", 1)
@@ -95,6 +107,8 @@ def linear(t, q):
         return gptq(t, q)
     if q["quant_method"] == "awq":
         return awq(t, q)
+    if q["quant_method"] == "mxfp4":
+        return mxfp4(t)
     args = q["config_groups"]["group_0"]["weights"]
     return ct_packed(t, args) if q["format"] == "pack-quantized" else ct_int(t, args)
 
@@ -159,6 +173,14 @@ def tool_ct(folder):
             if n.endswith(("_proj.weight", "in_proj_qkv.weight", "in_proj_z.weight"))}
 
 
+def tool_mxfp4(folder):
+    from transformers import AutoModelForCausalLM, Mxfp4Config
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.bfloat16, quantization_config=Mxfp4Config(dequantize=True))
+    return {n: p.transpose(1, 2) for n, p in model.named_parameters()
+            if n.endswith(("experts.gate_up_proj", "experts.down_proj"))}
+
+
 def check(folder, packing_utils, theirs=None):
     """-> (largest difference between the formulas above and the tool, as a fraction of what the
     tool's rounding to its 16-bit type may do; number of linears)"""
@@ -166,7 +188,8 @@ def check(folder, packing_utils, theirs=None):
     method = q["quant_method"]
     if theirs is None:
         theirs = (tool_gptq(folder) if method == "gptq" else
-                  tool_awq(folder, packing_utils) if method == "awq" else tool_ct(folder))
+                  tool_awq(folder, packing_utils) if method == "awq" else
+                  tool_mxfp4(folder) if method == "mxfp4" else tool_ct(folder))
     worst = 0.0
     for n in names:
         a, b = ours[n + ".weight"], theirs[n].detach()

@@ -192,6 +192,24 @@ FAMILIES["gemma3-seeing"] = FAMILIES["gemma3"][:2] + (16,)
 FAMILIES["mistral3-seeing"] = ("mistral", dict(num_hidden_layers=1, head_dim=32,
                                                sliding_window=None), 17)
 
+# with these seeds no expert of a golden's tokens has another close behind, which rounding could
+# put in its place
+GPT_OSS = dict(num_hidden_layers=2, num_attention_heads=8, bos_token_id=None, rms_norm_eps=1e-5)
+FAMILIES["gpt-oss"] = ("gpt_oss", dict(
+    GPT_OSS, hidden_size=96, intermediate_size=160, head_dim=64, num_local_experts=6,
+    num_experts_per_tok=3, sliding_window=8, max_position_embeddings=16384,
+    layer_types=["sliding_attention", "full_attention"],
+    rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0,
+                         beta_slow=1.0, truncate=False,
+                         original_max_position_embeddings=512)), 83)
+FAMILIES["gpt-oss-many"] = ("gpt_oss", dict(
+    GPT_OSS, intermediate_size=32, head_dim=32, num_local_experts=32, num_experts_per_tok=4,
+    sliding_window=12, max_position_embeddings=1024, tie_word_embeddings=True,
+    layer_types=["full_attention", "sliding_attention"],
+    rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0,
+                         beta_slow=1.0, truncate=False,
+                         original_max_position_embeddings=256)), 90)
+
 FORM4 = {"llama-form4"}
 
 
@@ -200,6 +218,7 @@ def fill(model, seed):
     gen = torch.Generator().manual_seed(seed)
     gemma = model.config.model_type.startswith("gemma")
     hybrid = model.config.model_type.startswith(("qwen3_5", "qwen3_next"))
+    oss = model.config.model_type == "gpt_oss"
     tied = model.config.tie_word_embeddings
     embed = 0.06 if gemma else 0.45 if tied else 1.0  # gemma multiplies it by sqrt(hidden)
     embed /= getattr(model.config, "embedding_multiplier", 1)
@@ -207,8 +226,10 @@ def fill(model, seed):
         x = torch.randn(p.shape, generator=gen)
         if name.endswith("A_log"):
             x = 0.8 * x - 1.5  # a step keeps, by head, 30 to 96 % of the state
+        elif name.endswith("sinks"):
+            x = 2.0 * x + 4.0  # as the scores of many keys together
         elif name.endswith("bias"):
-            x *= 0.3
+            x *= 1.5 if name.endswith("gate_up_proj_bias") else 0.3
         elif "norm" in name:
             x = 0.25 * x + (0.0 if gemma or hybrid and "linear_attn" not in name else 1.0)
             if gemma and name in ("model.norm.weight", "model.language_model.norm.weight"):
@@ -219,6 +240,8 @@ def fill(model, seed):
             x *= 0.45
         else:
             gain = 1.6 if any(s in name for s in ("q_proj", "k_proj", "qkv_proj")) else 1.3
+            if oss:  # its rope multiplies scores as well
+                gain = 1.2
             x *= (2.5 if gemma else gain) / math.sqrt(p.shape[-1])
         p.data.copy_(x)
 
@@ -265,6 +288,43 @@ def older_config(folder):
     config.pop("layer_types")
     config.update(torch_dtype=config.pop("dtype"), full_attention_interval=4, rope_scaling=None,
                   rope_theta=rope["rope_theta"], partial_rotary_factor=0.25)
+    with open(folder + "/config.json", "w") as f:
+        json.dump(dict(sorted(config.items())), f, indent=2)
+        f.write("\n")
+
+
+def draw_mxfp4(folder, seed):
+    """Experts as OpenAI publishes them, in the place of those in bf16: rows of blocks of 32 inputs,
+    two in a byte, and an exponent a block, both drawn: each of the 16 codes is as likely. Gates
+    and their counterparts reach beyond the limit of 7."""
+    path = folder + "/model.safetensors"
+    tensors = load_file(path)
+    gen = torch.Generator().manual_seed(seed)
+    for name in sorted(n for n in tensors if n.endswith((".gate_up_proj", ".down_proj"))):
+        experts, k, n = tensors.pop(name).shape
+        least = 122 if name.endswith(".gate_up_proj") else 118
+        for leaf, low, high, shape in [("_blocks", 0, 256, (experts, n, k // 32, 16)),
+                                       ("_scales", least, least + 4, (experts, n, k // 32))]:
+            tensors[name + leaf] = torch.randint(low, high, shape, generator=gen,
+                                                 dtype=torch.uint8)
+    save_file(tensors, path, metadata=dict(format="pt"))
+
+
+def published_config(folder):
+    """The config.json of gpt-oss as OpenAI wrote it: no dtype, rope in transformers 4's form, two
+    keys that say again what others do, and one that transformers does not read."""
+    with open(folder + "/config.json") as f:
+        config = json.load(f)
+    rope = config.pop("rope_parameters")
+    for key in ("dtype", "bos_token_id"):
+        config.pop(key, None)
+    config.update(rope_theta=rope.pop("rope_theta"), rope_scaling=rope, swiglu_limit=7.0,
+                  experts_per_token=config["num_experts_per_tok"], pad_token_id=1,
+                  initial_context_length=rope["original_max_position_embeddings"],
+                  transformers_version="4.55.0.dev0", quantization_config=dict(
+                      modules_to_not_convert=["model.layers.*.self_attn",
+                                              "model.layers.*.mlp.router", "model.embed_tokens",
+                                              "lm_head"], quant_method="mxfp4"))
     with open(folder + "/config.json", "w") as f:
         json.dump(dict(sorted(config.items())), f, indent=2)
         f.write("\n")
@@ -345,6 +405,12 @@ def build(name, dtype, folder, shard=None):
         add_mtp(folder, FAMILIES[name][2])
     if name == "qwen3-next":
         older_config(folder)
+
+
+def build_mxfp4(name, folder):
+    build(name, torch.bfloat16, folder)
+    draw_mxfp4(folder, FAMILIES[name][2])
+    published_config(folder)
 
 
 if __name__ == "__main__":  # transformers 4 is run as a process of its own

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import (AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,
+                          Mxfp4Config)
 
 import dequant
 import tokenizer
@@ -53,6 +54,10 @@ def load(folder):
     if "quantization_config" not in config:
         model = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         return model.eval()
+    if config["quantization_config"]["quant_method"] == "mxfp4":  # by itself exact, in bf16
+        return auto.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager",
+            quantization_config=Mxfp4Config(dequantize=True)).float().eval()
     weights, q, names = dequant.folder_weights(folder)
     if config["model_type"] == "mixtral":  # llm-compressor writes names of other models
         for a, b in (("mlp.experts", "block_sparse_moe.experts"), ("gate_proj", "w1"),

@@ -78,6 +78,7 @@ def plan():
     rows += [("qwen3-5", "f32"), ("qwen3-5-seeing", "bf16"), ("qwen3-5-moe", "bf16"),
              ("qwen3-5-seeing", "ct4"), ("qwen3-5-moe", "ct4"), ("qwen3-5", "gptq4"),
              ("qwen3-5", "awq"), ("qwen3-next", "bf16")]
+    rows += [("gpt-oss", "mxfp4"), ("gpt-oss-many", "mxfp4")]
     return [(f"{f}-{q}".replace("qwen3-5-seeing", "qwen3-5"), f, q) for f, q in rows]
 
 
@@ -157,6 +158,8 @@ def source_of(family, fmt):
     from importlib.metadata import version
     if fmt in ("f32", "f16", "bf16"):
         return "transformers " + ("4.51.3" if family == "llama-form4" else version("transformers"))
+    if fmt == "mxfp4":
+        return f"transformers {version('transformers')}, codes of the experts by families.py"
     if fmt == "awq":
         return ("AutoAWQ 0.2.9" if family in AUTOAWQ else
                 "round-to-nearest by quantize.py" if family in AWQ_RTN else
@@ -195,6 +198,8 @@ def make(rows):
             else:
                 families.build(family.replace("-sharded", ""), types[fmt], out,
                                "50KB" if "sharded" in family else None)
+        elif fmt == "mxfp4":
+            families.build_mxfp4(family, out)
         elif under4(family, fmt):
             build4 += [family, "float16", src + "-4"]
             by4 += [src + "-4", out, fmt]

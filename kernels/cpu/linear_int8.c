@@ -27,7 +27,6 @@
 #ifdef LINEAR_OPS /* empty on other architectures */
 
 #include "kernels/cpu/linear_frame.h"
-#include "kernels/cpu/linear_plain.h"
 
 #include <math.h>
 
@@ -230,11 +229,11 @@ INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32
 }
 
 INLINE void few_rows(const struct packed *p, const struct activations *a, const struct block *b,
-                     u32 rows)
+                     u32 rows, bool fp4)
 {
     struct rows r = take_rows(p, a, b, 0, rows);
     for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
-        if (b->fp4)
+        if (fp4)
             dot_words(b, &r, rows, 4, true, c);
         else if (b->bits == 4)
             dot_words(b, &r, rows, 4, false, c);
@@ -473,14 +472,18 @@ static void all_rows(const struct packed *p, const struct activations *a, const 
 
 static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
 {
-    if (b->rows == 1)
-        few_rows(p, a, b, 1);
+    if (b->fp4 && b->rows == 1) /* experts: two rows of one are rare */
+        few_rows(p, a, b, 1, true);
+    else if (b->fp4)
+        all_rows(p, a, b);
+    else if (b->rows == 1)
+        few_rows(p, a, b, 1, false);
     else if (b->rows == 2)
-        few_rows(p, a, b, 2);
+        few_rows(p, a, b, 2, false);
     else if (b->rows == 3)
-        few_rows(p, a, b, 3);
+        few_rows(p, a, b, 3, false);
     else if (b->rows == 4)
-        few_rows(p, a, b, 4);
+        few_rows(p, a, b, 4, false);
     else
         all_rows(p, a, b);
 }
@@ -497,7 +500,7 @@ static void matmul(const struct packed *w, const struct activations *a, float *y
                    u32 n0, u32 n1, void *scratch)
 {
     if (w->w->kind == WEIGHT_PLAIN) {
-        plain_matmul(w, a, y, y_stride, n0, n1);
+        LINEAR_PLAIN(w, a, y, y_stride, n0, n1);
         return;
     }
 #ifdef SET_AMX

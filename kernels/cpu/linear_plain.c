@@ -1,12 +1,13 @@
-/* Plain f32, f16 and bf16 matrices in place, for every SIMD set: rows of the matrix times rows of
- * f32 activations. Each output is 16 partial sums (k modulo 16), folded in halves, on every
- * instruction set alike.
+/* Plain f32, f16 and bf16 matrices in place: rows of the matrix times rows of f32 activations. Each
+ * output is 16 partial sums (k modulo 16), folded in halves, on every instruction set alike. Sets
+ * with vectors of one width share one of these.
  */
-#ifndef ZIGCUDA_LINEAR_PLAIN_H
-#define ZIGCUDA_LINEAR_PLAIN_H
-
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/simd.h"
+
+#if (defined(SET_AVX2) && defined(__AVX2__)) || (defined(SET_AVX512) && defined(__AVX512F__)) || \
+    (defined(SET_NEON) && defined(__ARM_NEON)) /* empty on other architectures */
+
 #include "kernels/cpu/stored.h"
 
 enum {
@@ -100,8 +101,8 @@ INLINE void plain_rows(const struct plain *p, u32 n0, u32 n1, u32 m0, u32 m1, en
             plain_tile(p, n, 1, m, 1, type);
 }
 
-static void plain_matmul(const struct packed *w, const struct activations *a, float *y,
-                         u32 y_stride, u32 n0, u32 n1)
+void LINEAR_PLAIN(const struct packed *w, const struct activations *a, float *y, u32 y_stride,
+                  u32 n0, u32 n1)
 {
     struct plain p = {w->w, a->x, a->x_stride, y, y_stride};
     for (u32 m0 = 0; m0 < a->m; m0 += PLAIN_CHUNK) {

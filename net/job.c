@@ -282,14 +282,21 @@ static struct answer_format form_of(const struct api *api, const struct params *
                                   .first = first,
                                   .raw = p->raw_thoughts,
                                   .left_out = p->no_thoughts || p->thinks_not,
+                                  .formed = p->json,
                                   .calls = p->tools ? template_calls(t) : NULL};
+}
+
+static bool in_messages(const struct answer_format *f)
+{
+    return f->thoughts && f->thoughts->next;
 }
 
 /* Do special tokens stand around what is told apart? */
 static bool is_special(const struct api *api, const struct answer_format *f)
 {
     const struct tokenizer *t = api->g.tokenizer;
-    i64 mark = f->thoughts && !f->raw ? tokenizer_id(t, str_of(f->thoughts->end)) : -1;
+    bool told = f->thoughts && (!f->raw || in_messages(f));
+    i64 mark = told ? tokenizer_id(t, str_of(f->thoughts->end)) : -1;
     return (f->calls && tool_format_is_special(f->calls)) ||
            (mark >= 0 && tokenizer_is_special(t, (u32)mark));
 }
@@ -349,25 +356,45 @@ static bool fits_reply(const struct api *api, struct job *job, const struct prom
                   job->least_bytes, api->g.body_bytes, job->echo ? " or without echo" : "");
 }
 
+/* Answers in messages: what begins one of text, and where an answer stands before its first one. */
+static u32 text_messages(const struct thought_format *t, struct grammar_call *calls)
+{
+    struct grammar_call one = {.open = str_of(t->end), .name = str_of(t->next), .text = true};
+    calls[0] = calls[1] = one;
+    calls[0].middle = str_of(t->text);
+    calls[1].middle = str_of(t->preamble);
+    return 2;
+}
+
+static u32 begun(const struct answer_format *form)
+{
+    size_t n = strlen(form->thoughts->end) + strlen(form->thoughts->next);
+    return form->first == THOUGHTS_NONE ? 0 : (u32)n;
+}
+
 /* The calls that may be made. Arguments follow their schema where that is demanded: by `strict`, or
  * with the call itself, unless `strict` is false. */
 static bool compile_calls(struct grammar *g, const struct job *job, const struct params *p,
                           struct refusal *f)
 {
     static struct grammar_call calls[LIMIT_SCHEMA_VALUES];
-    const struct tool_format *format = job->form.calls;
+    const struct tool_format *format = job->form.calls; /* NULL: there are none */
+    const struct json *tools = format ? p->tools->child : NULL;
+    bool messages = in_messages(&job->form);
     struct err_text e = {0};
-    const struct tool_tags *xml = tool_call_tags(format);
+    const struct tool_tags *xml = format ? tool_call_tags(format) : NULL;
     struct grammar_tags tags = {0};
     u32 n = 0, number = 0;
     if (xml)
         tags = (struct grammar_tags){str_of(xml->key), str_of(xml->key_end), str_of(xml->value),
                                      str_of(xml->value_end), xml->lines};
-    if (!p->must_call && !tool_call_mark(format).n)
+    if (!p->must_call && !messages && !tool_call_mark(format).n)
         return refuse(f, 400, "unsupported_value", "tools",
                       "this model writes calls without a mark before them: strict functions need "
                       "tool_choice \"required\", or a function's name");
-    for (const struct json *v = p->tools->child; v && n < COUNTOF(calls); v = v->next, number++) {
+    if (messages && !p->must_call)
+        n = text_messages(job->form.thoughts, calls);
+    for (const struct json *v = tools; v && n < COUNTOF(calls); v = v->next, number++) {
         const struct json *own = json_get(v, "function"), *strict = json_get(own, "strict"),
                           *schema = json_get(own, "parameters");
         struct str name = json_get(own, "name")->text;
@@ -387,10 +414,26 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
         return refuse(f, 400, "invalid_value", "tool_choice",
                       "there is no function '%.*s' in tools",
                       (int)MIN(p->call.n, (size_t)TOOL_NAME_BYTES), p->call.p);
-    struct str mark = p->must_call ? (struct str){0} : tool_call_mark(format);
-    struct str close = tool_call_close(format, p->must_call);
-    return grammar_compile_calls(g, calls, n, close, mark, &e) == ERR_OK ||
-           refuse(f, 400, "invalid_value", "tools", "%s", e.text);
+    struct str mark = p->must_call ? (struct str){0}
+                      : messages   ? str_of(job->form.thoughts->end)
+                                   : tool_call_mark(format);
+    struct str close = format ? tool_call_close(format, p->must_call) : STR("");
+    if (grammar_compile_calls(g, calls, n, close, mark, &e) != ERR_OK)
+        return refuse(f, 400, "invalid_value", "tools", "%s", e.text);
+    if (messages)
+        grammar_messages(g, begun(&job->form));
+    return true;
+}
+
+/* The text of this schema, in messages the last one. */
+static bool compile_json(struct grammar *g, const struct job *job, const struct params *p,
+                         struct refusal *f)
+{
+    struct err_text e = {0};
+    bool head = in_messages(&job->form) && job->form.first != THOUGHTS_NONE;
+    return (grammar_compile(g, p->schema, &e) == ERR_OK &&
+            (!head || grammar_head(g, str_of(job->form.thoughts->text), &e) == ERR_OK)) ||
+           refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
 }
 
 /* A model that thinks does that first. */
@@ -398,10 +441,12 @@ static bool may_think(struct grammar *g, const struct job *job, const struct par
                       struct refusal *f)
 {
     const struct answer_format *form = &job->form;
+    const struct thought_format *t = form->thoughts;
     struct err_text e = {0};
-    return !form->thoughts || form->first == THOUGHTS_NONE ||
-           grammar_think(g, str_of(form->thoughts->begin), str_of(form->thoughts->end),
-                         form->first == THOUGHTS_OPEN, p->thought_tokens, &e) == ERR_OK ||
+    return !t || form->first == THOUGHTS_NONE ||
+           (grammar_think(g, str_of(t->begin), str_of(t->end), form->first == THOUGHTS_OPEN,
+                          p->thought_tokens, &e) == ERR_OK &&
+            (!t->next || grammar_think_on(g, str_of(t->next), &e) == ERR_OK)) ||
            refuse(f, 400, "invalid_value", NULL, "%s", e.text);
 }
 
@@ -409,7 +454,7 @@ static bool may_think(struct grammar *g, const struct job *job, const struct par
 static bool take_grammar(struct api *api, struct job *job, const struct params *p,
                          struct refusal *f)
 {
-    struct err_text e = {0};
+    bool messages = in_messages(&job->form);
     bool form = p->json || p->must_call || p->strict;
     bool bounded = p->thought_tokens != UINT32_MAX && job->form.first != THOUGHTS_NONE;
     if (!form && !bounded)
@@ -421,11 +466,11 @@ static bool take_grammar(struct api *api, struct job *job, const struct params *
                               : "thinking_token_budget",
                       "answers of a given form are off here (engine.grammars)");
     struct grammar *g = grammar_pool_spare(&api->grammars);
-    if (p->json && grammar_compile(g, p->schema, &e) != ERR_OK)
-        return refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
-    if (!p->json && form && !compile_calls(g, job, p, f))
+    if (p->json && !compile_json(g, job, p, f))
         return false;
-    if (!form)
+    if (!p->json && (form || messages) && !compile_calls(g, job, p, f))
+        return false;
+    if (!form && !messages)
         grammar_compile_text(g);
     if (!may_think(g, job, p, f))
         return false;

@@ -175,7 +175,7 @@ static bool member(struct reading *r, const struct json *m, const struct json *v
         return true; /* done */
     if (v->type == JSON_NULL)
         return true;
-    if (str_is(v->key, "tool_calls") && assistant)
+    if (str_is(v->key, "tool_calls") && assistant && !is_empty(v))
         return tool_calls(r, v, to);
     if (str_is(v->key, "name") || (str_is(v->key, "tool_call_id") && tool)) {
         if (v->type != JSON_STRING)

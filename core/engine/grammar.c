@@ -143,12 +143,14 @@ static enum act call(const struct grammar *g, struct grammar_thread *t, struct g
         enum act act = in_key(g, n, f, c);
         if (f->phase != OBJECT_COLON)
             return act;
+        if (f->b == GRAMMAR_NONE)
+            return ENDED;
         f->phase = CALL_CLOSE;
         f->c = 0;
         return push_arguments(g, t, f->b) ? TAKEN : REFUSED;
     }
     if (f->c == close.n)
-        return PASSED;
+        return n->ends ? REFUSED : PASSED;
     if (skips_before(t, g->bytes + close.at, f->c, c))
         return TAKEN;
     if ((u8)g->bytes[close.at + f->c] != c)
@@ -177,6 +179,8 @@ static enum act thought(const struct grammar *g, struct grammar_thread *t, struc
     if (f->c == text.n) {
         f->c = 0;
         f->phase = open ? THINKING : THOUGHT_OVER;
+    } else if (!open && f->c == g->thought_sure) {
+        f->phase = THOUGHT_CLOSES;
     }
     return TAKEN;
 }
@@ -410,11 +414,19 @@ static u8 blanks(u8 so_far, u8 c, bool in_front)
                                                   : 0;
 }
 
+/* Nothing but a header stands before this value. */
+static bool is_front(const struct grammar *g, const struct grammar_thread *t)
+{
+    const struct grammar_frame *f = &t->frames[t->depth - 1];
+    bool head = t->depth > 1 && f[-1].kind == GRAMMAR_CALL && g->nodes[f[-1].node].ends;
+    return f->kind == VALUE && (t->depth == 1 || head);
+}
+
 static enum act offer(const struct grammar *g, struct grammar_thread *t, struct grammar_frame *f,
                       u8 c)
 {
     if (is_blank(c) && skips(f)) {
-        t->blanks = blanks(t->blanks, c, t->depth == 1 && f->kind == VALUE);
+        t->blanks = blanks(t->blanks, c, is_front(g, t));
         return t->blanks ? TAKEN : REFUSED;
     }
     if (f->kind == THOUGHT)
@@ -514,6 +526,18 @@ static void end_thought(const struct grammar *g, struct grammar_state *s)
     }
 }
 
+/* What goes on where the text begins. */
+static bool begin_head(const struct grammar *g, struct grammar_thread *t)
+{
+    const struct grammar_node *root = &g->nodes[g->root];
+    if (!g->begun)
+        return true;
+    if (root->kind == GRAMMAR_PROSE && !push(t, GRAMMAR_CALL, root->items))
+        return false;
+    t->frames[t->depth - 1].c = g->begun;
+    return true;
+}
+
 void grammar_begin(const struct grammar *g, struct grammar_state *s)
 {
     u8 kind = g->nodes[g->root].kind;
@@ -524,7 +548,7 @@ void grammar_begin(const struct grammar *g, struct grammar_state *s)
     for (u32 i = 0; i < s->n; i++) {
         struct grammar_thread *t = &s->threads[i];
         t->depth = t->blanks = 0;
-        bool room = push(t, begun ? kind : VALUE, g->root) &&
+        bool room = push(t, begun ? kind : VALUE, g->root) && begin_head(g, t) &&
                     (!thought || i > 0 || push(t, THOUGHT, GRAMMAR_NONE));
         ASSERT(room);
         t->frames[t->depth - 1].phase = thought && g->thinks ? THINKING : 0;
@@ -560,19 +584,29 @@ static bool call_complete(const struct grammar *g, const struct grammar_frame *f
            f->c == g->texts[g->nodes[f->node].items].n;
 }
 
+static bool frame_complete(const struct grammar *g, const struct grammar_frame *f)
+{
+    switch (f->kind) {
+    case GRAMMAR_PROSE:
+    case GRAMMAR_TEXT:
+        return true;
+    case GRAMMAR_LITERAL:
+        return f->c == text_of(g, g->nodes[f->node].first + f->b).n;
+    case GRAMMAR_NUMBER:
+        return number_complete(g, f);
+    case GRAMMAR_CALL:
+        return call_complete(g, f);
+    default:
+        return f->kind == THOUGHT && f->phase == THOUGHT_OVER;
+    }
+}
+
 static bool thread_complete(const struct grammar *g, const struct grammar_thread *t)
 {
-    const struct grammar_frame *f = t->frames;
-    u32 depth = t->depth;
-    depth -= depth == 2 && f[1].kind == THOUGHT && f[1].phase == THOUGHT_OVER;
-    if (depth == 0 || f->kind == GRAMMAR_PROSE || f->kind == GRAMMAR_TEXT)
-        return depth <= 1 || (depth == 2 && call_complete(g, &f[1]));
-    if (depth > 1)
-        return false;
-    if (f->kind == GRAMMAR_LITERAL)
-        return f->c == text_of(g, g->nodes[f->node].first + f->b).n;
-    return f->kind == GRAMMAR_CALL ? call_complete(g, f)
-                                   : f->kind == GRAMMAR_NUMBER && number_complete(g, f);
+    bool complete = true;
+    for (u32 i = 0; i < t->depth; i++)
+        complete = complete && frame_complete(g, &t->frames[i]);
+    return complete;
 }
 
 bool grammar_complete(const struct grammar *g, const struct grammar_state *s)

@@ -31,7 +31,7 @@ enum grammar_kind {
     GRAMMAR_TEXT,    /* any */
     GRAMMAR_PROSE,   /* any text, and behind each texts[first] the rest of the call `items` */
     GRAMMAR_CALL,    /* the key of one of members[first, first + n) as it is, its value, and behind
-                        that texts[items] as it is */
+                        that texts[items] as it is. A member without a value: of text, in prose */
     GRAMMAR_TAGS,    /* an object in XML: members[first, first + n - 1), and what closes it is the
                         key of the last one. texts[items] end a name, begin a value, and end it */
     GRAMMAR_RAW      /* a value there: any text up to its end */
@@ -46,6 +46,7 @@ struct grammar_node {
     bool loose : 1;  /* values of other types fit the schema, but are not let through */
     bool raw : 1;    /* a literal: in XML, its texts are no JSON */
     bool lines : 1;  /* tags: a line end before and behind such a value is not of it */
+    bool ends : 1;   /* a call: nothing follows it */
     u16 first, n, items, min, max;
 };
 
@@ -66,6 +67,8 @@ struct grammar {
         thought_end;    /* texts: marks around what may come first; GRAMMAR_NONE: none */
     bool thinks;        /* the first mark stands before the text: it begins within */
     u32 thought_tokens; /* at most, between the marks */
+    u16 thought_sure;   /* so many bytes of the last mark, and the rest of it has to follow */
+    u16 begun;          /* and so many of a call's key stand before the text */
     u16 n_nodes, n_members, n_texts, n_links, n_ranges, n_bytes;
     struct grammar_node nodes[LIMIT_SCHEMA_VALUES];
     struct grammar_member members[LIMIT_SCHEMA_VALUES];
@@ -92,6 +95,7 @@ struct grammar_call {
     u32 number;                      /* for messages: tools[number], and */
     const char *where;               /* there; NULL: function.parameters */
     const struct grammar_tags *tags; /* NULL: the arguments are JSON */
+    bool text;                       /* no call: any text follows, as before the mark */
 };
 
 /* One of these calls, and `close`. With a mark, which all of them begin with: any text, and where
@@ -102,11 +106,20 @@ MUST enum err grammar_compile_calls(struct grammar *g, const struct grammar_call
 /* Any text. */
 void grammar_compile_text(struct grammar *g);
 
+/* For answers in messages, each behind a header (core/model/harmony.h). Of JSON: this header stands
+ * before it. Of calls: the first `begun` bytes of all of them stand before the text, which is
+ * behind a header, too, then; and with a call it ends. */
+MUST enum err grammar_head(struct grammar *g, struct str head, struct err_text *e);
+void grammar_messages(struct grammar *g, u32 begun);
+
 /* Before the text of a grammar that was just compiled may come a thought: anything, between these
  * marks, `tokens` of it at most; begun: the first mark is there already. The first character of a
  * mark does not come again in it. */
 MUST enum err grammar_think(struct grammar *g, struct str begin, struct str end, bool begun,
                             u32 tokens, struct err_text *e);
+
+/* Directly behind such a thought has to stand this, which is of neither part. */
+MUST enum err grammar_think_on(struct grammar *g, struct str next, struct err_text *e);
 
 /* --- the machine ----------------------------------------------------------------------------- */
 

@@ -750,7 +750,7 @@ static enum err compile_call(struct compiler *c, const struct grammar_call *call
     TRY(put_bytes(c, call->open, &m->key));
     TRY(put_bytes(c, call->name, &m->key));
     TRY(put_bytes(c, call->middle, &m->key));
-    m->node = ANY_OBJECT;
+    m->node = call->text ? GRAMMAR_NONE : ANY_OBJECT;
     if (call->parameters && call->parameters->n) {
         c->document = call->parameters;
         TRY(ref_node(c, call->parameters, &m->node));
@@ -801,6 +801,41 @@ enum err grammar_think(struct grammar *g, struct str begin, struct str end, bool
     snprintf(c->path, sizeof c->path, "thoughts");
     g->thinks = begun;
     g->thought_tokens = tokens;
+    g->thought_sure = (u16)end.n;
     TRY(add_bytes(c, begin, &g->thought_begin));
     return add_bytes(c, end, &g->thought_end);
+}
+
+enum err grammar_think_on(struct grammar *g, struct str next, struct err_text *e)
+{
+    return put_bytes(compiler(g, NULL, e), next, &g->texts[g->thought_end]);
+}
+
+/* --- messages ----------------------------------------------------------------------------------
+ */
+
+enum err grammar_head(struct grammar *g, struct str head, struct err_text *e)
+{
+    struct compiler *c = compiler(g, NULL, e);
+    struct grammar_member *m = &g->members[g->n_members];
+    const u16 value = g->root;
+    snprintf(c->path, sizeof c->path, "schema");
+    if (g->n_members == LIMIT_SCHEMA_VALUES)
+        return too_large(c, "properties", LIMIT_SCHEMA_VALUES);
+    TRY(new_node(c, &g->root));
+    *m = (struct grammar_member){.key = {g->n_bytes, 0}, .node = value, .required = true};
+    TRY(put_bytes(c, head, &m->key));
+    struct grammar_node *n = &g->nodes[g->root];
+    n->kind = GRAMMAR_CALL;
+    n->ends = true;
+    n->first = g->n_members++;
+    n->n = 1;
+    return add_bytes(c, STR(""), &n->items);
+}
+
+void grammar_messages(struct grammar *g, u32 begun)
+{
+    const struct grammar_node *root = &g->nodes[g->root];
+    g->begun = (u16)begun;
+    g->nodes[root->kind == GRAMMAR_PROSE ? root->items : g->root].ends = true;
 }

@@ -238,8 +238,12 @@ static enum err submit(struct str text, struct err_text *e)
                        "makes embeddings of it",
                        b->model->dir.p);
     TRY(prompt_ids(text, &ids, &n, e));
-    struct request r = {
-        .prompt = ids, .n_prompt = n, .max_tokens = run.max_tokens, .continues = run.raw};
+    const struct thought_format *thoughts = run.raw ? NULL : template_thoughts(b->template);
+    struct request r = {.prompt = ids,
+                        .n_prompt = n,
+                        .max_tokens = run.max_tokens,
+                        .special_text = thoughts && thoughts->next, /* what tells messages apart */
+                        .continues = run.raw};
     r.sampling = (struct sampling){.temperature = run.temperature,
                                    .top_k = run.top_k,
                                    .top_p = run.top_p,

@@ -1,6 +1,7 @@
 #include "core/model/answer.h"
 
 #include "core/base/json.h"
+#include "core/model/harmony.h"
 
 #include <string.h>
 
@@ -12,11 +13,21 @@ enum state {
     BEHIND    /* behind the last mark, nothing but blanks has come */
 };
 
-static const struct thought_format formats[] = {
-    {"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}};
+static const struct thought_format formats[] = {{.begin = "<think>", .end = "</think>"},
+                                                {.begin = "[THINK]", .end = "[/THINK]"},
+                                                {.begin = "<seed:think>", .end = "</seed:think>"}};
+
+static const struct thought_format harmony = {.begin = "<|channel|>analysis<|message|>",
+                                              .end = "<|end|>",
+                                              .next = "<|start|>assistant",
+                                              .text = "<|channel|>final<|message|>",
+                                              .preamble = "<|channel|>commentary<|message|>",
+                                              .member = "thinking"};
 
 const struct thought_format *thought_format_of(struct str source)
 {
+    if (harmony_is_taught(source))
+        return &harmony;
     for (u32 i = 0; i < COUNTOF(formats); i++)
         if (memmem(source.p, source.n, formats[i].end, strlen(formats[i].end)))
             return &formats[i];
@@ -36,6 +47,8 @@ enum thoughts thoughts_behind(const struct thought_format *f, struct str prompt)
     struct str s = without_blanks_behind(prompt);
     if (!f)
         return THOUGHTS_NONE;
+    if (f->next)
+        return harmony_behind(prompt);
     if (s.n >= n && memcmp(s.p + s.n - n, f->begin, n) == 0)
         return THOUGHTS_OPEN;
     n = strlen(f->end); /* a template has closed them, as it was told to */
@@ -47,6 +60,8 @@ enum thoughts thoughts_within(const struct thought_format *f, struct str message
     const char *begin = f ? memmem(message.p, message.n, f->begin, strlen(f->begin)) : NULL;
     if (!f)
         return THOUGHTS_NONE;
+    if (f->next) /* its prompt has the header that says */
+        return THOUGHTS_MAY;
     if (!begin)
         return without_blanks_behind(message).n ? THOUGHTS_NONE : THOUGHTS_MAY;
     size_t left = message.n - (size_t)(begin - message.p);
@@ -60,14 +75,17 @@ struct answer_reader answer_reader_of(const struct answer_format *f)
                               .format = f->thoughts,
                               .left_out = f->left_out,
                               .state = TEXT};
-    if (f->thoughts && !f->raw && f->first != THOUGHTS_NONE)
+    if (f->thoughts && f->thoughts->next && (f->calls || !f->raw))
+        harmony_begin(&r.calls, f);
+    else if (f->thoughts && !f->raw && f->first != THOUGHTS_NONE)
         r.state = f->first == THOUGHTS_OPEN ? THOUGHT : OPEN;
     return r;
 }
 
 bool answer_thinks(const struct answer_reader *r)
 {
-    return r->state == THOUGHT || r->state == THINKING;
+    return r->calls.harmony ? harmony_thinks(&r->calls)
+                            : r->state == THOUGHT || r->state == THINKING;
 }
 
 /* --- parts -------------------------------------------------------------------------------------
@@ -189,6 +207,8 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
 
 bool answer_next(struct answer_reader *r, struct str *text, struct piece *piece)
 {
+    if (r->calls.harmony)
+        return harmony_next(&r->calls, text, piece);
     while (!next_of_part(r, piece)) {
         if (!text->n)
             return false;
@@ -216,6 +236,8 @@ bool answer_next(struct answer_reader *r, struct str *text, struct piece *piece)
 
 bool answer_end(struct answer_reader *r, struct piece *piece)
 {
+    if (r->calls.harmony)
+        return harmony_end(&r->calls, piece);
     bool thought = answer_thinks(r) && r->matched && !r->left_out;
     struct str held = {r->held, r->n};
     if (r->state == OPEN)

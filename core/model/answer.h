@@ -5,6 +5,7 @@
  *   <think> ... </think>              DeepSeek R1, Qwen 3, GLM 4.5, SmolLM 3 and most others
  *   [THINK] ... [/THINK]              Magistral, Ministral 3
  *   <seed:think> ... </seed:think>    Seed OSS
+ *   <|channel|>analysis<|message|> ... <|end|>    gpt-oss, see core/model/harmony.h
  *
  * The first mark is written by the model, or by its template at the end of the prompt. Marks, and
  * blanks around thoughts, belong to neither part; where there are no thoughts the text is what was
@@ -17,6 +18,10 @@
 
 struct thought_format {
     const char *begin, *end; /* marks; the first character of each does not come again in it */
+    /* Of messages that are read by core/model/harmony.h; NULL: of none. What has to stand between
+     * the end of one and the next one's header, what texts begin with behind that, and others. */
+    const char *next, *text, *preamble;
+    const char *member; /* of a message, that the template reads thoughts from; NULL: usual */
 };
 
 /* The marks that a chat template knows, by its source; NULL: none. */
@@ -38,6 +43,7 @@ struct answer_format {
     const struct thought_format *thoughts; /* NULL: none are told apart */
     enum thoughts first;
     bool left_out, raw;              /* thoughts are; they are text as it was written */
+    bool formed;                     /* text has a given form: in messages no mark ends it */
     const struct tool_format *calls; /* NULL: none */
     struct tool_types types;         /* of their values, where they are XML */
 };

@@ -20,6 +20,34 @@ static struct json *copy(struct arena *a, const struct json *v)
     return c;
 }
 
+/* Some templates read thoughts from a member of another name, and beside calls no text then: what
+ * was said before these goes with the thoughts. */
+static struct json *renamed(struct arena *a, const struct json *message, const char *member)
+{
+    const struct json *thought = json_get(message, "reasoning_content"),
+                      *said = json_get(message, "content");
+    if (!member || !thought || thought->type != JSON_STRING)
+        return copy(a, message);
+    bool joins =
+        json_get(message, "tool_calls") && said && said->type == JSON_STRING && said->text.n;
+    struct str text = thought->text;
+    struct json_tree m = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
+    if (joins) {
+        char *to = arena_alloc(a, text.n + 2 + said->text.n, 1);
+        if (!to)
+            return NULL;
+        memcpy(to, text.p, text.n);
+        memcpy(to + text.n, "\n\n", 2);
+        memcpy(to + text.n + 2, said->text.p, said->text.n);
+        text = (struct str){to, text.n + 2 + said->text.n};
+    }
+    for (const struct json *v = message->child; v; v = v->next)
+        if (v != thought && (!joins || v != said))
+            json_append(&m, v->key, copy(a, v));
+    json_append(&m, str_of(member), json_make(a, JSON_STRING, text));
+    return m.full ? NULL : m.v;
+}
+
 /* The same message with the marker behind its content. */
 static struct json *marked(struct arena *a, const struct json *message)
 {
@@ -40,17 +68,47 @@ static struct json *marked(struct arena *a, const struct json *message)
     return m.full ? NULL : m.v;
 }
 
-static struct json *messages_of(struct arena *a, const struct chat *chat)
+static struct json *messages_of(const struct template *t, struct arena *a, const struct chat *chat)
 {
+    const struct thought_format *f = template_thoughts(t);
     struct json_tree list = json_grow(json_make(a, JSON_ARRAY, (struct str){0}));
-    for (const struct json *v = chat->messages->child; v; v = v->next)
+    for (const struct json *v = chat->messages->child; v; v = v->next) {
+        struct json *one = renamed(a, v, f ? f->member : NULL);
         json_append(&list, (struct str){0},
-                    chat->continue_final && !v->next ? marked(a, v) : copy(a, v));
+                    one && chat->continue_final && !v->next ? marked(a, one) : one);
+    }
     return list.full ? NULL : list.v;
 }
 
-static const struct json *variables(const struct tokenizer *t, const struct chat *chat,
-                                    struct arena *a)
+static struct json *described(struct arena *a, const struct json *tool)
+{
+    struct json_tree m = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
+    struct json_tree own = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
+    const struct json *function = json_get(tool, "function");
+    if (!function || json_get(function, "description"))
+        return copy(a, tool);
+    for (const struct json *v = function->child; v; v = v->next)
+        json_append(&own, v->key, copy(a, v));
+    json_append(&own, STR("description"), json_make(a, JSON_STRING, STR("")));
+    for (const struct json *v = tool->child; v; v = v->next)
+        json_append(&m, v->key, v != function ? copy(a, v) : own.full ? NULL : own.v);
+    return m.full ? NULL : m.v;
+}
+
+/* gpt-oss's template fails where a function has no description, which is optional. */
+static struct json *tools_of(const struct template *t, struct arena *a, const struct json *tools)
+{
+    struct json_tree list = json_grow(json_make(a, JSON_ARRAY, (struct str){0}));
+    const struct thought_format *f = template_thoughts(t);
+    if (!f || !f->next)
+        return copy(a, tools);
+    for (const struct json *v = tools->child; v; v = v->next)
+        json_append(&list, (struct str){0}, described(a, v));
+    return list.full ? NULL : list.v;
+}
+
+static const struct json *variables(const struct template *template, const struct tokenizer *t,
+                                    const struct chat *chat, struct arena *a)
 {
     /* A special token the model has not stays undefined, as in transformers. */
     const struct {
@@ -61,12 +119,12 @@ static const struct json *variables(const struct tokenizer *t, const struct chat
                     {"unk_token", tokenizer_unk(t)},
                     {"pad_token", tokenizer_pad(t)}};
     struct json_tree vars = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
-    json_append(&vars, STR("messages"), messages_of(a, chat));
+    json_append(&vars, STR("messages"), messages_of(template, a, chat));
     json_append(
         &vars, STR("add_generation_prompt"),
         json_make(a, chat->add_generation_prompt ? JSON_TRUE : JSON_FALSE, (struct str){0}));
     if (chat->tools)
-        json_append(&vars, STR("tools"), copy(a, chat->tools));
+        json_append(&vars, STR("tools"), tools_of(template, a, chat->tools));
     for (u32 i = 0; i < COUNTOF(specials); i++)
         if (specials[i].token.n && !json_get(chat->variables, specials[i].name))
             json_append(&vars, str_of(specials[i].name),
@@ -102,7 +160,7 @@ enum err chat_render(const struct template *template, const struct tokenizer *t,
                      const struct chat *chat, struct arena *work, size_t cap, struct str *out,
                      struct err_text *e)
 {
-    const struct json *vars = variables(t, chat, work);
+    const struct json *vars = variables(template, t, chat, work);
     char *text = arena_take(work, cap, 1);
     if (!vars || !text)
         return arena_full(work, "messages", e);

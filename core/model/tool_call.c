@@ -79,6 +79,14 @@ static const struct tool_format formats[] = {
      .open = "{\"name\": \"",
      .middle = "\", \"parameters\": ",
      .close = "}"},
+    {.taught = "<|channel|>", /* read by core/model/harmony.c */
+     .not = "",
+     .begin = "<|end|>",
+     .end = "",
+     .special = true,
+     .open = "<|end|><|start|>assistant<|channel|>commentary to=functions.",
+     .middle = " <|constrain|>json<|message|>",
+     .close = ""},
 };
 
 enum state {

@@ -9,6 +9,8 @@
  *   {"name": "f", "parameters": {...}}                              Llama 3, as the whole text
  *   <tool_call><function=f><parameter=KEY>...                       Qwen 3 Coder, see tool_xml.h
  *   <tool_call>f<arg_key>KEY</arg_key><arg_value>...                GLM 4.5, the same
+ *   <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}
+ *                                               gpt-oss, whose messages core/model/harmony.h reads
  *
  * The reader takes the text as it comes and gives out what stands outside of calls, names, and the
  * arguments as they were written, at once: it holds back no more than a mark and the way to the
@@ -113,6 +115,12 @@ struct tool_reader {
     char again[128];
     u32 n_out;
     char out[TOOL_OUT_BYTES];
+
+    /* Of answers in messages, core/model/harmony.h; as it is asked for */
+    bool harmony, raw, left_out, formed;
+    bool started, fresh; /* a message's end stands before its header; nothing of it was given out */
+    u8 message, said;    /* what it is of enum part, and which of these there were: bits */
+    u32 given;           /* bytes of held that were given out */
 };
 
 struct tool_reader tool_reader_of(const struct tool_format *f, struct tool_types types);

@@ -8,6 +8,7 @@ import array
 import json
 import os
 import random
+import re
 import struct
 
 HEAD = 64
@@ -47,10 +48,9 @@ def chains(scripts, marks):
     """For each script its tokens, the start token first. Marks are tokens of their own."""
     taken, rng = set(marks), random.Random(1)
     for name, text in scripts.items():
-        mark = next((m for m in marks if m in text), None)
-        before, _, behind = text.partition(mark) if mark else (text, "", "")
-        yield [f"<|{name}|>", *cut(before, taken, rng), *([mark] if mark else []),
-               *cut(behind, taken, rng)]
+        parts = re.split("(" + "|".join(map(re.escape, marks)) + ")", text) if marks else [text]
+        yield [f"<|{name}|>", *(piece for part in parts for piece in
+                                ([part] if part in marks else cut(part, taken, rng)))]
 
 
 def make(folder, template, scripts, marks=()):
@@ -64,8 +64,9 @@ def make(folder, template, scripts, marks=()):
             tokens.append(piece)
         ids = range(len(tokens) - len(chain), len(tokens))
         after.update(zip(ids, [*ids[1:], 256]))
+    special = {*marks, *(f"<|{name}|>" for name in scripts)}
     size = -(-len(tokens) // HEAD) * HEAD
-    added = [{"id": i, "content": t, "special": i == 256 or t in marks or t.startswith("<|"),
+    added = [{"id": i, "content": t, "special": i == 256 or t in special,
               "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
              for i, t in enumerate(tokens) if i >= 256]
     write_json(folder, "tokenizer.json", {

@@ -2,7 +2,8 @@
  * a message. Whatever the text: what a grammar lets through as a whole is JSON, and behind each of
  * its bytes masks have the tokens that the grammar reads. And read for calls and thoughts, in one
  * piece or in two, it gives the same; without calls it is what it was, and arguments made of XML
- * are JSON, which fits the schema where a grammar has made the XML.
+ * are JSON, which fits the schema where a grammar has made the XML; and so do calls and JSON in
+ * messages that a grammar has made.
  */
 #include "core/engine/foresee.h"
 #include "core/engine/mask.h"
@@ -296,6 +297,87 @@ static void check_xml(struct str schema, struct str text)
     }
 }
 
+/* --- messages -----------------------------------------------------------------------------------
+ */
+
+static const char harmony[] = "tools <|channel|> <|message|>";
+
+/* Of a text that a grammar has made: calls are of "f" and fit the schema; json: so does the text.
+ */
+static void check_parts(const struct json *schema, const struct answer_format *f, struct str said)
+{
+    static struct grammar g;
+    static struct grammar_state s;
+    struct answer_reader r = answer_reader_of(f);
+    struct err_text e = {0};
+    struct piece piece;
+    enum part wanted = f->calls ? PART_ARGUMENTS : PART_TEXT, last = PART_THOUGHT;
+    bool open = false;
+    if (grammar_compile(&g, schema, &e) != ERR_OK)
+        abort();
+    while (answer_next(&r, &said, &piece) || answer_end(&r, &piece)) {
+        ASSERT(piece.part != PART_NAME || str_is(piece.text, "f"));
+        ASSERT(!open || piece.part == wanted);
+        if (piece.part == wanted && last != wanted)
+            grammar_begin(&g, &s);
+        last = piece.part;
+        open = last == wanted || last == PART_NAME;
+        for (size_t i = 0; last == wanted && i < piece.text.n; i++)
+            if (!grammar_step(&g, &s, (u8)piece.text.p[i]))
+                abort();
+    }
+    ASSERT(last != PART_NAME && (last != wanted || grammar_complete(&g, &s)));
+    ASSERT(f->calls || last == wanted);
+}
+
+static bool think(struct grammar *g, const struct thought_format *t, bool begun)
+{
+    struct err_text e = {0};
+    return grammar_think(g, str_of(t->begin), str_of(t->end), begun, 99, &e) == ERR_OK &&
+           grammar_think_on(g, str_of(t->next), &e) == ERR_OK;
+}
+
+static void check_messages(struct str schema, struct str text)
+{
+    static struct grammar g;
+    static char said[1 << 12];
+    const struct tool_format *calls = tool_format_of(str_of(harmony));
+    const struct thought_format *t = thought_format_of(str_of(harmony));
+    const struct json *v;
+    struct err_text e = {0};
+    if (json_parse(&a, schema, "schema", ERR_REQUEST, &v, &e) != ERR_OK || v->type != JSON_OBJECT)
+        return;
+    struct str end = str_of(t->end), next = str_of(t->next);
+    const struct grammar_call heads[] = {
+        {.open = end, .name = next, .middle = str_of(t->text), .text = true},
+        {.open = end, .name = next, .middle = str_of(t->preamble), .text = true},
+        {.open = tool_call_open(calls, false),
+         .name = STR("f"),
+         .middle = tool_call_middle(calls),
+         .parameters = v}};
+    struct answer_format f = {.thoughts = t, .first = THOUGHTS_MAY, .calls = calls};
+    for (u32 i = 0; i < 6; i++) { /* any text, or a call is demanded; where it begins */
+        bool any = i % 2;
+        f.first = (enum thoughts)(i / 2);
+        if (grammar_compile_calls(&g, any ? heads : heads + 2, any ? 3 : 1, STR(""),
+                                  any ? end : (struct str){0}, &e) != ERR_OK)
+            break;
+        grammar_messages(&g, f.first == THOUGHTS_NONE ? 0 : (u32)(end.n + next.n));
+        if (f.first != THOUGHTS_NONE && !think(&g, t, f.first == THOUGHTS_OPEN))
+            break;
+        size_t n = say(&g, text, t->end, said, sizeof said);
+        if (n)
+            check_parts(v, &f, (struct str){said, n});
+    }
+    f = (struct answer_format){.thoughts = t, .first = THOUGHTS_MAY, .formed = true};
+    if (grammar_compile(&g, v, &e) != ERR_OK || grammar_head(&g, str_of(t->text), &e) != ERR_OK ||
+        !think(&g, t, false))
+        return;
+    size_t n = say(&g, text, t->end, said, sizeof said);
+    if (n)
+        check_parts(v, &f, (struct str){said, n});
+}
+
 /* Each part behind its letter, neighbours of one kind in one. */
 static void read_answer(const struct answer_format *f, struct str text, size_t cut, struct told *t)
 {
@@ -325,7 +407,16 @@ static void check_thoughts(struct str text, size_t cut)
         {.thoughts = thought_format_of(STR("</think>")),
          .first = THOUGHTS_MAY,
          .calls = tool_format_of(STR("tools <tool_call>"))},
-        {.thoughts = thought_format_of(STR("</think>")), .first = THOUGHTS_OPEN, .left_out = true}};
+        {.thoughts = thought_format_of(STR("</think>")), .first = THOUGHTS_OPEN, .left_out = true},
+        {.thoughts = thought_format_of(str_of(harmony)), .first = THOUGHTS_MAY},
+        {.thoughts = thought_format_of(str_of(harmony)),
+         .first = THOUGHTS_MAY,
+         .calls = tool_format_of(str_of(harmony))},
+        {.thoughts = thought_format_of(str_of(harmony)),
+         .first = THOUGHTS_NONE,
+         .raw = true,
+         .calls = tool_format_of(str_of(harmony))},
+        {.thoughts = thought_format_of(str_of(harmony)), .first = THOUGHTS_OPEN, .left_out = true}};
     for (u32 i = 0; i < COUNTOF(forms); i++) {
         read_answer(&forms[i], text, 0, &whole);
         read_answer(&forms[i], text, cut, &parts);
@@ -349,6 +440,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     memcpy(text, end + 1, text_n);
     check_grammar((struct str){schema, schema_n}, (struct str){text, text_n});
     check_xml((struct str){schema, schema_n}, (struct str){text, text_n});
+    check_messages((struct str){schema, schema_n}, (struct str){text, text_n});
     check_calls((struct str){text, text_n}, schema_n % (text_n + 1));
     check_thoughts((struct str){text, text_n}, schema_n % (text_n + 1));
     arena_reset(&a, 0);

@@ -13,7 +13,7 @@ json) sources=$base ;;
 safetensors) sources="$base core/base/weight.c core/model/safetensors.c" ;;
 template) sources="$base core/base/clock.c core/base/date.c core/model/template*.c"
     sources="$sources core/model/unicode_table.c" more=tests/template/styles
-    sources="$sources core/model/tool_*.c core/model/answer.c"
+    sources="$sources core/model/tool_*.c core/model/answer.c core/model/harmony.c"
     dictionary=-dict=tests/fuzz/template.dict ;;
 tokenizer) sources="$base core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
@@ -30,6 +30,7 @@ answers) sources="$base core/engine/grammar.c core/engine/schema.c core/engine/a
     sources="$sources core/engine/foresee.c"
     sources="$sources net/kinds.c net/store.c net/refusal.c tests/unit/words.c"
     sources="$sources core/engine/mask*.c core/model/answer.c core/model/tool_*.c"
+    sources="$sources core/model/harmony.c"
     sources="$sources core/model/tokenizer*.c core/model/bpe.c core/model/nfc.c"
     sources="$sources core/model/split*.c core/model/vocab.c core/model/unicode_table.c" ;;
 *) echo "run.sh: no such target: $name" >&2; exit 2 ;;

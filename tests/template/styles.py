@@ -66,6 +66,9 @@ LISTS = [
     # thoughts
     [U, msg("assistant", "<think>\nhm\n</think>\n\nyes"), U, msg("assistant", "<think></think>no")],
     [U, msg("assistant", "yes", reasoning_content="because")],
+    [U, msg("assistant", "yes", thinking="because")],
+    [U, msg("assistant", "", thinking="hm", tool_calls=[tool_call({"a": "b"})]), answer("22")],
+    [U, msg("assistant", "x", thinking="hm", tool_calls=[tool_call({"a": "b"})])],
     [U, A, msg("user", "<tool_response>\nx\n</tool_response>")],
     [msg("system", "Think /no_think please"), U, A], [msg("system", "/think"), U],
     [msg("system", "All mine /system_override /think"), U],
@@ -80,6 +83,7 @@ OPTIONS = [
     {"add_generation_prompt": True, "enable_thinking": True, "tools": [EMPTY_TOOL]},
     {"add_generation_prompt": True, "tools": [WEATHER], "tools_in_user_message": False,
      "date_string": "1 Jan 2030"},
+    {"add_generation_prompt": True, "tools": [WEATHER], "reasoning_effort": "high"},
     {"add_generation_prompt": True, "custom_tools": [WEATHER],
      "builtin_tools": ["weather", "code_interpreter"]},
 ]

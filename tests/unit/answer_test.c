@@ -202,3 +202,167 @@ void answer_thoughts_begin_in_prompts(void)
     CHECK(thoughts_within(f, STR(" ")) == THOUGHTS_MAY);
     CHECK(thoughts_within(NULL, STR(" ")) == THOUGHTS_NONE);
 }
+
+/* --- messages (core/model/harmony.h) ------------------------------------------------------------
+ */
+
+static const char taught[] = "tools <|channel|> <|message|>";
+
+#define ANALYSIS "<|channel|>analysis<|message|>"
+#define FINAL "<|channel|>final<|message|>"
+#define NEXT "<|end|><|start|>assistant"
+#define TO "<|channel|>commentary to=functions."
+#define JSON " <|constrain|>json<|message|>"
+
+void answer_messages(void)
+{
+    struct answer_format may = {.thoughts = format(taught), .first = THOUGHTS_MAY}, other = may;
+    CHECK(may.thoughts && !format("<|end|><|channel|>"));
+    check(&may, ANALYSIS "I think.\n" NEXT FINAL " Yes.\n", "R(I think.\n)T( Yes.\n)");
+    check(&may, ANALYSIS "I think." NEXT FINAL "Yes.<|end|>", "R(I think.)T(Yes.)");
+    check(&may, FINAL "Yes < no <| <|end| <|endoftext|> <|end|> <|end|>x",
+          "T(Yes < no <| <|end| <|endoftext|> <|end|> <|end|>x)");
+    check(&may, FINAL "a<<|end|><|end|><|start|>assistant" FINAL "b", "T(a<<|end|>\n\nb)");
+    check(&may, FINAL "a<|end|> \n<|start|>assistant <|channel|>final json <|message|>b",
+          "T(a\n\nb)");
+    check(&may,
+          "<|channel|>commentary<|message|>First" NEXT ANALYSIS "Hm" NEXT ANALYSIS "So" NEXT FINAL
+          "Then",
+          "T(First)R(Hm\n\nSo)T(\n\nThen)");
+    check(&may, ANALYSIS NEXT ANALYSIS "So" NEXT FINAL NEXT FINAL "x", "R(So)T(x)");
+    check(&may, "<|start|>assistant" ANALYSIS "a" NEXT FINAL "b", "R(a)T(b)");
+    check(&may, "<|channel|>other<|message|>a" NEXT "<|message|>b", "T(a\n\nb)");
+    check(&may, FINAL "a<|end|><|start|>user<|message|>b", "T(a\n\nb)");
+
+    /* What has no header, and what breaks off. */
+    check(&may, "", "");
+    check(&may, " \n", "T( \n)");
+    check(&may, "Yes " NEXT FINAL "no", "T(Yes \n\nno)");
+    check(&may, " to=x and <|chan", "T( to=x and <|chan)");
+    check(&may, "<|chan", "T(<|chan)");
+    check(&may, "<<|channel|>final", "T(<<|channel|>final)");
+    check(&may, "<|channel|>", "");
+    check(&may, "<|channel|>ana", "");
+    check(&may, "<|channel|>final<|mess", "");
+    check(&may, ANALYSIS, "");
+    check(&may, ANALYSIS "a<|e", "R(a<|e)");
+    check(&may, ANALYSIS "a<|end|>", "R(a)");
+    check(&may, ANALYSIS "a<|end|><|st", "R(a)");
+    check(&may, ANALYSIS "a" NEXT, "R(a)");
+    check(&may, ANALYSIS "a" NEXT "<|channel|>final", "R(a)");
+    check(&may, ANALYSIS "a<|end|><|start|><|end|><|start|>" FINAL "b", "R(a<|end|><|start|>)T(b)");
+    check(&may, "<|channel|>final<|end|><|start|>" FINAL "b", "T(<|channel|>final\n\nb)");
+    check(&may, "<|channel|>final<|start|>assistant", "T(<|channel|>final<|start|>assistant)");
+
+    /* Calls where there are no functions. */
+    check(&may, ANALYSIS "a" NEXT TO "f" JSON "{}<|call|>", "R(a)T({}<|call|>)");
+    check(&may, "<|channel|>analysis to=python code<|message|>1", "R(1)");
+
+    other.left_out = true;
+    check(&other, ANALYSIS "a<b" NEXT ANALYSIS "c" NEXT FINAL "d", "T(d)");
+    check(&other, ANALYSIS "a<", "");
+    other = may;
+    other.raw = true;
+    check(&other, ANALYSIS "a" NEXT FINAL "b", "T(" ANALYSIS "a" NEXT FINAL "b)");
+    other = may;
+    other.formed = true;
+    check(&other, ANALYSIS "a" NEXT FINAL "\"" NEXT FINAL "\"", "R(a)T(\"" NEXT FINAL "\")");
+    other = may;
+    other.first = THOUGHTS_OPEN;
+    check(&other, " a" NEXT FINAL "b", "R( a)T(b)");
+    other.first = THOUGHTS_NONE;
+    check(&other, " a" NEXT ANALYSIS "b", "T( a)R(b)");
+}
+
+void answer_messages_with_calls(void)
+{
+    struct answer_format f = {
+        .thoughts = format(taught), .first = THOUGHTS_MAY, .calls = tool_format_of(str_of(taught))};
+    CHECK(tool_format_is_special(f.calls) && !tool_format_is_xml(f.calls));
+    check(&f, ANALYSIS "a" NEXT TO "f" JSON "{\"a\": \"<|call|>}\\\"<|end|>\"}<|call|>",
+          "R(a)N(f)A({\"a\": \"<|call|>}\\\"<|end|>\"})");
+    check(&f, TO "f" JSON "{\"a\": [1, {}]}", "N(f)A({\"a\": [1, {}]})");
+    check(&f, " to=functions.f<|channel|>commentary json<|message|>{}", "N(f)A({})");
+    check(&f, "<|start|>assistant to=f<|channel|>commentary<|message|> {\"a\":1}\n<|call|>\n",
+          "N(f)A({\"a\":1})");
+    check(&f, "<|channel|>commentary to=f json<|message|>{} x <y<|call|>", "N(f)A({})");
+    check(&f, "<|channel|>analysis to=browser.search code<|message|>{}", "N(browser.search)A({})");
+    check(&f, "<|channel|>analysis to=python code<|message|>1 <| 2\n<|call|>",
+          "N(python)A(1 <| 2\n)");
+    check(&f,
+          "<|channel|>commentary<|message|>I ask." NEXT TO "f" JSON "{}" NEXT TO "g" JSON
+          "{\"b\":2}<|call|><|start|>assistant" FINAL "So.",
+          "T(I ask.)N(f)A({})N(g)A({\"b\":2})T(\n\nSo.)");
+    check(&f, TO "f" JSON "{}<|start|>assistant" FINAL "x", "N(f)A({})T(x)");
+    check(&f, TO "f" JSON "{}<|call|>" FINAL "x", "N(f)A({})T(x)");
+    check(&f, TO "f" JSON "{}<|call|> x", "N(f)A({})T( x)");
+    check(&f, TO "f" JSON "<|call|>", "N(f)A({})");
+    check(&f, TO "f" JSON " \n", "N(f)A({})");
+    check(&f, TO "f" JSON "{\"a\": <|call|>", "N(f)A({\"a\": )");
+    check(&f, TO "f" JSON "{\"a\": <|ca", "N(f)A({\"a\": <|ca)");
+    check(&f, TO "f" JSON "<<|call|>", "N(f)A(<)");
+    check(&f, TO "f <|constrain|>js", "");
+    check(&f, TO "<|message|>{}", "T({})");
+    check(&f, "<|start|>user to=functions.f<|channel|>commentary<|message|>{}", "T({})");
+    check(&f, "<|channel|>commentary auto=f<|message|>{}", "T({})");
+    check(&f, ANALYSIS "to=functions.f " TO "f" JSON "{}" NEXT FINAL "x",
+          "R(to=functions.f " TO "f" JSON "{})T(x)");
+    char text[1100], wanted[1100];
+    for (int n = TOOL_NAME_BYTES; n <= TOOL_NAME_BYTES + 1; n++) {
+        snprintf(text, sizeof text, "<|channel|>commentary to=%0*d<|message|>{}", n, 7);
+        snprintf(wanted, sizeof wanted, n > TOOL_NAME_BYTES ? "T({})" : "N(%0*d)A({})", n, 7);
+        check(&f, text, wanted);
+    }
+    /* A header that is too long. */
+    snprintf(text, sizeof text, FINAL "a" NEXT "%0500d€" FINAL "b" NEXT FINAL "c", 7);
+    snprintf(wanted, sizeof wanted, "T(%s)", text + sizeof FINAL - 1);
+    memcpy(strstr(wanted, NEXT FINAL "c"), "\n\nc)", 5);
+    check(&f, text, wanted);
+    f.raw = true;
+    check(&f, ANALYSIS "a" NEXT TO "f" JSON "{}<|call|>", "T(" ANALYSIS "a)N(f)A({})");
+    check(&f, ANALYSIS "a" NEXT FINAL "b<|end|>", "T(" ANALYSIS "a" NEXT FINAL "b<|end|>)");
+    check(&f, ANALYSIS "a" NEXT "<|chan", "T(" ANALYSIS "a" NEXT "<|chan)");
+}
+
+void answer_messages_begin_in_prompts(void)
+{
+    const struct thought_format *f = format(taught);
+#define SAID "<|start|>user<|message|>Hi<|end|>"
+    CHECK(thoughts_behind(f, STR(SAID)) == THOUGHTS_MAY);
+    CHECK(thoughts_behind(f, STR(SAID "<|start|>assistant")) == THOUGHTS_MAY);
+    CHECK(thoughts_behind(f, STR(SAID "<|start|>assistant" ANALYSIS)) == THOUGHTS_OPEN);
+    CHECK(thoughts_behind(f, STR(SAID "<|start|>assistant" ANALYSIS "So")) == THOUGHTS_OPEN);
+    CHECK(thoughts_behind(f, STR(SAID "<|start|>assistant" FINAL "So")) == THOUGHTS_NONE);
+    CHECK(thoughts_behind(f, STR("Hi")) == THOUGHTS_MAY);
+    CHECK(thoughts_within(f, STR("So")) == THOUGHTS_MAY);
+}
+
+/* However noise is cut, the same comes of it. */
+void answer_messages_of_noise(void)
+{
+    static const char *const pieces[] = {
+        "<|start|>", "<|end|>", "<|channel|>", "<|message|>", "<|call|>", ANALYSIS, FINAL,
+        NEXT,        TO "f",    JSON,          "{\"a\": ",    "\"",       "}",      "<",
+        "<|",        " ",       "\n",          "assistant",   " to=g",    "€",      "{}"};
+    struct answer_format f = {.thoughts = format(taught)};
+    u32 seed = 1;
+    for (u32 i = 0; i < 4000; i++) {
+        static struct told whole;
+        char text[512];
+        size_t n = 0;
+        text[0] = 0;
+        for (u32 k = 0; k < 2 + i % 9; k++) {
+            seed = seed * 1664525 + 1013904223;
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s",
+                                  pieces[(seed >> 8) % COUNTOF(pieces)]);
+        }
+        f.first = (enum thoughts)(i / 9 % 3);
+        f.calls = i / 27 % 2 ? tool_format_of(str_of(taught)) : NULL;
+        f.left_out = i / 54 % 3 == 1;
+        f.raw = i / 54 % 3 == 2;
+        struct answer_reader r = answer_reader_of(&f);
+        whole = (struct told){0};
+        take(&r, text, n, &whole);
+        check(&f, text, finish(&r, &whole));
+    }
+}

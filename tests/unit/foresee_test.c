@@ -133,3 +133,17 @@ void foresee_calls(void)
     foresees("so ", "");
     foresees("so <c>", "{\"name\": \"get\", \"arguments\": {\"x\": \"");
 }
+
+void foresee_messages(void)
+{
+    struct err_text e = {0};
+    CHECK(grammar_compile(&g, NULL, &e) == ERR_OK);
+    CHECK(grammar_head(&g, STR("<h>"), &e) == ERR_OK);
+    foresees("", "<h>{");
+    CHECK(grammar_think(&g, STR("<t>"), STR("<e>"), false, 9, &e) == ERR_OK);
+    CHECK(grammar_think_on(&g, STR("<s>"), &e) == ERR_OK);
+    foresees("", "");
+    foresees("<t>a<e><s>", "");
+    foresees("<t>a<e><s><", "h>{");
+    foresees("<t>a<e><s><h>{}", "");
+}

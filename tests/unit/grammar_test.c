@@ -287,8 +287,11 @@ static bool compiles_calls(const char *mark, const char *close, struct err_text 
     const struct json *v = NULL;
     static const char schema[] = "{\"properties\": {\"x\": {\"type\": \"integer\"}}}";
     struct grammar_call calls[] = {
-        {STR("<c>{\"name\": \""), STR("get"), STR("\", \"arguments\": "), NULL, 0, NULL, NULL},
-        {STR("<c>{\"name\": \""), STR("get_x"), STR("\", \"arguments\": "), NULL, 1, NULL, NULL}};
+        {.open = STR("<c>{\"name\": \""), .name = STR("get"), .middle = STR("\", \"arguments\": ")},
+        {.open = STR("<c>{\"name\": \""),
+         .name = STR("get_x"),
+         .middle = STR("\", \"arguments\": "),
+         .number = 1}};
     if (json_parse(&unit_arena, STR(schema), "schema", ERR_REQUEST, &v, e) != ERR_OK)
         return false;
     calls[1].parameters = v;
@@ -503,4 +506,93 @@ void grammar_reads_thoughts(void)
     CHECK(compiles_calls("<c>", "}</c>", &e));
     CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), true, UINT32_MAX, &e) == ERR_OK);
     CHECK(unit_reads(&g, "a<c>b") == 0 && unit_reads(&g, "a</t>b") == 1);
+}
+
+/* Messages: <h> begins one, <e> ends it, <s> is behind that. */
+static void messages(const char *mark, bool begun, bool thinks)
+{
+    const struct grammar_call calls[] = {
+        {.open = STR("<e><s>"), .name = STR("<h"), .middle = STR(">"), .text = true},
+        {.open = STR("<e><s><to "), .name = STR("f"), .middle = STR(">")}};
+    struct err_text e = {0};
+    u32 from = *mark ? 0 : 1;
+    CHECK(grammar_compile_calls(&g, calls + from, 2 - from, STR(""), str_of(mark), &e) == ERR_OK);
+    grammar_messages(&g, begun ? 6 : 0);
+    if (!thinks)
+        return;
+    CHECK(grammar_think(&g, STR("<t>"), STR("<e>"), false, UINT32_MAX, &e) == ERR_OK);
+    CHECK(grammar_think_on(&g, STR("<s>"), &e) == ERR_OK);
+}
+
+void grammar_reads_messages(void)
+{
+    static const char *const whole[] =
+        {"<h>", "<h>a<b", "<h>a<e><s><h>b", "<h>a<e><s><to f>{}", "<to f>{\"a\": 1}", NULL},
+                             *const open[] = {"", "<h", "<h>a<e>", "<h>a<e><s>", "<to f>{", NULL},
+                             *const none[] = {"a",
+                                              "<t>",
+                                              "<e>",
+                                              "<h>a<e>b",
+                                              "<h>a<e><s>b",
+                                              "<h><e><s><t>",
+                                              "<h><e><s><to g",
+                                              "<to f>[",
+                                              "<to f>{} ",
+                                              "<to f>{}<",
+                                              NULL};
+    static const char *const thought[] = {"<t>a</e><s<e><s><h>b", "<h>b", "<t><e><s><to f>{}",
+                                          "<t><h><e><s><h>a<e><s><h>", NULL},
+                             *const thinks[] = {"<t>a", "<t><to g>", "<t><e", "<t><e><s>", NULL},
+                             *const not [] = {"<t><e>a", "<t><e><s>a", "<t><e><s><t>", NULL};
+    messages("<e>", true, false);
+    reads_as(1, whole);
+    reads_as(0, open);
+    reads_as(-1, none);
+    messages("<e>", true, true);
+    reads_as(1, thought);
+    reads_as(0, thinks);
+    reads_as(-1, not );
+
+    static const char *const within[] = {"", "a", "a<e><s><to f>{}", "a<e><s><h>b", NULL};
+    messages("<e>", false, false); /* it goes on with a text */
+    reads_as(1, within);
+    messages("", true, true);
+    CHECK(unit_reads(&g, "<to f>{}") == 1 && unit_reads(&g, "<t>a<e><s><to f>{}") == 1 &&
+          unit_reads(&g, "<t>a<e><s><h") == -1 && unit_reads(&g, "<h") == -1);
+    messages("", false, false);
+    CHECK(unit_reads(&g, "<e><s><to f>{}") == 1 && unit_reads(&g, "a") == -1);
+}
+
+void grammar_reads_json_in_messages(void)
+{
+    static const char *const whole[] = {"<t>{<e><s><h>1", "<h>12",     "<h>-1.5", "<h>\"a\"",
+                                        "<h>{}",          "<h>\"ab\"", "<h>null", NULL},
+                             *const open[] = {"", "<t>1", "<t>1<e><s><h>", "<h>1.", "<h>\"a", NULL},
+                             *const none[] = {"1",      "<t><e><h",    "<t><e><s>1", "<h>2x",
+                                              "<h>{} ", "<h>\"a\"<e>", "<h><e>",     NULL};
+    struct err_text e = {0};
+    CHECK(compiles("{\"anyOf\": [{\"type\": \"number\"}, {\"enum\": [\"a\", \"ab\", null]}, "
+                   "{\"type\": \"object\"}]}",
+                   &e));
+    CHECK(grammar_head(&g, STR("<h>"), &e) == ERR_OK);
+    CHECK(grammar_think(&g, STR("<t>"), STR("<e>"), false, UINT32_MAX, &e) == ERR_OK);
+    CHECK(grammar_think_on(&g, STR("<s>"), &e) == ERR_OK);
+    reads_as(1, whole);
+    reads_as(0, open);
+    reads_as(-1, none);
+
+    /* A budget: what ends the thought is all that may come, and what has to follow. */
+    struct grammar_state s;
+    CHECK(compiles("{\"type\": \"number\"}", &e));
+    CHECK(grammar_head(&g, STR("<h>"), &e) == ERR_OK);
+    CHECK(grammar_think(&g, STR("<t>"), STR("<e>"), false, 2, &e) == ERR_OK);
+    CHECK(grammar_think_on(&g, STR("<s>"), &e) == ERR_OK);
+    grammar_begin(&g, &s);
+    CHECK(grammar_read(&g, &s, STR("<t>")) && grammar_read(&g, &s, STR("ab")));
+    CHECK(grammar_read(&g, &s, STR("c<")) && grammar_read(&g, &s, STR("e>")));
+    CHECK(grammar_read(&g, &s, STR("<s>")) && grammar_read(&g, &s, STR("<h>")));
+    CHECK(grammar_read(&g, &s, STR("7")) && grammar_complete(&g, &s));
+    grammar_begin(&g, &s);
+    CHECK(grammar_read(&g, &s, STR("<t>")) && grammar_read(&g, &s, STR("ab")));
+    CHECK(grammar_read(&g, &s, STR("c")) && !grammar_read(&g, &s, STR("d")));
 }

@@ -102,6 +102,29 @@ void mask_has_what_prose_and_thoughts_read(void)
     }
 }
 
+void mask_has_what_messages_read(void)
+{
+    static const struct grammar_call calls[] = {
+        {.open = STR("<a><b>"), .name = STR("<"), .middle = STR("ab>"), .text = true},
+        {.open = STR("<a><b>"), .name = STR("<b"), .middle = STR(">")}};
+    static const char *const texts[] = {"<ab>a b\n<a<a><b><ab>b<a", "<a a>a <<a><b><ab>\"",
+                                        "<ab><a><b><b>{\"ab\": 1}", "<a a>b<a><b><b>{}"};
+    struct err_text e = {0};
+    lay_out();
+    for (u32 i = 0; i < COUNTOF(texts); i++) {
+        CHECK(grammar_compile_calls(&g, calls, 2, STR(""), STR("<a>"), &e) == ERR_OK);
+        grammar_messages(&g, 6);
+        CHECK(grammar_think(&g, STR("<a a>"), STR("<a>"), false, UINT32_MAX, &e) == ERR_OK);
+        CHECK(grammar_think_on(&g, STR("<b>"), &e) == ERR_OK);
+        check(texts[i], texts[i]);
+    }
+    CHECK(grammar_compile(&g, NULL, &e) == ERR_OK);
+    CHECK(grammar_head(&g, STR("<ab>"), &e) == ERR_OK);
+    CHECK(grammar_think(&g, STR("<a a>"), STR("<a>"), false, UINT32_MAX, &e) == ERR_OK);
+    CHECK(grammar_think_on(&g, STR("<b>"), &e) == ERR_OK);
+    check("JSON", "<a a>a<\n<a><b><ab>{\"a\": \"<\"}");
+}
+
 void mask_has_what_tags_read(void)
 {
     static const char *const tags[][2] = {

@@ -455,7 +455,9 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .scale = m->attention_scale,
                              .softcap = m->attention_softcap,
                              .awaited = b->place || b->next_x,
-                             .int8 = l->kv_int8};
+                             .int8 = l->kv_int8,
+                             .sinks = p->sinks};
+    ASSERT(!a.sinks || a.softcap == 0); /* struct attention_row has room for one of them */
     if (m->attention_gated)
         add(l, OP_QUERIES, "queries")->gated = gated(m, b, b->qkv, b->qkv_stride);
     if (m->qk_norm == QK_NORM_ROWS) {
@@ -516,6 +518,7 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
 {
     const struct model *m = l->model;
     const u32 wide = layer->mixture ? m->shared_intermediate : m->intermediate;
+    ASSERT(m->activation != ACT_GPT_OSS); /* experts alone have it */
     struct input in = normed(l, b, p->norm_mlp, p->gate_up);
     if (place_shares(m, layer)) {
         struct output out = {.label = "gate_up",
@@ -582,8 +585,9 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     struct input in = normed(l, b, p->norm_mlp, p->expert_up);
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
-    struct op_route route = {b->routes, input_of(b, in, p->expert_up), p->router, p->bias,
-                             m->experts_scale};
+    struct op_route route = {b->routes,        input_of(b, in, p->expert_up),
+                             p->router,        p->bias,
+                             m->experts_scale, p->router_bias};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)

@@ -22,7 +22,7 @@ enum {
     /* at most: qkv apart, gated, normed, in pairs, gate and up apart, norms after both; experts and
      * a shared one, with its gate and up apart */
     LIST_LAYER_OPS = 21,
-    LIST_LAYER_VECTORS = 10, /* norms, router, share or bias; of a delta net */
+    LIST_LAYER_VECTORS = 12, /* norms, sinks, router and its bias, share or bias; of a delta net */
     LIST_OPS_BESIDE = 4,     /* those of no layer */
     LIST_STRETCHES = 4,      /* lists of them */
     LIST_HEAD_ROWS = 16,     /* rows of logits, or as many as samples */
@@ -40,12 +40,13 @@ struct list_weight {
     u32 run, step, at, group; /* see struct gpu_pack */
 };
 
-/* A norm's weights (with gemma's 1 added, and scaled), a router's or its bias, the frequencies of a
- * rotation, or what a delta net has but for its linears: f32 on the card. */
+/* A norm's weights (with gemma's 1 added, and scaled), sinks, a router's weights or its bias, the
+ * frequencies of a rotation, or what a delta net has but for its linears: f32 on the card. */
 struct list_vector {
-    const struct tensor *tensor; /* one of these four */
+    const struct tensor *tensor; /* one of these five */
     const struct weight *router;
-    const struct weight *conv; /* there are [k][n] */
+    const struct weight *biased; /* whose bias it is */
+    const struct weight *conv;   /* there are [k][n] */
     const float *values;
     float *to;
     float scale; /* of `tensor` */

@@ -39,6 +39,10 @@ static struct matrix shape(const struct weight *w)
 {
     struct matrix m = {.n = w->n, .scale_type = w->scale_type};
     m.kind = w->kind == WEIGHT_PLAIN ? MATRIX_HALF : w->bits == 4 ? MATRIX_INT4 : MATRIX_INT8;
+    if (w->kind == WEIGHT_MXFP4) { /* whose values, as integers, want more than 4 bits */
+        m.kind = MATRIX_INT8;
+        m.scale_type = DTYPE_BF16;
+    }
     m.k = ROUND_UP(has_order(w) ? w->groups * padded_group(w) : w->k, (u32)MATRIX_K_UNIT);
     m.group = m.kind == MATRIX_HALF ? m.k : scale_group(w);
     m.groups = m.k / m.group;
@@ -213,7 +217,7 @@ struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const s
         zeros |= from->zeros != NULL;
     }
     first->to.n = experts * parts * first->n;
-    carve_matrix(s, &first->to, zeros, false);
+    carve_matrix(s, &first->to, zeros, first->from->bias);
     for (struct list_weight *w = first; w < &l->weights[l->n_weights]; w++)
         w->to = first->to;
     return first;

@@ -62,6 +62,16 @@ void place_weights(struct list *l, struct vram *s, const struct layer *from, str
     to->down = matrix_place(l, s, &from->down);
 }
 
+/* Beside scores that are multiplied by log2(e). */
+static const float *sinks(struct list *l, struct vram *s, const struct tensor *t)
+{
+    const float log2_e = 1.44269504f;
+    return t ? place_vector(l, s,
+                            (struct list_vector){
+                                .tensor = t, .scale = log2_e, .as_is = true, .n = l->model->heads})
+             : NULL;
+}
+
 static void place_norms(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
 {
     const struct model *m = l->model;
@@ -71,10 +81,14 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
     to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
     to->norm_q = norm(l, s, from->norm_q, model_qk_norm_n(m, m->heads));
     to->norm_k = norm(l, s, from->norm_k, model_qk_norm_n(m, m->kv_heads));
+    to->sinks = sinks(l, s, from->sinks);
     if (from->mixture)
         to->router = place_vector(
             l, s,
             (struct list_vector){.router = &from->mixture->router, .n = m->experts * m->hidden});
+    if (from->mixture && from->mixture->router.bias)
+        to->router_bias = place_vector(
+            l, s, (struct list_vector){.biased = &from->mixture->router, .n = m->experts});
     if (from->mixture)
         to->bias = norm(l, s, from->mixture->bias, m->experts);
     if (from->mixture && m->shared_gated)

@@ -21,7 +21,14 @@ struct piece {
 
 /* --- cutting a weight ---------------------------------------------------------------------- */
 
-/* Bytes of an output's values where outputs lie one behind the other; 0: they do not. */
+/* Rows of the file from an output to the next one. */
+static u32 row_step(const struct weight *w)
+{
+    return w->kind == WEIGHT_MXFP4 ? w->row_step : 1;
+}
+
+/* Bytes from an output's values to the next one's where outputs lie one behind the other; 0: they
+ * do not. */
 static size_t output_bytes(const struct weight *w)
 {
     switch (w->kind) {
@@ -31,6 +38,8 @@ static size_t output_bytes(const struct weight *w)
         return CEIL_DIV((size_t)w->k * w->bits, 32) * 4;
     case WEIGHT_INT8:
         return w->k;
+    case WEIGHT_MXFP4:
+        return (size_t)w->k / 2 * w->row_step;
     default:
         return 0;
     }
@@ -65,6 +74,7 @@ static struct weight outputs_of(const struct weight *from, u32 first, u32 n)
 {
     struct weight w = *from;
     u32 groups = w.kind == WEIGHT_INT8 ? 1 : w.groups;
+    size_t row = (size_t)first * row_step(from);
     w.n = n;
     if (first == 0)
         return w;
@@ -73,9 +83,9 @@ static struct weight outputs_of(const struct weight *from, u32 first, u32 n)
         w.zeros = (const u8 *)w.zeros +
                   (w.kind == WEIGHT_PACKED ? (size_t)first / (32 / w.bits) * groups * 4 : first);
     if (w.scales)
-        w.scales = (const u8 *)w.scales + (size_t)first * groups * dtype_bytes(w.scale_type);
+        w.scales = (const u8 *)w.scales + row * groups * dtype_bytes(w.scale_type);
     if (w.bias)
-        w.bias = (const u8 *)w.bias + (size_t)first * dtype_bytes(w.bias_type);
+        w.bias = (const u8 *)w.bias + row * dtype_bytes(w.bias_type);
     return w;
 }
 
@@ -106,17 +116,19 @@ static const void *add_span(struct piece *p, u64 staging, const void *from, size
     return (const void *)(uintptr_t)(staging + at);
 }
 
-/* What has to be copied for w; its pointers then are those of the copy. */
+/* What has to be copied for w; its pointers then are those of the copy. Rows that lie between its
+ * own come along. */
 static struct piece piece_of(struct weight *w, u64 staging)
 {
     struct piece p = {0};
     bool plain = w->kind == WEIGHT_PLAIN;
-    size_t each = output_bytes(w), values = each ? each * w->n : weight_data_bytes(w);
-    size_t scales = plain ? 0 : (size_t)w->n * w->groups * dtype_bytes(w->scale_type);
+    size_t step = row_step(w), rows = (w->n - 1) * step + 1, each = output_bytes(w) / step;
+    size_t values = each ? each * rows : weight_data_bytes(w);
+    size_t scales = plain ? 0 : rows * w->groups * dtype_bytes(w->scale_type);
     w->data = add_span(&p, staging, w->data, values);
     w->zeros = plain ? NULL : add_span(&p, staging, w->zeros, zeros_bytes(w));
     w->scales = plain ? NULL : add_span(&p, staging, w->scales, scales);
-    w->bias = add_span(&p, staging, w->bias, w->n * dtype_bytes(w->bias_type));
+    w->bias = add_span(&p, staging, w->bias, rows * dtype_bytes(w->bias_type));
     w->group_index = NULL;
     w->name = NULL;
     return p;
@@ -313,8 +325,15 @@ static void let_go(const struct upload *u, const struct weight *w)
 {
     const struct model *m = u->list->model;
     if (u->integrated)
-        model_advise(m, w->data, weight_data_bytes(w), MADV_PAGEOUT);
-    model_advise(m, w->data, weight_data_bytes(w), MADV_DONTNEED);
+        model_advise(m, w->data, weight_span_bytes(w), MADV_PAGEOUT);
+    model_advise(m, w->data, weight_span_bytes(w), MADV_DONTNEED);
+}
+
+/* Do rows of the other lie between its own? */
+static bool holds(const struct weight *w, const struct weight *other)
+{
+    const u8 *from = w->data, *at = other->data;
+    return at > from && at < from + weight_span_bytes(w);
 }
 
 static void tell(const struct upload *u)
@@ -328,7 +347,7 @@ static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
     const struct list_weight *w = &u->list->weights[i];
     if (u->read_ahead && i + 1 < u->list->n_weights) {
         const struct weight *next = w[1].from;
-        model_advise(u->list->model, next->data, weight_data_bytes(next), MADV_WILLNEED);
+        model_advise(u->list->model, next->data, weight_span_bytes(next), MADV_WILLNEED);
     }
     if (w->makes_order)
         TRY(upload_order(u, w, e));
@@ -336,7 +355,8 @@ static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
         n = MIN(piece_outputs(w->from, w->n), w->n - first);
         TRY(pack(u, w, first, n, e));
     }
-    if (w->first + w->n == w->from->n) /* its last part */
+    const bool read_on = i + 1 < u->list->n_weights && holds(w->from, w[1].from);
+    if (w->first + w->n == w->from->n && !read_on) /* its last part */
         let_go(u, w->from);
     u->done_bytes += weight_data_bytes(w->from) / w->from->n * w->n;
     tell(u);
@@ -357,6 +377,8 @@ static void vector_values(const struct list *l, const struct list_vector *v, u32
     for (u32 i = 0; i < n; i += k)
         if (v->router)
             linear_row(&(struct packed){.w = v->router}, (first + i) / k, to + i);
+        else if (v->biased)
+            to[i] = half_load(v->biased->bias, v->biased->bias_type, first + i);
         else if (v->conv)
             to[i] = conv_value(v->conv, first + i);
         else

@@ -441,7 +441,7 @@ GPU void splits_write(const struct op_attention *op, u32 chunks, const struct sp
 #pragma unroll
     for (u32 r = 0; r < (way::low ? 1 : 2); r++) {
         const struct attention_row *row = &rows[g + r * 8];
-        float inverse = gpu_reciprocal(s->l[r]);
+        float inverse = attention_inverse(op, row->before, s->m[r], s->l[r]);
         bool real = row->to > 0;
 #pragma unroll
         for (u32 i = 0; i < way::passes; i++)
@@ -557,10 +557,11 @@ GPU void splits_copy_partials(const float *from, size_t stride, u32 dim, u32 fir
     gpu_warp_sync();
 }
 
-/* A dimension of a query row, of its splits in order, by lane: JOIN_DIMS from `first` on. from: the
- * row's first partial; near: work space. */
-GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 first, u32 end,
-                               u32 splits, u8 *near, u32 near_bytes)
+/* A dimension of a query row, of its splits in order, by lane: JOIN_DIMS from `first` on. before:
+ * of the row; from: its first partial; near: work space. */
+GPU float splits_join_partials(const struct op_attention *op, float before, const float *from,
+                               size_t stride, u32 dim, u32 first, u32 end, u32 splits, u8 *near,
+                               u32 near_bytes)
 {
     float m = -INFINITY, l = 0, o = 0;
     u32 lane = gpu_lane(), most = near_bytes / JOIN_BYTES;
@@ -586,7 +587,7 @@ GPU float splits_join_partials(const float *from, size_t stride, u32 dim, u32 fi
             }
         }
     }
-    return gpu_mul(o, gpu_reciprocal(l));
+    return gpu_mul(o, attention_inverse(op, before, m, l));
 }
 
 /* This team's share of a unit's output: warps take up to JOIN_DIMS dimensions of a row at a time.
@@ -602,7 +603,7 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
 #pragma unroll 1
     for (; i < each * of_row; i += told->teams * way::warps) {
         u32 r = i / of_row, first = begin + i % of_row * JOIN_DIMS, d = first + gpu_lane();
-        struct attention_row row;
+        struct attention_row row = {};
         attention_row_place(op, &told->tile, r, &row);
         if (row.to == 0)
             continue;
@@ -610,8 +611,8 @@ GPU void splits_merge(const struct op_attention *op, const struct attention_plan
             splits_await(op, told);
         waited = true;
         const float *from = splits_partial(gpu_global(op->partial), each, dim + 4, told->unit, r);
-        float v = splits_join_partials(from, (size_t)each * (dim + 4), dim, first, end,
-                                       told->splits, near, near_bytes);
+        float v = splits_join_partials(op, row.before, from, (size_t)each * (dim + 4), dim, first,
+                                       end, told->splits, near, near_bytes);
         if (d < MIN(end, op->head_dim))
             gpu_global(op->out)[row.out + d] = gpu_answer(v);
     }

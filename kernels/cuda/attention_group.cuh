@@ -335,8 +335,8 @@ GPU void group_join_last(struct many_tile *t, u32 first, const struct attention_
         t->l[r] = attention_add(j, r, t->l[r], o[PART_CHUNKS][0][r * 2]);
 }
 
-/* What comes before a softcap of the lane's row g; of row g + 8 it is eight further on. It lies in
- * shared memory, as registers are few. */
+/* What comes before a softcap of the lane's row g, or its sink; of row g + 8 it is eight further
+ * on. It lies in shared memory, as registers are few. */
 GPU float *group_before(void)
 {
     float *all = (float *)(gpu_shared() + GROUP_BEFORE_AT);
@@ -482,7 +482,7 @@ GPU void group_write(const struct op_attention *op, const struct many_tile *t, c
     const u32 first = gpu_lane() % 4 / 2 * 8 + gpu_lane() % 2 * 2;
 #pragma unroll
     for (u32 r = 0; r < 2; r++) {
-        const float inverse = gpu_reciprocal(t->l[r]);
+        const float inverse = attention_inverse(op, group_before()[r * 8], t->m[r], t->l[r]);
         float *out = gpu_global(op->out) + at[r] + first;
 #pragma unroll
         for (u32 i = 0; i < CHUNKS * 2; i++) {
@@ -511,7 +511,7 @@ GPU void group_run(const struct op_attention *op, const struct gpu_run *run,
         gpu_sync(); /* the queries of the last unit are done with */
         many_begin(op, plan, tile, &t, q, out);
         group_queries<CHUNKS>(op, q, at);
-        if (t.capped && gpu_lane() % 4 == 0) {
+        if ((t.capped || op->sinks) && gpu_lane() % 4 == 0) {
             group_before()[0] = t.before[0];
             group_before()[8] = t.before[1];
         }

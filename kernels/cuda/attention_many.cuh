@@ -371,7 +371,7 @@ GPU void many_write(const struct op_attention *op, u32 chunks, const struct many
     u32 head_dim = op->head_dim;
 #pragma unroll
     for (u32 r = 0; r < 2; r++) {
-        float inverse = gpu_reciprocal(t->l[r]);
+        float inverse = attention_inverse(op, t->before[r], t->m[r], t->l[r]);
         bool real = t->row_to[r] > 0;
 #pragma unroll
         for (u32 i = 0; i < WARP_CHUNKS; i++)

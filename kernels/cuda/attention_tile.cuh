@@ -67,10 +67,11 @@ struct attention_tile {
 struct attention_row {
     u32 q, out;      /* where in op->qkv and op->out it begins */
     u32 from, to;    /* positions seen: [from, to) */
-    float before, c; /* x is scaled by `before` ahead of a softcap's 2^..; c see above */
+    float before, c; /* x is scaled by `before` ahead of a softcap's 2^.., or where heads have
+                        sinks, and so no softcap, it is that of the row's; c see above */
 };
 
-/* All of it but, where the row is real, `before` and c. */
+/* All of it but, where the row is real, c, and `before` of a softcap. */
 GPU void attention_row_place(const struct op_attention *op, const struct attention_tile *tile,
                              u32 row, struct attention_row *r)
 {
@@ -85,6 +86,8 @@ GPU void attention_row_place(const struct op_attention *op, const struct attenti
     r->from = real ? attention_seen_from(op, tile->pos + token) : 0;
     if (!real)
         r->before = r->c = 1;
+    if (op->sinks)
+        r->before = gpu_global(op->sinks)[head];
 }
 
 /* undo: what undoes the power that its query is multiplied by. */
@@ -92,7 +95,8 @@ GPU void attention_row_scale(const struct op_attention *op, float undo, struct a
 {
     float softcap = op->softcap;
     undo = gpu_mul(undo, op->scale);
-    r->before = softcap > 0 ? undo * gpu_reciprocal(softcap) * (2 * LOG2_E) : 1;
+    if (softcap > 0)
+        r->before = undo * gpu_reciprocal(softcap) * (2 * LOG2_E);
     r->c = gpu_mul(softcap > 0 ? softcap : undo, LOG2_E);
 }
 
@@ -100,7 +104,7 @@ GPU void attention_row_scale(const struct op_attention *op, float undo, struct a
 GPU struct attention_row attention_row_of(const struct op_attention *op,
                                           const struct attention_tile *tile, u32 row)
 {
-    struct attention_row r;
+    struct attention_row r = {};
     attention_row_place(op, tile, row, &r);
     attention_row_scale(op, gpu_global(op->qkv)[r.q + op->head_dim / 2], &r);
     return r;
@@ -218,6 +222,16 @@ GPU void attention_add_chunk(const struct attention_join *j, float total[2][4],
 {
     for (u32 i = 0; i < 8; i++)
         total[i / 4][i % 4] = attention_add(j, i / 2 % 2, total[i / 4][i % 4], split[i / 4][i % 4]);
+}
+
+/* What a row's O is multiplied by, when it has seen all: 1 / l, where the head's sink counts as a
+ * key. Of a sink far above all scores that is 1 / inf, and the row 0. before: struct
+ * attention_row's. */
+GPU float attention_inverse(const struct op_attention *op, float before, float m, float l)
+{
+    if (op->sinks)
+        l += gpu_exp2(before - m);
+    return gpu_reciprocal(l);
 }
 
 /* Writes a chunk of an output row (head_dim floats) as mma leaves it, o times inverse, by the row's

@@ -271,6 +271,8 @@ GPU void turn_row(const struct op_attention *op, const struct attention_tile *ti
     r->from = real ? attention_seen_from(op, tile->pos) : 0;
     if (!real)
         r->before = r->c = 1;
+    if (op->sinks)
+        r->before = gpu_global(op->sinks)[head];
 }
 
 /* This lane's dimensions of a head, from 4 lane on, as they are now. */

@@ -187,8 +187,8 @@ GPU void experts_few_put(const struct op_experts *op, const struct experts_some 
         const struct few_row by = few_row_of(&op->in, &work->slices[row]);
         float v = few_value(&op->matrix, n, sums, apart, &by);
         if (op->output == OUTPUT_GATE)
-            v = linear_activate(v, op->activation) *
-                few_value(&op->matrix, n + 8, sums + 8, apart, &by);
+            v = linear_gate<true>(v, few_value(&op->matrix, n + 8, sums + 8, apart, &by),
+                                  op->activation);
         op->y[(size_t)(some->pair + row) * op->y_stride + (first << shift) + output] = v;
     }
 }

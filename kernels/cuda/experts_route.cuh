@@ -133,9 +133,11 @@ GPU void experts_think(const struct op_route *op, const struct routed *near, u32
     else
         experts_sum_each(all);
     const u32 mine = gpu_lane(), e = mine / tokens, i = mine % tokens;
-    if (mine < tokens * abreast && i < n && expert + e < end)
-        op->routes.logits[(size_t)(token + i) * op->routes.experts + expert + e] =
-            all[0] * near->inverse[i];
+    if (mine >= tokens * abreast || i >= n || expert + e >= end)
+        return;
+    const float bias = op->router_bias ? gpu_global(op->router_bias)[expert + e] : -0.0f;
+    op->routes.logits[(size_t)(token + i) * op->routes.experts + expert + e] =
+        fmaf(all[0], near->inverse[i], bias); /* -0 changes nothing */
 }
 
 /* A block takes a token and as many experts as it has warps. */

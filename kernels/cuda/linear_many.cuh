@@ -258,8 +258,8 @@ GPU void many_finish_whole(const struct op_linear *op, struct many_cut cut,
             v[0] = p.x * factor.x, v[1] = p.y * factor.x;
             v[2] = p.z * factor.y, v[3] = p.w * factor.y;
         }
-        tile_store<four>(op, it->part, piece.block, piece.token, it->rows, &sum, it->end, NULL,
-                         NULL, it->back);
+        tile_store<four, false, true>(op, it->part, piece.block, piece.token, it->rows, &sum,
+                                      it->end, NULL, NULL, it->back);
     }
 }
 
@@ -296,8 +296,8 @@ GPU_CALL void many_finish(const struct op_linear *op, struct many_cut cut, u32 p
         }
         const float2 factor = many_factors(&op->part[it.part], cut.kind, piece.block);
         v[0] *= factor.x, v[1] *= factor.x, v[2] *= factor.y, v[3] *= factor.y;
-        tile_store(op, it.part, piece.block, piece.token, it.rows, &sum, it.end, &old, NULL,
-                   it.back);
+        tile_store<small, false, true>(op, it.part, piece.block, piece.token, it.rows, &sum, it.end,
+                                       &old, NULL, it.back);
     }
 }
 

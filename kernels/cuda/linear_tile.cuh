@@ -104,7 +104,7 @@ GPU void tile_scale(struct tile_sums<shape> *s, const struct matrix *m, const fl
 
 /* Gates and softcaps, in a loop over what stands in front, since their code is long: after as many
  * turns as there are places all stand where they stood. Registers have no index. */
-template <class shape>
+template <class shape, bool experts>
 GPU void tile_bend(struct tile_sums<shape> *s, bool gate, u32 activation, float softcap)
 {
     const u32 count = shape::m * shape::n;
@@ -116,8 +116,8 @@ GPU void tile_bend(struct tile_sums<shape> *s, bool gate, u32 activation, float 
             v[e] = s->v[0][0][e];
 #pragma unroll 1
         for (u32 e = 0; e < (gate ? 2 : 4); e++) {
-            float bent =
-                gate ? linear_activate(v[0], activation) * v[2] : softcap * tanhf(v[0] / softcap);
+            float bent = gate ? linear_gate<experts>(v[0], v[2], activation)
+                              : softcap * tanhf(v[0] / softcap);
             float next[4] = {v[1], v[2], v[3], bent};
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
@@ -225,9 +225,9 @@ GPU void tile_put_gates(const struct tile_sums<shape> *s, float *y, u32 stride, 
 
 /* Puts out a warp's tiles: from `block` of 16 outputs of a part, below `end`, and this lane's first
  * token, on. had: see tile_put. row_factor: those of all tokens, where they are at hand. back: see
- * tile_item. awaited: y may be.
+ * tile_item. awaited: y may be. experts: see linear_gate.
  */
-template <class shape, bool awaited = false>
+template <class shape, bool awaited = false, bool experts = false>
 GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, u32 rows,
                     struct tile_sums<shape> *s, u32 end = ~0u,
                     const struct tile_old<shape> *had = NULL, const float *row_factor = NULL,
@@ -242,7 +242,7 @@ GPU void tile_store(const struct op_linear *op, u32 part, u32 block, u32 token, 
     if (gate && op->activation == ACT_SILU)
         tile_silu<shape>(s);
     else if (gate || op->softcap > 0)
-        tile_bend<shape>(s, gate, op->activation, op->softcap);
+        tile_bend<shape, experts>(s, gate, op->activation, op->softcap);
     const size_t at = (size_t)token * op->y_stride + op->at[part] + row - back;
     float *y = op->y + at;
     if (gate)
@@ -267,12 +267,13 @@ GPU struct tile_scales<shape> tile_scales_of(const struct op_linear *op, u32 sli
 }
 
 /* tile_store of an item. */
-template <class shape>
+template <class shape, bool experts = false>
 GPU void tile_store_item(const struct op_linear *op, const struct tile_item it,
                          struct tile_sums<shape> *s)
 {
-    tile_store<shape>(op, it.part, it.block + tile_warp_block<shape>(), tile_token<shape>(it.token),
-                      it.rows, s, it.end, NULL, NULL, it.back);
+    tile_store<shape, false, experts>(op, it.part, it.block + tile_warp_block<shape>(),
+                                      tile_token<shape>(it.token), it.rows, s, it.end, NULL, NULL,
+                                      it.back);
 }
 
 /* --- sums of slices that several blocks made ----------------------------------------------- */

@@ -100,6 +100,17 @@ GPU float linear_activate(float x, u32 activation)
     return 0.5f * x * (1 + erff(x * 0.7071067812f));
 }
 
+/* What becomes of a gate and its up. Experts alone have ACT_GPT_OSS: kernels of dense models stay
+ * as they are. What is no number stays so. */
+template <bool experts = false> GPU float linear_gate(float gate, float up, u32 activation)
+{
+    if (experts && activation == ACT_GPT_OSS) {
+        const float g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;
+        return g * gpu_reciprocal(1 + gpu_exp2(g * (-1.702f * 1.442695041f))) * (u + 1);
+    }
+    return linear_activate(gate, activation) * up;
+}
+
 /* The value of output n of a part: from the sum of its slices and the scale of the token. */
 GPU float linear_value_of(const struct matrix *m, u32 n, float sum, float scale)
 {

@@ -369,7 +369,7 @@ GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe
     if (shape::parked)
         tile_unpark<shape>(&p);
     it = share_any_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
-    tile_store_item<shape>(op, it, shape::parked ? &p : &total);
+    tile_store_item<shape, true>(op, it, shape::parked ? &p : &total);
 }
 
 /* By one thread, before anything else; then all must meet. */

@@ -37,10 +37,29 @@ GPU u32 pack_field(u32 word, u32 i, u32 bits)
     return word >> i * bits & ((1u << bits) - 1);
 }
 
+/* Which of the rows of values, scales or bias that lie there is output j's. */
+GPU size_t pack_row(const struct weight *w, u32 j)
+{
+    return (size_t)j * (w->kind == WEIGHT_MXFP4 ? w->row_step : 1);
+}
+
 /* Which nibble of an AWQ word holds column 8c + j. */
 GPU u32 pack_awq_nibble(u32 j)
 {
     return (j & 1) << 2 | j >> 1;
+}
+
+/* Twice the value of the lower nibble of MXFP4 (mxfp4_field), as INT8. */
+GPU u32 pack_mxfp4(u32 nibble)
+{
+    u32 twice = 0xc8643210u >> nibble % 8 * 4 & 15;
+    return nibble & 8 ? 128 - twice : 128 + twice;
+}
+
+/* Half of 2^(s - 127), as bf16; what is too small for it is 0. */
+GPU u32 pack_e8m0(u32 s)
+{
+    return s == 255 ? 0x7f80 : (MAX(s, 1u) - 1) << 7;
 }
 
 /* The unsigned value of output j, feature f. */
@@ -55,6 +74,8 @@ GPU u32 pack_q(const struct weight *w, u32 stride, u32 j, u32 f)
     if (w->kind == WEIGHT_PACKED)
         return pack_field(pack_load32(w->data, (size_t)j * CEIL_DIV(w->k, per) + f / per), f % per,
                           w->bits);
+    if (w->kind == WEIGHT_MXFP4)
+        return pack_mxfp4(((const u8 *)w->data)[pack_row(w, j) * (w->k / 2) + f / 2] >> f % 2 * 4);
     return ((const u8 *)w->data)[(size_t)j * w->k + f] ^ 0x80u;
 }
 
@@ -147,13 +168,15 @@ GPU void pack_scales(const struct gpu_pack *p, u32 block)
     for (u32 i = gpu_thread(); i < p->to.groups * 16; i += GPU_THREADS) {
         u32 row = i % 2 * 8 + i % 16 / 2, j = pack_output(p, block * 16 + row);
         u32 g = i / 16 * p->to.group / p->group;
-        size_t from = by_group ? (size_t)g * p->stride + j : (size_t)j * w->groups + g;
+        size_t from = by_group ? (size_t)g * p->stride + j : pack_row(w, j) * w->groups + g;
         size_t to = (size_t)block * p->to.groups * 16 + i;
         if (j == PACK_BEYOND)
             continue;
         bool real = j < w->n && g < w->groups; /* padded inputs may be a group of their own */
         if (w->scale_type == DTYPE_F32)
             ((u32 *)p->to.scales)[to] = real ? pack_load32(w->scales, from) : 0;
+        else if (w->scale_type == DTYPE_E8M0)
+            ((u16 *)p->to.scales)[to] = (u16)(real ? pack_e8m0(((const u8 *)w->scales)[from]) : 0);
         else
             ((u16 *)p->to.scales)[to] = (u16)(real ? pack_load16(w->scales, from) : 0);
         if (p->to.zeros)
@@ -167,7 +190,7 @@ GPU void pack_bias(const struct gpu_pack *p, u32 block)
     u32 row = block * 16 + gpu_thread(), j = pack_output(p, row);
     if (gpu_thread() < 16 && row < p->to.n && j != PACK_BEYOND && p->to.bias)
         ((float *)p->to.bias)[row] =
-            w->bias && j < w->n ? pack_load_float(w->bias, w->bias_type, j) : 0;
+            w->bias && j < w->n ? pack_load_float(w->bias, w->bias_type, pack_row(w, j)) : 0;
 }
 
 GPU void pack_run(const struct gpu_pack *p)

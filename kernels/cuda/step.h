@@ -23,7 +23,8 @@
  * slice. attention  by splits of ATTENTION_SPLIT positions (absolute, from 0): within a split the
  * scores of all its keys, their maximum m, weights exp(s - m) rounded to half, their sum l and O =
  * sum of weight * v, both as the tensor core adds them, page after page; then the splits in order,
- * by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O alike.
+ * by m' = max(m, m_s), l = l exp(m - m') + l_s exp(m_s - m'), O alike. Where the head has a sink,
+ * l += exp(sink - m) at the end. The row is O / l.
  *
  * Numbers: activations between operations are f32; what enters a tensor core is half, each slice of
  * a token's row scaled by a power of two of its own, 1 / x_scale, so that its largest magnitude
@@ -82,7 +83,8 @@ enum matrix_kind { MATRIX_INT4, MATRIX_INT8, MATRIX_HALF };
  * signed). INT4: one word a tile; its nibbles, lowest first: a[0] low, a[1] low, a[2] low, a[3]
  * low, a[0] high, a[1] high, a[2] high, a[3] high (so that (word >> 4 i) & 0x000f000f is a[i]).
  *
- * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. */
+ * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. A
+ * value of MXFP4 is INT8 here, twice as large, and its scale a bf16 of half the size. */
 struct matrix {
     const u8 *data;
     const void *scales; /* INT4, INT8: [n / 16][groups][8][2] of scale_type (f16, bf16 or f32),
@@ -178,7 +180,7 @@ enum output_kind {
     OUTPUT_STORE, /* y = v */
     OUTPUT_ADD,   /* y += v */
     OUTPUT_GATE,  /* outputs of a block of 16: 8 gates, then their 8 ups; y[8 block + i] =
-                     act(gate) * up */
+                     act(gate) * up, in OP_EXPERTS alone that of ACT_GPT_OSS */
 };
 
 struct op_clear {
@@ -314,8 +316,9 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     u32 partial_rows;
     u32 stride, out_stride, heads, kv_heads, head_dim, window;
     float eps, scale, softcap;
-    u32 awaited; /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
-    u32 int8;    /* 1: pages are of bytes */
+    u32 awaited;        /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
+    u32 int8;           /* 1: pages are of bytes */
+    const float *sinks; /* [heads] or NULL: scores, times log2(e), of a key whose value is 0 */
 };
 
 enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 4096 }; /* attention_few.cuh */
@@ -432,10 +435,11 @@ struct routes {
 
 struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE, OP_JUDGE */
     struct routes routes;
-    struct input in;     /* INPUT_NORM; features, stride: multiples of 4 */
-    const float *router; /* [experts][features] */
-    const float *bias;   /* [experts]; NULL: OP_JUDGE is not what chooses */
-    float scale;         /* OP_JUDGE: shares are multiplied by it */
+    struct input in;          /* INPUT_NORM; features, stride: multiples of 4 */
+    const float *router;      /* [experts][features] */
+    const float *bias;        /* [experts]; NULL: OP_JUDGE is not what chooses */
+    float scale;              /* OP_JUDGE: shares are multiplied by it */
+    const float *router_bias; /* [experts] or NULL: is added to the logits */
 };
 
 struct op_experts {
@@ -454,13 +458,14 @@ struct op_experts {
                          there is no OP_CHOOSE and no OP_MIX */
 };
 
-/* Can the kernel `one_experts` compute these? An expert's down projection has slices of 128. */
+/* Can the kernel `one_experts` compute these? An expert's down projection has slices of 128. It has
+ * no biases, and none of ACT_GPT_OSS, which come together. */
 static inline bool route_is_one(const struct op_route *op)
 {
     const struct input *in = &op->in;
     const size_t places = (size_t)in->x | (size_t)in->norm | (size_t)op->router | in->stride * 4;
     return places % 16 == 0 && in->features % 4 == 0 && in->k <= 4 * 4 * GPU_THREADS &&
-           op->routes.used <= FEW_TOKENS;
+           op->routes.used <= FEW_TOKENS && !op->router_bias;
 }
 static inline bool experts_is_one(const struct op_experts *op)
 {
@@ -468,7 +473,8 @@ static inline bool experts_is_one(const struct op_experts *op)
     const struct matrix *m = &op->matrix;
     const size_t places = (size_t)in->x | (size_t)in->norm | in->stride * 4 | in->features * 4;
     return (m->kind == MATRIX_HALF || (m->kind == MATRIX_INT4 && m->group == 128)) && !in->order &&
-           places % 16 == 0 && in->k <= NEAR_NORM_FEATURES && (!op->paired || m->slice == 128);
+           places % 16 == 0 && in->k <= NEAR_NORM_FEATURES && (!op->paired || m->slice == 128) &&
+           !m->bias && op->activation != ACT_GPT_OSS;
 }
 
 /* Rows of a pair each: can a lane hold its part of a slice of one? op: struct op_experts. */
@@ -477,10 +483,11 @@ enum { EXPERTS_SLICE = 14 * 128, EXPERTS_NORMED = 8 * 128 };
     (!(op)->in.order && !(op)->in.int8 && \
      (op)->matrix.slice <= ((op)->in.kind == INPUT_NORM ? +EXPERTS_NORMED : +EXPERTS_SLICE))
 
-/* Can the kernel `prefill_experts` compute these? */
+/* Can the kernel `prefill_experts` compute these? It has no biases either. */
 static inline bool experts_are_broad(const struct op_experts *op)
 {
-    return op->matrix.kind == MATRIX_INT4 && EXPERTS_HOLD_ROWS(op);
+    return op->matrix.kind == MATRIX_INT4 && EXPERTS_HOLD_ROWS(op) && !op->matrix.bias &&
+           op->activation != ACT_GPT_OSS;
 }
 
 /* Rows of struct input.prepared: tiles have up to EXPERTS_TILE pairs of an expert, and so many rows

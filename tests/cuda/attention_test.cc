@@ -52,6 +52,7 @@ struct shape {
     float gain; /* of q: how sharp the weights are */
     vector<u32> lengths;
     bool int8; /* pages of bytes */
+    bool sinks = false;
 };
 
 struct sequence {
@@ -63,6 +64,7 @@ struct sequence {
 struct test_case {
     struct shape s;
     vector<float> norm_q, norm_k, freq, freq_long;
+    vector<float> sinks; /* [heads], or empty */
     vector<sequence> sequences;
     double value_max; /* largest |v| */
 };
@@ -155,6 +157,8 @@ static void reference_row(const struct test_case *t, struct sequence *q, u32 pos
         for (u32 i = 0; i < s->dim; i++)
             out[i] += p * values[(size_t)key * s->kv_heads + kv_head][i];
     }
+    if (s->sinks)
+        sum += exp(t->sinks[head] - top);
     for (u32 i = 0; i < s->dim; i++)
         out[i] /= sum;
 }
@@ -180,7 +184,7 @@ static void reference(const struct test_case *t, struct sequence *q)
 static struct test_case make_case(const struct shape &s)
 {
     random_state = 1;
-    struct test_case t = {s, {}, {}, {}, {}, {}, 0};
+    struct test_case t = {s, {}, {}, {}, {}, {}, {}, 0};
     for (u32 i = 0; i < s.dim; i++) {
         t.norm_q.push_back((float)(1 + 0.5 * random_unit()));
         t.norm_k.push_back((float)(1 + 0.5 * random_unit()));
@@ -189,6 +193,8 @@ static struct test_case make_case(const struct shape &s)
         t.freq.push_back((float)pow(10000, -2.0 * i / s.rope_dims));
         t.freq_long.push_back(t.freq.back() / (1 + (float)i));
     }
+    for (u32 i = 0; i < s.heads && s.sinks; i++) /* one far above all scores, one far below */
+        t.sinks.push_back(i == 1 ? 300 : i == 3 ? -300 : (float)random_unit() * 6);
     for (u32 n : s.lengths) {
         struct sequence q = {n, t.sequences.size() % 2 ? (u32)ROW_ROPE_LONG : 0, {}, {}};
         for (size_t i = 0; i < (size_t)n * row_floats(&s); i++) {
@@ -276,6 +282,10 @@ static void make_op(struct device *d, const struct test_case *t, u32 partial_row
     op->scale = (float)(1 / sqrt(s->dim));
     op->softcap = s->softcap;
     op->int8 = s->int8;
+    vector<float> sinks = t->sinks;
+    for (float &v : sinks)
+        v *= (float)M_LOG2E;
+    op->sinks = s->sinks ? gpu_copy_of(sinks.data(), sinks.size()) : NULL;
     d->ops[1] = d->ops[0];
     d->ops[0].kind = OP_ROPE;
     d->ops[1].kind = OP_ATTENTION;
@@ -527,6 +537,15 @@ static void test_all(void)
     test_shape({"bytes, 17 heads", 17, 1, 80, 0, 0, true, 64, 3, {140, 30}, true}, false);
     test_shape({"bytes, odd pairs", 4, 2, 22, 1, 0, true, 10, 3, {140, 30}, true}, false);
     test_shape({"bytes, 512", 2, 1, 512, 0, 0, false, 512, 3, {140, 9}, true}, false);
+    /* and bytes, sinks */
+    test_shape({"sinks", 16, 2, 64, 0, 0, false, 64, 3, {300, 40, 129}, false, true}, true);
+    test_shape({"sinks, window", 8, 1, 64, 128, 0, false, 64, 3, {400, 140, 9}, false, true}, true);
+    test_shape({"sinks, bytes", 8, 1, 64, 128, 0, false, 64, 3, {300, 33}, true, true}, true);
+    test_shape({"sinks, 128", 8, 2, 128, 0, 0, true, 128, 3, {300, 40}, false, true}, false);
+    test_shape({"sinks, 256", 4, 2, 256, 40, 0, false, 256, 6, {200, 20}, false, true}, true);
+    test_shape({"sinks, 17 heads", 17, 1, 80, 0, 0, true, 64, 3, {140, 30}, false, true}, true);
+    test_shape({"sinks, odd pairs", 4, 2, 22, 0, 0, true, 10, 3, {140, 30}, true, true}, false);
+    test_shape({"sinks, 512", 4, 1, 512, 0, 0, false, 512, 3, {140, 9}, false, true}, false);
 }
 
 /* --- timings ------------------------------------------------------------------------------- */

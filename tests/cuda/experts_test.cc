@@ -1,7 +1,7 @@
 /* OP_ROUTE, OP_CHOOSE, OP_JUDGE, OP_EXPERTS and OP_MIX: against plain double-precision
- * references where weights are halves; and of all kinds the same bits for a token whatever the
- * number of tokens and blocks, and whichever way computes them: `step` as on Hopper and as on other
- * cards, `decode`, `prefill_experts`.
+ * references where weights are halves or MXFP4; and of all kinds the same bits for a token whatever
+ * the number of tokens and blocks, and whichever way computes them: `step` as on Hopper and as on
+ * other cards, `decode`, `prefill_experts`. And what `pack` makes of MXFP4, number by number.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o experts_test tests/cuda/experts_test.cc tests/cuda/harness.cc \
@@ -56,12 +56,22 @@ template <typename T> static vector<T> get(const T *from, size_t n)
     return v;
 }
 
+enum way {
+    SOFTMAX,
+    BIASED, /* OP_JUDGE */
+    GPT_OSS /* biases of the router and of experts, ACT_GPT_OSS */
+};
+enum { MXFP4 = MATRIX_HALF + 1 }; /* of which `pack` makes INT8 */
+
 /* A mixture: what a model has of one layer, in device memory, and some of it here. */
 struct mixture {
     u32 experts, used, hidden, inter, tokens; /* tokens: at most */
+    enum way way;
     struct op route, choose, up, down, mix;
-    vector<float> x, norm, router, bias; /* bias: empty without one */
-    vector<float> w_up, w_down;          /* of halves: [expert][output][input], gates before ups */
+    vector<float> x, norm, router, bias, router_bias; /* biases: empty without one */
+    vector<float> w_up, w_down; /* of halves and MXFP4: [expert][output][input], outputs as they
+                                   lie: 8 gates, then their 8 ups */
+    vector<float> b_up, b_down; /* in the same order; or empty */
 };
 
 static u32 padded(u32 k)
@@ -69,9 +79,10 @@ static u32 padded(u32 k)
     return ROUND_UP(k, (u32)MATRIX_K_UNIT);
 }
 
-/* n outputs of k inputs, random: as halves, whose values go to `plain` in the order of outputs in
- * memory, or as whatever bytes of INT4 and INT8. */
-static struct matrix make_matrix(u32 kind, u32 group, u32 n, u32 inputs, vector<float> *plain)
+/* n outputs of k inputs, random: as halves, whose values, of this size, go to `plain` in the order
+ * of outputs in memory, or as whatever bytes of INT4 and INT8. */
+static struct matrix make_matrix(u32 kind, u32 group, u32 n, u32 inputs, float size,
+                                 vector<float> *plain)
 {
     struct matrix m = {};
     const u32 k = padded(inputs);
@@ -100,7 +111,7 @@ static struct matrix make_matrix(u32 kind, u32 group, u32 n, u32 inputs, vector<
     plain->assign((size_t)n * inputs, 0);
     for (u32 j = 0; j < n; j++)
         for (u32 i = 0; i < inputs; i++) {
-            const half_float v = (half_float)(random_unit() / sqrtf((float)inputs));
+            const half_float v = (half_float)(random_unit() * size / sqrtf((float)inputs));
             const u32 word = j % 16 / 8 + i % 16 / 8 * 2, lane = j % 8 * 4 + i % 8 / 2;
             const size_t at =
                 ((size_t)(j / 16) * (k / 16) + i / 16) * 256 + lane * 8 + word * 2 + i % 2;
@@ -110,6 +121,115 @@ static struct matrix make_matrix(u32 kind, u32 group, u32 n, u32 inputs, vector<
     m.data = (const u8 *)gpu_copy_of(packed.data(), packed.size());
     m.scales = gpu_copy_of(vector<float>(n, 1).data(), n);
     return m;
+}
+
+static void check_mxfp4(const struct matrix &m, u32 inputs, const vector<float> &plain)
+{
+    const vector<u8> data = get(m.data, (size_t)m.n * m.k);
+    const vector<u16> scales = get((const u16 *)m.scales, (size_t)m.n * m.groups);
+    bool ok = m.group == 32;
+    for (u32 j = 0; j < m.n; j++)
+        for (u32 i = 0; i < m.k; i++) {
+            const size_t chunk = (size_t)(j / 16) * (m.k / 32) + i / 32;
+            const u32 lane = j % 8 * 4 + i % 8 / 2, at = j % 16 / 8 * 2 + i % 16 / 8 * 4 + i % 2;
+            const u8 q = data[chunk * 512 + lane * 16 + i % 32 / 16 * 8 + at];
+            const u32 bits = (u32)scales[chunk * 16 + j % 8 * 2 + j % 16 / 8] << 16;
+            float scale;
+            memcpy(&scale, &bits, 4);
+            const bool real = i < inputs;
+            ok &= real ? (float)(q - 128) * scale == plain[(size_t)j * inputs + i] : q == 0;
+            ok &= real || inputs <= 32 || bits == 0;
+        }
+    report(ok, "MXFP4 in its packed form");
+}
+
+/* Rows of MXFP4, whose scales are 2^(s - 127) of this s and some above; their values go to `plain`.
+ */
+struct mxfp4 {
+    vector<u8> data, scales;
+    vector<u16> bias; /* bf16 */
+    u32 k;
+
+    void add(u32 s, vector<float> *plain, vector<float> *plain_bias)
+    {
+        static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+        for (u32 i = 0; i < k; i++) {
+            const u32 nibble = random_u32() % 16;
+            if (i % 32 == 0)
+                scales.push_back((u8)(s + random_u32() % 3));
+            if (i % 2 == 0)
+                data.push_back((u8)nibble);
+            else
+                data.back() |= (u8)(nibble << 4);
+            const float v = nibble < 8 ? values[nibble] : -values[nibble - 8];
+            plain->push_back(scales.back() < 2 ? 0 : ldexpf(v, (int)scales.back() - 127));
+        }
+        const float b = random_unit() * 3;
+        u32 bits;
+        memcpy(&bits, &b, 4);
+        bias.push_back((u16)(bits >> 16));
+        bits = bits >> 16 << 16;
+        float rounded;
+        memcpy(&rounded, &bits, 4);
+        plain_bias->push_back(rounded);
+    }
+};
+
+/* All experts as a file has them, packed: of `parts` 2 rows of gates and of ups in turns, of 1 of
+ * downs. n: outputs of a part. Values and biases go to `plain` in the order of memory. */
+static struct matrix pack_mxfp4(u32 experts, u32 parts, u32 n, u32 inputs, u32 s,
+                                vector<float> *plain, vector<float> *plain_bias)
+{
+    struct matrix all = {};
+    all.kind = MATRIX_INT8;
+    all.scale_type = DTYPE_BF16;
+    all.n = experts * parts * n;
+    all.k = padded(inputs);
+    all.group = 32;
+    all.groups = all.k / 32;
+    all.slice = ROUND_UP(CEIL_DIV(all.k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
+    u8 *data = (u8 *)gpu_take((size_t)all.n * all.k);
+    u16 *scales = (u16 *)gpu_take((size_t)all.n * all.groups * 2);
+    float *bias = (float *)gpu_take(all.n * 4);
+    all.data = data, all.scales = scales, all.bias = bias;
+    for (u32 e = 0; e < experts; e++) {
+        struct mxfp4 file = {{}, {}, {}, inputs};
+        vector<float> values, biases;
+        for (u32 j = 0; j < parts * n; j++)
+            file.add(s, &values, &biases);
+        for (u32 j = 0; j < parts * n; j++) { /* in the order of memory */
+            const u32 from = parts == 1 ? j : (j / 16 * 8 + j % 8) * 2 + j % 16 / 8;
+            plain->insert(plain->end(), &values[(size_t)from * inputs],
+                          &values[(size_t)from * inputs] + inputs);
+            plain_bias->push_back(biases[from]);
+        }
+        file.data.insert(file.data.begin(), 1, 0); /* aligned to nothing */
+        file.scales.insert(file.scales.begin(), 3, 0);
+        const u8 *of_data = gpu_copy_of(file.data.data(), file.data.size()) + 1;
+        const u8 *of_scales = gpu_copy_of(file.scales.data(), file.scales.size()) + 3;
+        const u16 *of_bias = gpu_copy_of(file.bias.data(), file.bias.size());
+        for (u32 part = 0; part < parts; part++) {
+            struct gpu_pack p = {};
+            const size_t row = (size_t)e * parts * n;
+            p.from.kind = WEIGHT_MXFP4;
+            p.from.n = n, p.from.k = inputs, p.from.bits = 4;
+            p.from.group = 32, p.from.groups = inputs / 32, p.from.row_step = parts;
+            p.from.scale_type = DTYPE_E8M0, p.from.bias_type = DTYPE_BF16;
+            p.from.data = of_data + part * (inputs / 2);
+            p.from.scales = of_scales + part * (inputs / 32);
+            p.from.bias = of_bias + part;
+            p.to = all;
+            p.to.n = parts * n;
+            p.to.data = data + row * all.k;
+            p.to.scales = scales + row * all.groups;
+            p.to.bias = bias + row;
+            p.run = parts == 2 ? 8 : 16, p.step = 16, p.at = part * 8;
+            p.stride = n, p.group = inputs > 32 ? 32 : all.k;
+            gpu_launch("pack", 2, PACK_SHARED_BYTES, &p, sizeof p);
+        }
+    }
+    check_mxfp4(all, inputs, *plain);
+    return all;
 }
 
 static struct input make_input(const struct matrix &m, const float *x, u32 features, u32 room)
@@ -125,13 +245,12 @@ static struct input make_input(const struct matrix &m, const float *x, u32 featu
     return in;
 }
 
-enum way { SOFTMAX, BIASED };
-
 static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u32 hidden,
                                    u32 inter, u32 tokens, enum way way)
 {
     struct mixture m = {};
     m.experts = experts, m.used = used, m.hidden = hidden, m.inter = inter, m.tokens = tokens;
+    m.way = way;
     m.x = random_floats((size_t)tokens * hidden, 2);
     m.norm = random_floats(hidden, 1);
     m.router = random_floats((size_t)experts * hidden, 1 / sqrtf((float)hidden));
@@ -144,8 +263,22 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     routes.token = (u32 *)gpu_take((size_t)tokens * experts * 4);
     routes.route = (struct route *)gpu_take(pairs * sizeof(struct route));
     routes.experts = experts, routes.used = used, routes.room = tokens, routes.renormalized = 1;
-    const struct matrix up = make_matrix(kind, group, experts * 2 * inter, hidden, &m.w_up);
-    const struct matrix down = make_matrix(kind, group, experts * hidden, inter, &m.w_down);
+    const float size = way == GPT_OSS ? 8 : 1; /* so that gates and ups are cut off */
+    struct matrix up, down;
+    if (kind == MXFP4) {
+        const u32 s = 127 - (u32)log2f((float)hidden) / 2;
+        up = pack_mxfp4(experts, 2, inter, hidden, s, &m.w_up, &m.b_up);
+        down = pack_mxfp4(experts, 1, hidden, inter, 120, &m.w_down, &m.b_down);
+    } else {
+        up = make_matrix(kind, group, experts * 2 * inter, hidden, size, &m.w_up);
+        down = make_matrix(kind, group, experts * hidden, inter, 1, &m.w_down);
+    }
+    if (way == GPT_OSS && kind != MXFP4) {
+        m.b_up = random_floats(up.n, 3);
+        m.b_down = random_floats(down.n, 3);
+        up.bias = gpu_copy_of(m.b_up.data(), up.n);
+        down.bias = gpu_copy_of(m.b_down.data(), down.n);
+    }
     float *h = (float *)gpu_take(pairs * inter * 4), *y = (float *)gpu_take(pairs * hidden * 4);
     float *x = gpu_copy_of(m.x.data(), m.x.size());
     float *partial = (float *)gpu_take(LINEAR_PARTIALS * sizeof(float));
@@ -155,7 +288,11 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     in.norm = gpu_copy_of(m.norm.data(), hidden);
     in.eps = 1e-6f;
     m.route.kind = OP_ROUTE;
-    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1};
+    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, NULL};
+    if (way == GPT_OSS) {
+        m.router_bias = random_floats(experts, 1);
+        m.route.route.router_bias = gpu_copy_of(m.router_bias.data(), experts);
+    }
     if (way == BIASED) { /* which changes the choice, of scores of any sign */
         m.bias = random_floats(experts, 0.7f);
         m.route.route.bias = gpu_copy_of(m.bias.data(), experts);
@@ -164,8 +301,9 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     m.choose = m.route;
     m.choose.kind = way == BIASED ? OP_JUDGE : OP_CHOOSE;
     m.up.kind = m.down.kind = OP_EXPERTS;
-    m.up.experts = {in,       up,    routes, 2 * inter / 16, 0,   0, OUTPUT_GATE,
-                    ACT_SILU, inter, h,      partial,        NULL};
+    const u32 activation = way == GPT_OSS ? ACT_GPT_OSS : ACT_SILU;
+    m.up.experts = {in,         up,    routes, 2 * inter / 16, 0,   0, OUTPUT_GATE,
+                    activation, inter, h,      partial,        NULL};
     m.down.experts = {make_input(down, h, inter, room),
                       down,
                       routes,
@@ -173,7 +311,7 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
                       1,
                       0,
                       OUTPUT_STORE,
-                      ACT_SILU,
+                      activation,
                       hidden,
                       y,
                       partial,
@@ -241,10 +379,20 @@ static double sigmoid(double v)
     return 1 / (1 + exp(-v));
 }
 
-/* Against doubles: a token's logits, its experts by these, and all that follows. */
+static double gated(enum way way, double gate, double up)
+{
+    if (way != GPT_OSS)
+        return gate * sigmoid(gate) * up;
+    gate = fmin(gate, 7);
+    return gate * sigmoid(1.702 * gate) * (fmax(fmin(up, 7), -7) + 1);
+}
+
+/* Against doubles: a token's logits, its experts by these, and all that follows; relative to the
+ * largest of what experts say, where that is above 1. */
 static double worst_of(const struct mixture &m, const struct left &l, u32 tokens)
 {
-    double worst = 0;
+    double worst = 0, largest = 1;
+    auto bias = [](const vector<float> &all, size_t i) { return all.empty() ? 0 : all[i]; };
     for (u32 t = 0; t < tokens; t++) {
         const float *x = &m.x[(size_t)t * m.hidden];
         double squares = 0, total = 0;
@@ -254,6 +402,7 @@ static double worst_of(const struct mixture &m, const struct left &l, u32 tokens
         for (u32 i = 0; i < m.hidden; i++)
             row[i] = x[i] * (double)m.norm[i] / sqrt(squares / m.hidden + 1e-6);
         for (u32 e = 0; e < m.experts; e++) {
+            logits[e] = bias(m.router_bias, e);
             for (u32 i = 0; i < m.hidden; i++)
                 logits[e] += row[i] * m.router[(size_t)e * m.hidden + i];
             worst = fmax(worst, fabs(logits[e] - l.logits[(size_t)t * m.experts + e]));
@@ -276,24 +425,27 @@ static double worst_of(const struct mixture &m, const struct left &l, u32 tokens
             const float *w = &m.w_up[(size_t)e * 2 * m.inter * m.hidden];
             vector<double> h(m.inter);
             for (u32 j = 0; j < m.inter; j++) { /* blocks of 16: 8 gates, their 8 ups */
-                double gate = 0, up = 0;
+                const u32 at = j / 8 * 16 + j % 8;
+                double gate = bias(m.b_up, e * 2 * m.inter + at),
+                       up = bias(m.b_up, e * 2 * m.inter + at + 8);
                 for (u32 k = 0; k < m.hidden; k++) {
-                    gate += row[k] * w[(size_t)(j / 8 * 16 + j % 8) * m.hidden + k];
-                    up += row[k] * w[(size_t)(j / 8 * 16 + 8 + j % 8) * m.hidden + k];
+                    gate += row[k] * w[(size_t)at * m.hidden + k];
+                    up += row[k] * w[(size_t)(at + 8) * m.hidden + k];
                 }
-                h[j] = gate / (1 + exp(-gate)) * up;
+                h[j] = gated(m.way, gate, up);
             }
             for (u32 j = 0; j < m.hidden; j++) {
-                double sum = 0;
+                double sum = bias(m.b_down, e * m.hidden + j);
                 for (u32 k = 0; k < m.inter; k++)
                     sum += h[k] * m.w_down[((size_t)e * m.hidden + j) * m.inter + k];
                 out[j] += sum * weight[e] / total;
+                largest = fmax(largest, fabs(sum));
             }
         }
         for (u32 j = 0; j < m.hidden; j++)
             worst = fmax(worst, fabs(x[j] + out[j] - l.x[(size_t)t * m.hidden + j]));
     }
-    return worst;
+    return worst / largest;
 }
 
 static bool same(const struct left &all, const struct left &some)
@@ -319,11 +471,12 @@ static bool does(const struct mixture &m, const char *kernel)
 static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 inter, u32 tokens,
                  enum way way = SOFTMAX)
 {
-    static const char *const names[] = {"INT4", "INT8", "halves"};
+    static const char *const names[] = {"INT4", "INT8", "halves", "MXFP4"};
+    static const char *const ways_names[] = {"", ", biased", ", as gpt-oss"};
     const struct mixture m = make_mixture(kind, group, experts, used, hidden, inter, tokens, way);
     const u32 blocks = gpu_multiprocessors();
     const struct left all = run(m, tokens, "step", blocks);
-    const double worst = kind == MATRIX_HALF ? worst_of(m, all, MIN(tokens, 7u)) : 0;
+    const double worst = m.w_up.empty() ? 0 : worst_of(m, all, MIN(tokens, 7u));
     bool fewer = true;
     char what[200], ways[100] = "";
     for (u32 n : {1u, 20u, 70u})
@@ -350,8 +503,8 @@ static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 int
         fewer &= here;
     }
     snprintf(what, sizeof what, "%s %u: %u of %u experts%s, %u x %u, %u tokens: max error %.1e%s",
-             names[kind], group, used, experts, way == BIASED ? ", biased" : "", hidden, inter,
-             tokens, worst, ways);
+             names[kind], group, used, experts, ways_names[way], hidden, inter, tokens, worst,
+             ways);
     double size = 0; /* not all of it 0, and nothing else than numbers */
     for (u32 i = 0; i < tokens * hidden; i++)
         size += fabs(all.x[i] - m.x[i]);
@@ -390,11 +543,24 @@ int main(int argc, char **argv)
             bench(tokens);
         return 0;
     }
+    for (u32 s : {0u, 2u, 252u}) { /* scales that are 0, and the largest but infinity */
+        vector<float> plain, bias;
+        pack_mxfp4(2, 1, 16, 96, s, &plain, &bias);
+    }
     test(MATRIX_HALF, 0, 8, 2, 64, 48, 9);
     test(MATRIX_HALF, 0, 5, 3, 320, 136, 80);
     test(MATRIX_HALF, 0, 40, 4, 1040, 200, 20);
     test(MATRIX_HALF, 0, 6, 2, 64, 48, 70, BIASED);
     test(MATRIX_HALF, 0, 40, 4, 320, 136, 20, BIASED);
+    test(MATRIX_HALF, 0, 8, 2, 64, 48, 70, GPT_OSS);
+    test(MATRIX_INT8, 128, 8, 2, 256, 136, 80, GPT_OSS);
+    test(MATRIX_INT4, 128, 8, 2, 256, 136, 80, GPT_OSS);
+    test(MATRIX_INT4, 32, 8, 2, 64, 48, 70, GPT_OSS);
+    test(MXFP4, 32, 8, 4, 96, 160, 70, GPT_OSS);
+    test(MXFP4, 32, 8, 4, 160, 96, 20, SOFTMAX);
+    test(MXFP4, 32, 4, 2, 32, 32, 9, GPT_OSS);
+    test(MXFP4, 32, 3, 2, 2880, 64, 9, GPT_OSS); /* slices of 384, the last of 256, 64 of padding */
+    test(MXFP4, 32, 3, 2, 64, 2880, 9, GPT_OSS);
     test(MATRIX_INT8, 128, 8, 2, 256, 136, 80);
     test(MATRIX_INT8, 32, 8, 2, 64, 48, 70);
     test(MATRIX_INT4, 128, 8, 2, 256, 136, 80);

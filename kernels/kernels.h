@@ -106,8 +106,8 @@ struct attention_args {
     const struct kv_layer *kv;
     const u32 *pages; /* page table of the sequence */
     u32 pos, tokens;
-    u32 window; /* keys seen: p - window < j <= p; 0: all */
-    u32 group;  /* query heads a KV head */
+    u32 window;         /* keys seen: p - window < j <= p; 0: all */
+    u32 group;          /* query heads a KV head */
     const float *sinks; /* [heads], or NULL: exp(sinks[head] - the largest score) is added to the
                            sum that weights are divided by */
     float scale,

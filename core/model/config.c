@@ -650,7 +650,8 @@ static enum err read_embedding(struct arena *keep, const struct fields *k, struc
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Experts of gpt_oss are of MXFP4, and nothing else is. k: of the whole file; quant: its settings. */
+/* Experts of gpt_oss are of MXFP4, and nothing else is. k: of the whole file; quant: its settings.
+ */
 static enum err check_mxfp4(const struct fields *k, const struct fields *quant, const char *family,
                             const struct model *m, const struct config *c)
 {

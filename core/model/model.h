@@ -134,8 +134,8 @@ struct layer {
     struct weight o;
     const struct tensor *sinks; /* [heads], or NULL: scores of a key that every query of the head
                                    sees and whose value is 0 (Xiao et al., arXiv:2309.17453) */
-    struct delta_net *delta;  /* not NULL: in place of attention */
-    struct weight gate_up[2]; /* gate, up; or one fused matrix with n_gate_up = 1 */
+    struct delta_net *delta;    /* not NULL: in place of attention */
+    struct weight gate_up[2];   /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
     struct mixture *mixture; /* not NULL: in place of gate_up and down, or beside a shared expert */
 };

@@ -49,7 +49,7 @@ struct forward_delta {
 struct forward_layer {
     const float *norm[NORMS]; /* f32, 1 already added for gemma; NULL where the family has none */
     struct packed qkv[3], o, gate_up[2], down;
-    const float *sinks;               /* [heads] or NULL: see struct layer */
+    const float *sinks;              /* [heads] or NULL: see struct layer */
     struct forward_mixture *mixture; /* not NULL: as in struct layer; */
     struct forward_delta *delta;     /* likewise */
     struct kv_layer kv;

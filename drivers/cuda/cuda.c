@@ -96,9 +96,9 @@ static enum err find_mid(struct cuda_device *c, struct cuda_module *module, cons
                : find_if_there(c, module, rows, kv_int8, PREFILL_THREADS, all, &c->rows[i], e);
 }
 
-/* Hopper's. all: bytes of shared memory. */
+/* Hopper's. all: bytes of shared memory; fp4: experts are of that. */
 static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u32 all,
-                            bool experts, bool kv_int8, struct err_text *e)
+                            bool experts, bool fp4, bool kv_int8, struct err_text *e)
 {
     static const char *const prefill[] = {"prefill_int4", "prefill_int8", "prefill_half"};
     static const char *const mid[MID_KERNELS] = MID_NAMES;
@@ -106,7 +106,8 @@ static enum err find_faster(struct cuda_device *c, struct cuda_module *module, u
     for (u32 i = 0; i <= MATRIX_HALF && all >= PREFILL_SHARED_BYTES; i++)
         TRY(find_if_there(c, module, prefill[i], false, n, all, &c->prefill[i], e));
     if (experts && all >= EXPERTS_BROAD_BYTES)
-        TRY(find_if_there(c, module, "prefill_experts", false, n, all, &c->prefill_experts, e));
+        TRY(find_if_there(c, module, fp4 ? "prefill_experts_fp4" : "prefill_experts", false, n, all,
+                          &c->prefill_experts, e));
     if (all >= GROUP_SHARED_BYTES)
         TRY(find_if_there(c, module, "prefill_attention", false, n, all, &c->group, e));
     for (u32 i = 0; i < MID_KERNELS && all >= MID_SHARED_BYTES; i++)
@@ -142,7 +143,7 @@ static enum err find_kernels(struct cuda_device *c, struct cuda_module *module,
     if (list_has_delta(model))
         TRY(find_step(c, module, "delta", GPU_THREADS, DELTA_SHARED_BYTES + STEP_SHARED_BYTES,
                       &c->delta, e));
-    TRY(find_faster(c, module, all, model->experts > 0, kv_int8, e));
+    TRY(find_faster(c, module, all, model->experts > 0, matrix_has_fp4(model), kv_int8, e));
     TRY(find_kernel(module, "pack", &c->pack, e));
     TRY(find_kernel(module, "read_all", &c->read_all, e));
     snprintf(c->kernels, sizeof c->kernels, "cuda-sm%u%u", c->info.major, c->info.minor);

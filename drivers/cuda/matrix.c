@@ -15,7 +15,8 @@ static u32 padded_group(const struct weight *w)
 /* Packed inputs to a scale in the packed form: larger groups have theirs repeated. */
 static u32 scale_group(const struct weight *w)
 {
-    if (w->scale_type == DTYPE_F32) /* rare: kernels take them with small groups only */
+    /* Kernels take scales of f32, which are rare, and FP4 with small groups only. */
+    if (w->scale_type == DTYPE_F32 || w->kind == WEIGHT_MXFP4)
         return GROUP_UNIT;
     return whole_rows(w) || padded_group(w) % MATRIX_K_UNIT == 0 ? MATRIX_K_UNIT : GROUP_UNIT;
 }
@@ -39,8 +40,8 @@ static struct matrix shape(const struct weight *w)
 {
     struct matrix m = {.n = w->n, .scale_type = w->scale_type};
     m.kind = w->kind == WEIGHT_PLAIN ? MATRIX_HALF : w->bits == 4 ? MATRIX_INT4 : MATRIX_INT8;
-    if (w->kind == WEIGHT_MXFP4) { /* whose values, as integers, want more than 4 bits */
-        m.kind = MATRIX_INT8;
+    if (w->kind == WEIGHT_MXFP4) {
+        m.kind = MATRIX_FP4;
         m.scale_type = DTYPE_BF16;
     }
     m.k = ROUND_UP(has_order(w) ? w->groups * padded_group(w) : w->k, (u32)MATRIX_K_UNIT);
@@ -56,7 +57,7 @@ static struct matrix shape(const struct weight *w)
 u32 matrix_input_group(const struct weight *w)
 {
     struct matrix m = shape(w);
-    return m.kind == MATRIX_INT4 ? m.group : 0;
+    return m.kind == MATRIX_INT4 || m.kind == MATRIX_FP4 ? m.group : 0;
 }
 
 /* One preparation of the rows does for both. */
@@ -68,8 +69,7 @@ bool matrix_same_input(const struct weight *a, const struct weight *b)
 
 static size_t data_bytes(const struct matrix *m)
 {
-    size_t bits = m->kind == MATRIX_INT4 ? 4 : m->kind == MATRIX_INT8 ? 8 : 16;
-    return (size_t)ROUND_UP(m->n, 16u) * m->k * bits / 8;
+    return ((size_t)ROUND_UP(m->n, 16u) * m->k * 4 << MATRIX_SHIFT(m->kind)) / 8;
 }
 
 static size_t scales_n(const struct matrix *m)
@@ -266,6 +266,14 @@ enum err matrix_takes(const struct model *m, struct err_text *e)
             TRY(takes(x, m, e));
     }
     return ERR_OK;
+}
+
+bool matrix_has_fp4(const struct model *m)
+{
+    for (u32 i = 0; i < m->layers_n; i++)
+        if (m->layers[i].mixture)
+            return m->layers[i].mixture->experts[0].down.kind == WEIGHT_MXFP4;
+    return false;
 }
 
 void matrix_order(const struct list_weight *w, u32 *order, u32 *counts)

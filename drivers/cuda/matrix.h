@@ -35,6 +35,9 @@ struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const s
 /* ERR_DEVICE: a GPU does not compute this mixture of experts. */
 MUST enum err matrix_takes(const struct model *m, struct err_text *e);
 
+/* Are the model's experts of MXFP4? */
+bool matrix_has_fp4(const struct model *m);
+
 /* Fills order[w->to.k] for a matrix that makes_order; counts[groups] is work space. */
 void matrix_order(const struct list_weight *w, u32 *order, u32 *counts);
 

@@ -93,10 +93,9 @@ static struct weight outputs_of(const struct weight *from, u32 first, u32 n)
 static struct matrix rows_of(const struct matrix *from, u32 first, u32 n)
 {
     struct matrix m = *from;
-    size_t bits = m.kind == MATRIX_INT4 ? 4 : m.kind == MATRIX_INT8 ? 8 : 16;
     size_t scales = (size_t)first * m.groups;
     m.n = n;
-    m.data += (size_t)first * m.k * bits / 8;
+    m.data += ((size_t)first * m.k * 4 << MATRIX_SHIFT(m.kind)) / 8;
     m.scales = (const u8 *)m.scales + scales * dtype_bytes((enum dtype)m.scale_type);
     if (m.zeros)
         m.zeros += scales;

@@ -217,10 +217,14 @@ INLINE void dot_words(const struct block *b, const struct rows *r, u32 rows, u32
     const u8 *at = b->words + (size_t)c * 4;
     vi nibbles = vi_set1(0x0f0f0f0f), table = fp4_table();
     for (u32 k = 0; k < b->k; k += 32 / bits, at += ROW_BYTES) {
-        EACH(v, FEW_VECTORS, ahead(at + v * VW * 4);
-             vi w = word_lanes(at + (size_t)v * VW * 4, bits);
-             low[v] = bits == 4 ? vi_and(w, nibbles) : w; high[v] = vi_and(vi_srl(w, 4), nibbles);
-             if (fp4) { low[v] = vi_lookup(table, low[v]); high[v] = vi_lookup(table, high[v]); })
+        EACH(
+            v, FEW_VECTORS, ahead(at + v * VW * 4);
+            vi w = word_lanes(at + (size_t)v * VW * 4, bits);
+            low[v] = bits == 4 ? vi_and(w, nibbles) : w; high[v] = vi_and(vi_srl(w, 4), nibbles);
+            if (fp4) {
+                low[v] = vi_lookup(table, low[v]);
+                high[v] = vi_lookup(table, high[v]);
+            })
         EACH(d, rows * FEW_VECTORS, const i8 *q = r->q[d / FEW_VECTORS] + k;
              sum[d] = vi_dot(sum[d], low[d % FEW_VECTORS], four(q), bits);
              if (bits == 4) sum[d] = vi_dot(sum[d], high[d % FEW_VECTORS], four(q + 4), bits);)

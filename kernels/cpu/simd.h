@@ -64,7 +64,8 @@ typedef __m512i vi;
 #define vi_sub(a, b) _mm512_sub_epi32(a, b)
 #define vi_srl(a, n) _mm512_srli_epi32(a, n)
 #define vi_sll(a, n) _mm512_slli_epi32(a, n)
-#define vi_load_each16(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define vi_load_each16(p) \
+    _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define vi_lookup(table, bytes) _mm512_shuffle_epi8(table, bytes)
 #define vi_mul16(a, b) _mm512_madd_epi16(a, b) /* lanes of at most 16 bits, a not negative */
 #define vi_to_f(a) _mm512_cvtepi32_ps(a)

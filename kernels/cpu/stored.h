@@ -48,8 +48,8 @@ static inline u32 stored_q(const struct weight *w, u32 n, u32 k)
     case WEIGHT_INT8:
         return ((const u8 *)w->data)[(size_t)n * w->k + k] ^ 0x80u;
     case WEIGHT_MXFP4:
-        return mxfp4_field(
-            stored_field(stored_word(w->data, stored_row(w, n) * (w->k / per) + k / per), k % per, 4));
+        return mxfp4_field(stored_field(
+            stored_word(w->data, stored_row(w, n) * (w->k / per) + k / per), k % per, 4));
     default:
         ASSERT(!"a quantised weight");
     }

@@ -158,8 +158,8 @@ template <class shape, class loop>
 GPU void experts_broad_slices(struct broad_ring *ring, const struct op_experts *op, u32 item)
 {
     const struct matrix *m = &op->matrix;
-    const u32 scale_type = m->scale_type, token = tile_token<shape>(0);
-    const bool zeros = m->zeros != NULL;
+    const u32 scale_type = MATRIX_SCALES(shape::kind, m), token = tile_token<shape>(0);
+    const bool zeros = MATRIX_HAS_ZEROS(shape::kind, m);
     struct broad_ahead<loop> ahead;
     struct tile_sums<shape> p;
     u32 all = gpu_uniform(m->k / shape::k);
@@ -189,7 +189,7 @@ template <class shape> GPU void experts_broad_put(const struct op_experts *op, u
     const u32 unit = it.unit + gpu_warp(), g = gpu_lane() / 4;
     const u32 pair = at->pair[it.expert] + it.first;
     const size_t output = ((size_t)it.expert * op->units + unit) * 16 + g;
-    const float *scales = (const float *)op->matrix.scales;
+    const float *scales = (const float *)op->matrix.scales, *bias = op->matrix.bias;
     float low = 1, high = 1;
     if (unit >= op->units)
         return;
@@ -203,12 +203,16 @@ template <class shape> GPU void experts_broad_put(const struct op_experts *op, u
         for (u32 i = 0; i < 2; i++) {
             const u32 column = j * 8 + gpu_lane() % 4 * 2 + i;
             const float factor = rows->factor[column];
-            const float a = of[i] * low * factor, b = of[i + 2] * high * factor;
+            float a = of[i] * low * factor, b = of[i + 2] * high * factor;
+            if (shape::kind == MATRIX_FP4 && bias) {
+                a = fmaf(of[i], factor, bias[output]);
+                b = fmaf(of[i + 2], factor, bias[output + 8]);
+            }
             float *y = op->y + (size_t)(pair + column) * op->y_stride;
             if (column >= it.n)
                 continue;
             if (op->output == OUTPUT_GATE) {
-                y[unit * 8 + g] = linear_activate(a, op->activation) * b;
+                y[unit * 8 + g] = linear_gate<shape::kind == MATRIX_FP4>(a, b, op->activation);
             } else {
                 y[unit * 16 + g] = a;
                 y[unit * 16 + g + 8] = b;
@@ -227,7 +231,9 @@ GPU void experts_broad_tile(const struct op_experts *op, struct broad_ring *ring
     const struct experts_broad_near *near = experts_broad_near_of<kind>(ring->stages);
     const struct experts_item it = experts_item_of(op, &near->at, item, BROAD_TOKENS);
     const u32 room = gpu_uniform(experts_broad_room(op, it.n));
-    if (kind != MATRIX_HALF && gpu_uniform(op->matrix.group) == 32)
+    if constexpr (kind == MATRIX_FP4)
+        experts_broad_slices<broad_shape<kind>, struct broad_loop<kind, true>>(ring, op, item);
+    else if (kind != MATRIX_HALF && gpu_uniform(op->matrix.group) == 32)
         experts_broad_slices<broad_shape<kind>, struct broad_loop<kind, true>>(ring, op, item);
     else if (room == 32)
         experts_broad_slices<broad_shape<kind, 32>, loop>(ring, op, item);

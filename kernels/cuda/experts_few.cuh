@@ -253,14 +253,17 @@ GPU void experts_few(const struct op_experts *op, const struct gpu_run *run)
     mine.shared_bytes -= GPU_WARPS * mine.ring_bytes;
     experts_place(&op->routes, places, op->few_rows);
     gpu_sync();
-#define EXPERTS_FEW_OF(kind, fine) \
-    experts_few_of<few_form<kind, fine, kind == MATRIX_INT4, 1>>(op, places, &work, &mine)
+#define EXPERTS_FEW_OF(kind, fine)                                                      \
+    experts_few_of<few_form<kind, fine, kind == MATRIX_INT4 || kind == MATRIX_FP4, 1>>( \
+        op, places, &work, &mine)
     if (op->matrix.kind == MATRIX_HALF)
         EXPERTS_FEW_OF(MATRIX_HALF, false);
     else if (op->matrix.kind == MATRIX_INT4 && op->matrix.group == 128)
         EXPERTS_FEW_OF(MATRIX_INT4, false);
     else if (op->matrix.kind == MATRIX_INT4)
         EXPERTS_FEW_OF(MATRIX_INT4, true);
+    else if (op->matrix.kind == MATRIX_FP4)
+        EXPERTS_FEW_OF(MATRIX_FP4, true);
     else if (op->matrix.group == 128)
         EXPERTS_FEW_OF(MATRIX_INT8, false);
     else

@@ -142,7 +142,7 @@ GPU void experts_try(struct experts_best *best, u32 i, u32 small, u32 m, u32 tim
 GPU void experts_try_few(struct experts_best *best, const struct op_experts *op)
 {
     const u32 kind = op->matrix.kind, held = op->matrix.slice <= EXPERTS_FEW_HELD * 128;
-    const u32 time = (kind == MATRIX_INT4 ? 5 : kind == MATRIX_INT8 ? 8 : 12) + (held ? 0 : 3);
+    const u32 time = (kind == MATRIX_HALF ? 12 : kind == MATRIX_INT8 ? 8 : 5) + (held ? 0 : 3);
     const u32 cost = CEIL_DIV(best->few * best->units, gpu_blocks()) * time;
     if (op->few_rows && cost < best->cost)
         best->choice = {0, 0};

@@ -48,7 +48,8 @@ template <u32 KIND, u32 TOKENS = BROAD_TOKENS> struct broad_shape {
     static constexpr u32 kind = KIND, m = 1, n = TOKENS / 8, across = 1, apart = 4;
     static constexpr u32 tokens = TOKENS, blocks = 8, floats = 16 * blocks * BROAD_TOKENS;
     static constexpr u32 k = KIND == MATRIX_HALF ? 64 : 128; /* inputs of a stage */
-    static constexpr u32 block_bytes = k * 2 * (4 << KIND);  /* 16 outputs of a stage */
+    static constexpr u32 block_bytes =
+        k * 2 * (4 << MATRIX_SHIFT(KIND)); /* 16 outputs of a stage */
     static constexpr u32 input_bytes = k * 2 * tokens;
     static constexpr u32 inputs_at = blocks * block_bytes;
     static constexpr u32 sides_at = inputs_at + k * 2 * BROAD_TOKENS;
@@ -88,11 +89,11 @@ template <class shape>
 GPU void broad_aim_weights(struct broad_source *from, const struct matrix *m, u32 block, u32 last,
                            u32 k)
 {
-    size_t of_block = (size_t)m->k * 2 * (4 << shape::kind); /* bytes of 16 outputs */
+    size_t of_block = (size_t)m->k * 2 * (4 << MATRIX_SHIFT(shape::kind)); /* bytes of 16 outputs */
     block += (gpu_warp() - GPU_WARPS) * 2;
     for (u32 i = 0; i < 2; i++)
-        from->weights[i] =
-            m->data + MIN(block + i, last) * of_block + (size_t)k * 2 * (4 << shape::kind);
+        from->weights[i] = m->data + MIN(block + i, last) * of_block +
+                           (size_t)k * 2 * (4 << MATRIX_SHIFT(shape::kind));
     if (shape::kind == MATRIX_HALF)
         return;
     u32 groups = shape::k / m->group;
@@ -235,7 +236,7 @@ template <class shape, class loop>
 GPU void broad_make(struct broad_ahead<loop> *ahead, u32 stage, u32 piece, u32 scale_type,
                     bool zeros)
 {
-    const u32 per = 4 >> shape::kind; /* of 16 inputs, in a chunk */
+    const u32 per = 4 >> MATRIX_SHIFT(shape::kind); /* of 16 inputs, in a chunk */
     const u8 *at = broad_stage_at<shape>(stage);
     const u8 *weights = at + gpu_warp() * shape::block_bytes + gpu_lane() * 16;
     if (!loop::plain && (loop::fine || piece == 0)) {

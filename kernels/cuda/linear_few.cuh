@@ -70,7 +70,8 @@ struct few_form {
     static constexpr bool fine = fine_, single = single_;
     static constexpr u32 inputs =
         kind_ == MATRIX_HALF || (kind_ == MATRIX_INT8 && fine_) ? 64 : 128;
-    static constexpr u32 chunks = inputs / (64 >> kind_), bytes = chunks * WEIGHT_CHUNK_BYTES;
+    static constexpr u32 chunks = inputs / (64 >> MATRIX_SHIFT(kind_)),
+                         bytes = chunks * WEIGHT_CHUNK_BYTES;
     static constexpr u32 groups = kind_ == MATRIX_HALF ? 0 : fine_ ? inputs / 32 : 1;
     static constexpr u32 side_bytes = groups * (fine_ ? 80 : 48); /* fine: f32 */
     static constexpr u32 sides_at = units * bytes;
@@ -109,7 +110,7 @@ struct few_stream {
  * of f32. */
 template <typename F> GPU u32 few_scale_lanes(const struct matrix *m)
 {
-    return F::groups * (F::fine && m->scale_type == DTYPE_F32 ? 4 : 2);
+    return F::groups * (F::fine && MATRIX_SCALES(F::kind, m) == DTYPE_F32 ? 4 : 2);
 }
 
 /* This lane's part of the sides of a slot: scales or zeros of a unit. */
@@ -248,10 +249,11 @@ struct few_sides {
 template <typename F> GPU struct few_sides few_sides_of(const struct matrix *m)
 {
     struct few_sides s;
-    bool f32 = F::fine && m->scale_type == DTYPE_F32;
+    const u32 type = MATRIX_SCALES(F::kind, m);
+    bool f32 = F::fine && type == DTYPE_F32;
     u32 at = F::sides_at - gpu_lane() * 16, row = gpu_lane() / 4;
-    s.zeros = m->zeros != NULL;
-    s.type = m->scale_type == DTYPE_F16 ? DTYPE_F16 : f32 ? DTYPE_F32 : DTYPE_BF16;
+    s.zeros = MATRIX_HAS_ZEROS(F::kind, m);
+    s.type = type == DTYPE_F16 ? DTYPE_F16 : f32 ? DTYPE_F32 : DTYPE_BF16;
     s.scale_at = at + row * (f32 ? 8 : 4);
     s.zero_at = at + few_scale_lanes<F>(m) * 16 + row * 2;
     return s;
@@ -299,7 +301,7 @@ template <typename F>
 GPU void few_tile(float sum[4], const uint4 *chunk, const uint4 *x, u32 tile,
                   const struct weight_zero *zero)
 {
-    const u32 in_chunk = F::kind == MATRIX_HALF ? 1 : 4 >> F::kind; /* tiles */
+    const u32 in_chunk = F::kind == MATRIX_HALF ? 1 : 4 >> MATRIX_SHIFT(F::kind); /* tiles */
     uint4 c = chunk[tile / in_chunk], v = x[tile / 2];
     u32 word[4] = {c.x, c.y, c.z, c.w}, a[4];
     u32 fragment[2] = {tile % 2 ? v.z : v.x, tile % 2 ? v.w : v.y};
@@ -307,18 +309,19 @@ GPU void few_tile(float sum[4], const uint4 *chunk, const uint4 *x, u32 tile,
     gpu_mma(sum, a, fragment);
 }
 
-/* A group's sums of bytes onto p, in units of 2^-24. What those of row g + 8 are 16 times too
- * large, the scale is too small. inputs: their sum. */
+/* A group's sums of bytes onto p, in units of 2^-24. What those of row g + 8 are `times` too large,
+ * the scale is too small. inputs: their sum. */
+template <u32 times>
 GPU void few_add_bytes(float p[4], const i32 sum[4], i32 inputs, u32 zeros,
                        const struct weight_scales *s)
 {
     i32 low = 128 * sum[0] + sum[1] - (i32)(zeros & 0xff) * inputs;
-    i32 high = 128 * sum[2] + sum[3] - (i32)(zeros >> 8) * 16 * inputs;
+    i32 high = 128 * sum[2] + sum[3] - (i32)(zeros >> 8) * (i32)times * inputs;
     p[0] = fmaf(s->low, (float)low, p[0]);
-    p[2] = fmaf(s->high * 0.0625f, (float)high, p[2]);
+    p[2] = fmaf(s->high * (1.0f / times), (float)high, p[2]);
 }
 
-/* A batch of INT4 by one token onto the sums of the slice. */
+/* A batch of INT4 or FP4 by one token onto the sums of the slice. */
 template <typename F, u32 N>
 GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_type)
 {
@@ -335,6 +338,10 @@ GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 s
                 const uint4 c = b->chunk[u][j / 2];
                 u32 w = j % 2 ? c.z : c.x, v = j % 2 ? c.w : c.y;
                 u32 a[4] = {w & 0x0f0f0f0f, w & 0xf0f0f0f0, v & 0x0f0f0f0f, v & 0xf0f0f0f0};
+                if (F::kind == MATRIX_FP4) {
+                    a[0] = weight_fields(w), a[1] = weight_fields(w >> 16);
+                    a[2] = weight_fields(v), a[3] = weight_fields(v >> 16);
+                }
                 gpu_mma_bytes(sum[u], a, fragment);
             }
             gpu_mma_bytes(inputs, ones, fragment);
@@ -343,7 +350,8 @@ GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 s
         for (u32 u = 0; u < N; u++) {
             struct weight_scales s =
                 weight_scales_of(b->scale[u][g].x, b->scale[u][g].y, scale_type);
-            few_add_bytes(p[u], sum[u], 128 * inputs[0] + inputs[1], b->zero[u][g], &s);
+            few_add_bytes<F::kind == MATRIX_FP4 ? 1 : 16>(p[u], sum[u], 128 * inputs[0] + inputs[1],
+                                                          b->zero[u][g], &s);
         }
     }
 }

@@ -97,14 +97,14 @@ GPU_CALL void many_aim(const struct op_linear *op, struct many_cut cut, u32 plac
     const u32 units = cut.blocks / GPU_WARPS, last = CEIL_DIV(m->n, 16u) - 1;
     const u32 first = it.block + gpu_warp() * units;
     const u32 row = it.token % MANY_STRIP + gpu_thread() % cut.tokens;
-    const size_t of_block = (size_t)m->k * 2 * (4 << cut.kind);          /* bytes of 16 outputs */
-    const size_t apart = (size_t)(op->in.room / 128) * MANY_STRIP_BYTES; /* of strips */
+    const size_t of_block = (size_t)m->k * 2 * (4 << MATRIX_SHIFT(cut.kind)); /* of 16 outputs */
+    const size_t apart = (size_t)(op->in.room / 128) * MANY_STRIP_BYTES;      /* of strips */
     const u8 *strips = (const u8 *)op->in.prepared + it.token / MANY_STRIP * apart +
                        (size_t)(k / 128) * MANY_STRIP_BYTES;
     from->left = (end - k) / MANY_K;
     from->fine = cut.kind != MATRIX_HALF && m->group == 32;
-    from->weights =
-        m->data + MIN(first, last) * of_block + (size_t)k * 2 * (4 << cut.kind) + gpu_lane() * 16;
+    from->weights = m->data + MIN(first, last) * of_block +
+                    (size_t)k * 2 * (4 << MATRIX_SHIFT(cut.kind)) + gpu_lane() * 16;
     from->second = first < last ? (u32)of_block : 0;
     from->inputs = strips + row / MANY_STRIP * apart +
                    gpu_thread() / cut.tokens * MANY_EIGHT_BYTES + row % MANY_STRIP * 16;
@@ -313,8 +313,8 @@ GPU void many_run_item(const struct op_linear *op, struct many_pipe *pipe, u32 s
 {
     const struct tile_item it = many_item_of(op, shape::cut, place);
     const struct matrix *m = &op->part[it.part];
-    const struct many_how how = {m->scale_type, m->zeros != NULL,
-                                 shape::kind != MATRIX_HALF && m->group == 32};
+    const struct many_how how = {MATRIX_SCALES(shape::kind, m), MATRIX_HAS_ZEROS(shape::kind, m),
+                                 MATRIX_IS_FINE(shape::kind, m)};
     const bool whole = it.slice_end - it.slice == MATRIX_SLICES;
     struct tile_sums<shape> total, p;
     const struct many_offsets offsets = many_offsets_of<shape>(m->scale_type);
@@ -492,6 +492,7 @@ GPU void many_run(const struct op_linear *op, const struct gpu_run *run,
     many_run_kind<MATRIX_INT4>(op, run, c, &meeting);
     many_run_kind<MATRIX_INT8>(op, run, c, &meeting);
     many_run_kind<MATRIX_HALF>(op, run, c, &meeting);
+    many_run_kind<MATRIX_FP4>(op, run, c, &meeting);
 }
 
 #endif

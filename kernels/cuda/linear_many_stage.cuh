@@ -52,8 +52,9 @@ template <u32 KIND, u32 M, u32 N, u32 ACROSS, bool SMALL = false> struct many_sh
     static constexpr u32 kind = KIND, m = M, n = N, across = ACROSS, apart = 1;
     static constexpr bool small = SMALL;
     static constexpr u32 tokens = N * 8 * ACROSS, blocks = GPU_WARPS / ACROSS * M;
-    static constexpr u32 units = blocks / GPU_WARPS;             /* that a warp copies */
-    static constexpr u32 block_bytes = MANY_K * 2 * (4 << KIND); /* 16 outputs of a stage */
+    static constexpr u32 units = blocks / GPU_WARPS; /* that a warp copies */
+    static constexpr u32 block_bytes =
+        MANY_K * 2 * (4 << MATRIX_SHIFT(KIND)); /* 16 outputs of a stage */
     static constexpr u32 inputs_at = blocks * block_bytes;
     static constexpr u32 sums_at = inputs_at + tokens * MANY_K * 2;
     static constexpr u32 sides_at = sums_at + (SMALL ? tokens * 8 : 0);
@@ -210,7 +211,7 @@ template <class shape> struct many_fragments {
 /* How many steps a word has, and a group (`fine`: of 32 inputs, else the stage). */
 template <class shape> GPU constexpr u32 many_word_steps(void)
 {
-    return shape::kind == MATRIX_INT4 ? 4 : shape::kind == MATRIX_INT8 ? 2 : 1;
+    return shape::kind == MATRIX_HALF ? 1 : 4 >> MATRIX_SHIFT(shape::kind);
 }
 
 /* Zeros of the group where `step` begins, as they stand in memory. */

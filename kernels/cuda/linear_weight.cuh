@@ -13,8 +13,16 @@ enum {
     LOP3_AND_OR = 0xea, /* a & b | c */
 };
 
+/* Fields of four nibbles of MXFP4, the lower ones of `nibbles`, by a table of 8 for each sign:
+ * where bit 3 of a selector is set, the sign of a byte comes, which is 0. */
+GPU u32 weight_fields(u32 nibbles)
+{
+    return gpu_permute_signs(0x0f0e0d0c, 0x18141210, nibbles) |
+           gpu_permute_signs(0x090a0b0c, 0x00040608, nibbles ^ 0x8888);
+}
+
 /* What the two rows of a lane (g and g + 8) subtract. INT4: row g as 1024 + zero; row g + 8, whose
- * nibbles are read 16 times too large, as -(64 + zero). INT8: both as 1024 + zero. */
+ * nibbles are read 16 times too large, as -(64 + zero). INT8, FP4: both as 1024 + zero. */
 struct weight_zero {
     u32 low, high;
 };
@@ -42,6 +50,12 @@ GPU void weight_fragment(u32 a[4], const u32 word[4], u32 i, const struct weight
         a[2] = gpu_half2_sub(gpu_lop3<LOP3_AND_OR>(v, 0x000f000f, WEIGHT_MAGIC), z->low);
         a[3] =
             gpu_half2_fma(gpu_lop3<LOP3_AND_OR>(v, 0x00f000f0, WEIGHT_MAGIC), 0x2c002c00, z->high);
+    } else if (kind == MATRIX_FP4) {
+        const u32 w = weight_fields(word[i]), v = weight_fields(word[i] >> 16);
+        a[0] = gpu_half2_sub(gpu_permute_bytes(w, WEIGHT_MAGIC, 0x5250), z->low);
+        a[1] = gpu_half2_sub(gpu_permute_bytes(v, WEIGHT_MAGIC, 0x5250), z->high);
+        a[2] = gpu_half2_sub(gpu_permute_bytes(w, WEIGHT_MAGIC, 0x5351), z->low);
+        a[3] = gpu_half2_sub(gpu_permute_bytes(v, WEIGHT_MAGIC, 0x5351), z->high);
     } else if (kind == MATRIX_INT8) {
         u32 w = word[2 * i], v = word[2 * i + 1];
         a[0] = gpu_half2_sub(gpu_permute_bytes(w, WEIGHT_MAGIC, 0x5150), z->low);
@@ -77,7 +91,7 @@ GPU struct weight_scales weight_scales_of(u32 word, u32 second, u32 type)
 /* Zeros of the rows where the file has none: side by side, as in memory. */
 template <u32 kind> GPU u32 weight_no_zeros(void)
 {
-    return kind == MATRIX_INT4 ? 0x0808 : 0x8080;
+    return kind == MATRIX_INT4 ? 0x0808 : kind == MATRIX_FP4 ? MXFP4_ZERO * 0x0101 : 0x8080;
 }
 
 /* p += a piece's sum, scaled. */

@@ -58,7 +58,8 @@ template <u32 KIND, u32 M, u32 TOKENS> struct wide_shape {
     /* Of 8 tokens, in a batch of products: sums of two batches are under way. */
     static constexpr u32 unit = n > 8 ? 8 : M == 1 && n == 8 ? 4 : n;
     static constexpr u32 halves = n / unit;
-    static constexpr u32 block_bytes = k * 2 * (4 << KIND); /* 16 outputs of a stage */
+    static constexpr u32 block_bytes =
+        k * 2 * (4 << MATRIX_SHIFT(KIND)); /* 16 outputs of a stage */
     static constexpr u32 weight_bytes = blocks * block_bytes;
     static constexpr u32 input_bytes = TOKENS * k * 2;
     static constexpr u32 stage_bytes =
@@ -129,12 +130,12 @@ GPU void wide_aim(struct wide_pipe<shape> *pipe, const struct op_linear *op,
     struct matrix m = op->part[it.part];
     u32 k = tile_slice_at(&m, it.slice), end = tile_slice_at(&m, it.slice_end);
     u32 block = it.block + tile_warp_block<shape>(), last = CEIL_DIV(m.n, 16) - 1;
-    size_t of_block = (size_t)m.k * 2 * (4 << shape::kind); /* bytes of 16 outputs */
+    size_t of_block = (size_t)m.k * 2 * (4 << MATRIX_SHIFT(shape::kind)); /* bytes of 16 outputs */
     pipe->left = (end - k) / shape::k;
 #pragma unroll
     for (u32 i = 0; i < shape::m; i++)
         pipe->weights[i] = m.data + MIN(block + 4 * i, last) * of_block +
-                           (size_t)k * 2 * (4 << shape::kind) + gpu_lane() * 16;
+                           (size_t)k * 2 * (4 << MATRIX_SHIFT(shape::kind)) + gpu_lane() * 16;
 #pragma unroll
     for (u32 i = 0; i < pipe->times; i++) {
         u32 at = (i * GPU_WARPS + gpu_warp()) * pipe->bulk_bytes, octet = it.token / 8;
@@ -216,7 +217,7 @@ template <class shape> GPU void wide_release(const struct wide_pipe<shape> *pipe
 template <u32 kind, u32 COUNT>
 GPU void wide_fragments(u32 a[COUNT][4], const u8 *block, u32 piece, const struct weight_zero *zero)
 {
-    const u32 per = 4 >> kind; /* of 16 inputs, in a chunk */
+    const u32 per = 4 >> MATRIX_SHIFT(kind); /* of 16 inputs, in a chunk */
 #pragma unroll
     for (u32 t = 0; t < COUNT; t++) {
         u32 tile = piece * COUNT + t;
@@ -322,8 +323,8 @@ template <class shape, bool fine>
 GPU void wide_slice(struct wide_pipe<shape> *pipe, const struct op_linear *op,
                     const struct matrix *m, u32 left, struct tile_sums<shape> *p)
 {
-    const u32 scale_type = m->scale_type;
-    const bool zeros = m->zeros != NULL;
+    const u32 scale_type = MATRIX_SCALES(shape::kind, m);
+    const bool zeros = MATRIX_HAS_ZEROS(shape::kind, m);
 #pragma unroll 1
     for (; left; left--)
         wide_stage<shape, fine>(pipe, op, scale_type, zeros, p);
@@ -339,7 +340,8 @@ GPU void wide_run_item(const struct op_linear *op, struct wide_pipe<shape> *pipe
     struct tile_item it = share_any_of(op, w, shape::kind, shape::blocks, shape::tokens, place);
     const struct matrix *m = &op->part[it.part];
     bool whole = it.slice_end - it.slice == MATRIX_SLICES;
-    bool fine = shape::kind != MATRIX_HALF && gpu_uniform(m->group) == 32;
+    bool fine =
+        shape::kind == MATRIX_FP4 || (shape::kind != MATRIX_HALF && gpu_uniform(m->group) == 32);
     struct tile_sums<shape> total, p;
     u32 slice = gpu_uniform(it.slice), slice_end = gpu_uniform(it.slice_end);
     if (!shape::parked)
@@ -482,6 +484,7 @@ GPU void wide_run(const struct op_linear *op, const struct gpu_run *run, struct 
     wide_run_kind<MATRIX_INT4>(op, run, how);
     wide_run_kind<MATRIX_INT8>(op, run, how);
     wide_run_kind<MATRIX_HALF>(op, run, how);
+    wide_run_kind<MATRIX_FP4>(op, run, how);
 }
 
 #endif

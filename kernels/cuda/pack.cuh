@@ -49,13 +49,6 @@ GPU u32 pack_awq_nibble(u32 j)
     return (j & 1) << 2 | j >> 1;
 }
 
-/* Twice the value of the lower nibble of MXFP4 (mxfp4_field), as INT8. */
-GPU u32 pack_mxfp4(u32 nibble)
-{
-    u32 twice = 0xc8643210u >> nibble % 8 * 4 & 15;
-    return nibble & 8 ? 128 - twice : 128 + twice;
-}
-
 /* Half of 2^(s - 127), as bf16; what is too small for it is 0. */
 GPU u32 pack_e8m0(u32 s)
 {
@@ -75,7 +68,7 @@ GPU u32 pack_q(const struct weight *w, u32 stride, u32 j, u32 f)
         return pack_field(pack_load32(w->data, (size_t)j * CEIL_DIV(w->k, per) + f / per), f % per,
                           w->bits);
     if (w->kind == WEIGHT_MXFP4)
-        return pack_mxfp4(((const u8 *)w->data)[pack_row(w, j) * (w->k / 2) + f / 2] >> f % 2 * 4);
+        return ((const u8 *)w->data)[pack_row(w, j) * (w->k / 2) + f / 2] >> f % 2 * 4 & 15;
     return ((const u8 *)w->data)[(size_t)j * w->k + f] ^ 0x80u;
 }
 
@@ -120,13 +113,15 @@ GPU u32 pack_bits(const struct gpu_pack *p, u32 j, u32 i, float factor)
 GPU void pack_word(const struct gpu_pack *p, u32 block, u32 chunk, u32 lane, u32 at,
                    const float *factors, u32 *to)
 {
-    u32 kind = p->to.kind, bits = 4u << kind, fields = 8u >> kind, word = 0, mask = 0;
-    u32 per_tile = 1u << kind; /* words */
-    u32 tile = chunk * (4 >> kind) + at / per_tile;
+    u32 kind = p->to.kind, shift = MATRIX_SHIFT(kind), word = 0, mask = 0;
+    u32 bits = 4u << shift, fields = 8u >> shift, per_tile = 1u << shift; /* words */
+    u32 tile = chunk * (4 >> shift) + at / per_tile;
     for (u32 i = 0; i < fields; i++) {
         u32 high, a; /* which half of which of a[0..3] (gpu_mma) */
         if (kind == MATRIX_INT4) {
             high = i / 4, a = i % 4;
+        } else if (kind == MATRIX_FP4) {
+            high = i / 2 % 2, a = i % 2 * 2 + i / 4;
         } else {
             high = i % 2, a = (at % per_tile * fields + i) / 2;
         }
@@ -196,7 +191,7 @@ GPU void pack_bias(const struct gpu_pack *p, u32 block)
 GPU void pack_run(const struct gpu_pack *p)
 {
     float *factors = (float *)gpu_shared(); /* [16] */
-    u32 kind = p->to.kind, pieces = p->to.k / (64 >> kind) * 32;
+    u32 kind = p->to.kind, pieces = p->to.k / (64 >> MATRIX_SHIFT(kind)) * 32;
     for (u32 block = gpu_block(); block < CEIL_DIV(p->to.n, 16); block += gpu_blocks()) {
         gpu_sync();
         if (kind == MATRIX_HALF)

@@ -325,16 +325,26 @@ template <u32 kind> GPU void prefill_experts_ops(const struct gpu_run *p)
     }
 }
 
-GPU_KERNEL_OF(PREFILL_THREADS, prefill_experts, struct gpu_run, 1)
+template <u32 kind> GPU void prefill_experts_run(const struct gpu_run *p)
 {
     if (gpu_uniform(gpu_warp()) >= GPU_WARPS) {
         gpu_registers_less<56>();
-        experts_broad_serve<MATRIX_INT4>(&p);
+        experts_broad_serve<kind>(p);
     } else {
         gpu_registers_more<224>();
-        prefill_experts_ops<MATRIX_INT4>(&p);
+        prefill_experts_ops<kind>(p);
         broad_dismiss();
     }
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_experts, struct gpu_run, 1)
+{
+    prefill_experts_run<MATRIX_INT4>(&p);
+}
+
+GPU_KERNEL_OF(PREFILL_THREADS, prefill_experts_fp4, struct gpu_run, 1)
+{
+    prefill_experts_run<MATRIX_FP4>(&p);
 }
 
 /* What comes before a linear's products: its rows, which all blocks prepare, and the meeting behind

@@ -71,7 +71,21 @@ enum {
 
 /* --- matrices ------------------------------------------------------------------------------ */
 
-enum matrix_kind { MATRIX_INT4, MATRIX_INT8, MATRIX_HALF };
+enum matrix_kind {
+    MATRIX_INT4,
+    MATRIX_INT8,
+    MATRIX_HALF,
+    MATRIX_FP4 /* of experts, and with scales of bf16, alone */
+};
+
+/* What a matrix of a kind has: of FP4 nobody has to ask. */
+#define MATRIX_IS_FINE(of_kind, m) \
+    ((of_kind) == MATRIX_FP4 || ((of_kind) != MATRIX_HALF && (m)->group == 32))
+#define MATRIX_HAS_ZEROS(of_kind, m) ((of_kind) != MATRIX_FP4 && (m)->zeros)
+#define MATRIX_SCALES(of_kind, m) ((of_kind) == MATRIX_FP4 ? +DTYPE_BF16 : (m)->scale_type)
+
+/* A value has 4 << this bits. */
+#define MATRIX_SHIFT(kind) ((kind) == MATRIX_FP4 ? +MATRIX_INT4 : (kind))
 
 /* A weight matrix as `pack` writes it. Outputs are padded to a multiple of 16 with zeros, packed
  * inputs to a multiple of MATRIX_K_UNIT.
@@ -82,15 +96,16 @@ enum matrix_kind { MATRIX_INT4, MATRIX_INT8, MATRIX_HALF };
  * within a tile: a[0] low, a[0] high, a[1] low, a[1] high, a[2].. a[3].. (values q + 128 for
  * signed). INT4: one word a tile; its nibbles, lowest first: a[0] low, a[1] low, a[2] low, a[3]
  * low, a[0] high, a[1] high, a[2] high, a[3] high (so that (word >> 4 i) & 0x000f000f is a[i]).
+ * FP4: the same, but a[0] low, a[2] low, a[0] high, a[2] high, and so a[1], a[3].
  *
- * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. A
- * value of MXFP4 is INT8 here, twice as large, and its scale a bf16 of half the size. */
+ * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. FP4
+ * is a nibble of MXFP4 as it is in the file: q is mxfp4_field of it, and its scales are halved. */
 struct matrix {
     const u8 *data;
     const void *scales; /* INT4, INT8: [n / 16][groups][8][2] of scale_type (f16, bf16 or f32),
                            rows g and g + 8 side by side;
                            HALF: f32 [n rounded up to 16], a power of two: w = scale * half */
-    const u8 *zeros;    /* [n / 16][groups][8][2]; NULL: 2^(bits - 1) everywhere */
+    const u8 *zeros;    /* [n / 16][groups][8][2]; NULL: 2^(bits - 1), or MXFP4_ZERO, everywhere */
     const float *bias;  /* [n] or NULL */
     u32 kind;           /* enum matrix_kind */
     u32 scale_type;     /* enum dtype */
@@ -483,11 +498,13 @@ enum { EXPERTS_SLICE = 14 * 128, EXPERTS_NORMED = 8 * 128 };
     (!(op)->in.order && !(op)->in.int8 && \
      (op)->matrix.slice <= ((op)->in.kind == INPUT_NORM ? +EXPERTS_NORMED : +EXPERTS_SLICE))
 
-/* Can the kernel `prefill_experts` compute these? It has no biases either. */
+/* Can the kernel `prefill_experts` compute these? It has no biases either; or
+ * `prefill_experts_fp4`? */
 static inline bool experts_are_broad(const struct op_experts *op)
 {
-    return op->matrix.kind == MATRIX_INT4 && EXPERTS_HOLD_ROWS(op) && !op->matrix.bias &&
-           op->activation != ACT_GPT_OSS;
+    const bool plain = !op->matrix.bias && op->activation != ACT_GPT_OSS;
+    return EXPERTS_HOLD_ROWS(op) &&
+           (op->matrix.kind == MATRIX_FP4 || (op->matrix.kind == MATRIX_INT4 && plain));
 }
 
 /* Rows of struct input.prepared: tiles have up to EXPERTS_TILE pairs of an expert, and so many rows

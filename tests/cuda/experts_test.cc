@@ -61,7 +61,6 @@ enum way {
     BIASED, /* OP_JUDGE */
     GPT_OSS /* biases of the router and of experts, ACT_GPT_OSS */
 };
-enum { MXFP4 = MATRIX_HALF + 1 }; /* of which `pack` makes INT8 */
 
 /* A mixture: what a model has of one layer, in device memory, and some of it here. */
 struct mixture {
@@ -125,19 +124,23 @@ static struct matrix make_matrix(u32 kind, u32 group, u32 n, u32 inputs, float s
 
 static void check_mxfp4(const struct matrix &m, u32 inputs, const vector<float> &plain)
 {
-    const vector<u8> data = get(m.data, (size_t)m.n * m.k);
+    static const float values[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const vector<u8> data = get(m.data, (size_t)m.n * m.k / 2);
     const vector<u16> scales = get((const u16 *)m.scales, (size_t)m.n * m.groups);
     bool ok = m.group == 32;
     for (u32 j = 0; j < m.n; j++)
         for (u32 i = 0; i < m.k; i++) {
-            const size_t chunk = (size_t)(j / 16) * (m.k / 32) + i / 32;
-            const u32 lane = j % 8 * 4 + i % 8 / 2, at = j % 16 / 8 * 2 + i % 16 / 8 * 4 + i % 2;
-            const u8 q = data[chunk * 512 + lane * 16 + i % 32 / 16 * 8 + at];
-            const u32 bits = (u32)scales[chunk * 16 + j % 8 * 2 + j % 16 / 8] << 16;
+            const size_t chunk = (size_t)(j / 16) * (m.k / 64) + i / 64;
+            const size_t group = (size_t)(j / 16) * (m.k / 32) + i / 32;
+            const u32 lane = j % 8 * 4 + i % 8 / 2, tile = i % 64 / 16;
+            const u8 two = data[chunk * 512 + lane * 16 + tile * 4 + j % 16 / 8 * 2 + i % 2];
+            const u32 nibble = i % 16 / 8 ? two >> 4 : two & 15;
+            const float q = nibble & 8 ? -values[nibble & 7] : values[nibble];
+            const u32 bits = (u32)scales[group * 16 + j % 8 * 2 + j % 16 / 8] << 16;
             float scale;
             memcpy(&scale, &bits, 4);
             const bool real = i < inputs;
-            ok &= real ? (float)(q - 128) * scale == plain[(size_t)j * inputs + i] : q == 0;
+            ok &= real ? 2 * q * scale == plain[(size_t)j * inputs + i] : nibble == 0;
             ok &= real || inputs <= 32 || bits == 0;
         }
     report(ok, "MXFP4 in its packed form");
@@ -181,14 +184,14 @@ static struct matrix pack_mxfp4(u32 experts, u32 parts, u32 n, u32 inputs, u32 s
                                 vector<float> *plain, vector<float> *plain_bias)
 {
     struct matrix all = {};
-    all.kind = MATRIX_INT8;
+    all.kind = MATRIX_FP4;
     all.scale_type = DTYPE_BF16;
     all.n = experts * parts * n;
     all.k = padded(inputs);
     all.group = 32;
     all.groups = all.k / 32;
     all.slice = ROUND_UP(CEIL_DIV(all.k, (u32)MATRIX_SLICES), (u32)MATRIX_K_UNIT);
-    u8 *data = (u8 *)gpu_take((size_t)all.n * all.k);
+    u8 *data = (u8 *)gpu_take((size_t)all.n * all.k / 2);
     u16 *scales = (u16 *)gpu_take((size_t)all.n * all.groups * 2);
     float *bias = (float *)gpu_take(all.n * 4);
     all.data = data, all.scales = scales, all.bias = bias;
@@ -220,7 +223,7 @@ static struct matrix pack_mxfp4(u32 experts, u32 parts, u32 n, u32 inputs, u32 s
             p.from.bias = of_bias + part;
             p.to = all;
             p.to.n = parts * n;
-            p.to.data = data + row * all.k;
+            p.to.data = data + row * all.k / 2;
             p.to.scales = scales + row * all.groups;
             p.to.bias = bias + row;
             p.run = parts == 2 ? 8 : 16, p.step = 16, p.at = part * 8;
@@ -238,7 +241,7 @@ static struct input make_input(const struct matrix &m, const float *x, u32 featu
     in.x = x;
     in.features = in.stride = features;
     in.k = in.room = m.k;
-    in.group = m.kind == MATRIX_INT4 ? m.group : 0;
+    in.group = m.kind == MATRIX_INT4 || m.kind == MATRIX_FP4 ? m.group : 0;
     in.prepared = (u16 *)gpu_take((size_t)room * (m.k / MATRIX_K_UNIT) * PREPARED_GROUP_BYTES);
     in.prepared_scale = (float *)gpu_take((size_t)room * MATRIX_SLICES * 4);
     in.prepared_factor = (float *)gpu_take((size_t)room * 4);
@@ -265,7 +268,7 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     routes.experts = experts, routes.used = used, routes.room = tokens, routes.renormalized = 1;
     const float size = way == GPT_OSS ? 8 : 1; /* so that gates and ups are cut off */
     struct matrix up, down;
-    if (kind == MXFP4) {
+    if (kind == MATRIX_FP4) {
         const u32 s = 127 - (u32)log2f((float)hidden) / 2;
         up = pack_mxfp4(experts, 2, inter, hidden, s, &m.w_up, &m.b_up);
         down = pack_mxfp4(experts, 1, hidden, inter, 120, &m.w_down, &m.b_down);
@@ -273,7 +276,7 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
         up = make_matrix(kind, group, experts * 2 * inter, hidden, size, &m.w_up);
         down = make_matrix(kind, group, experts * hidden, inter, 1, &m.w_down);
     }
-    if (way == GPT_OSS && kind != MXFP4) {
+    if (way == GPT_OSS && kind != MATRIX_FP4) {
         m.b_up = random_floats(up.n, 3);
         m.b_down = random_floats(down.n, 3);
         up.bias = gpu_copy_of(m.b_up.data(), up.n);
@@ -465,7 +468,8 @@ static bool does(const struct mixture &m, const char *kernel)
         return false;
     if (strcmp(kernel, "decode") == 0)
         return m.up.experts.few_rows && m.down.experts.few_rows;
-    return experts_are_broad(&m.up.experts) && experts_are_broad(&m.down.experts);
+    return (m.up.experts.matrix.kind == MATRIX_FP4) == (strcmp(kernel, "prefill_experts") != 0) &&
+           experts_are_broad(&m.up.experts) && experts_are_broad(&m.down.experts);
 }
 
 static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 inter, u32 tokens,
@@ -493,7 +497,7 @@ static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 int
     struct mixture narrow = m; /* as where few rows fit shared memory */
     narrow.up.experts.few_rows = MIN(m.up.experts.few_rows, 1u);
     narrow.down.experts.few_rows = MIN(m.down.experts.few_rows, 2u);
-    for (const char *kernel : {"prefill_experts", "decode"}) {
+    for (const char *kernel : {"prefill_experts", "prefill_experts_fp4", "decode"}) {
         bool here = true, any = does(m, kernel);
         for (u32 n : {strcmp(kernel, "decode") == 0 ? 65u : tokens, 3u, 8u})
             if (n <= tokens && any)
@@ -556,11 +560,12 @@ int main(int argc, char **argv)
     test(MATRIX_INT8, 128, 8, 2, 256, 136, 80, GPT_OSS);
     test(MATRIX_INT4, 128, 8, 2, 256, 136, 80, GPT_OSS);
     test(MATRIX_INT4, 32, 8, 2, 64, 48, 70, GPT_OSS);
-    test(MXFP4, 32, 8, 4, 96, 160, 70, GPT_OSS);
-    test(MXFP4, 32, 8, 4, 160, 96, 20, SOFTMAX);
-    test(MXFP4, 32, 4, 2, 32, 32, 9, GPT_OSS);
-    test(MXFP4, 32, 3, 2, 2880, 64, 9, GPT_OSS); /* slices of 384, the last of 256, 64 of padding */
-    test(MXFP4, 32, 3, 2, 64, 2880, 9, GPT_OSS);
+    test(MATRIX_FP4, 32, 8, 4, 96, 160, 70, GPT_OSS);
+    test(MATRIX_FP4, 32, 8, 4, 160, 96, 20, SOFTMAX);
+    test(MATRIX_FP4, 32, 4, 2, 32, 32, 9, GPT_OSS);
+    test(MATRIX_FP4, 32, 3, 2, 2880, 64, 9,
+         GPT_OSS); /* slices of 384, the last of 256, 64 of padding */
+    test(MATRIX_FP4, 32, 3, 2, 64, 2880, 9, GPT_OSS);
     test(MATRIX_INT8, 128, 8, 2, 256, 136, 80);
     test(MATRIX_INT8, 32, 8, 2, 64, 48, 70);
     test(MATRIX_INT4, 128, 8, 2, 256, 136, 80);

@@ -307,7 +307,7 @@ static void run_case(const struct ops_case *c)
 /* 16 nibbles of MXFP4 in a row of their own between others, scaled by 2^3. */
 static bool mxfp4_as_written(void)
 {
-    static const float values[16] = {0,  .5f,  1,  1.5f,  2,  3,  4,  6,
+    static const float values[16] = {0,    .5f,  1,  1.5f,  2,  3,  4,  6,
                                      -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6};
     u8 data[48], scales[3] = {0, 130, 255};
     float row[32];

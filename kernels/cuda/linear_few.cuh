@@ -350,6 +350,8 @@ GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 s
         for (u32 u = 0; u < N; u++) {
             struct weight_scales s =
                 weight_scales_of(b->scale[u][g].x, b->scale[u][g].y, scale_type);
+            if (F::kind == MATRIX_FP4) /* what is multiplied is twice the value */
+                s.low *= 0x1p-15f, s.high *= 0x1p-15f;
             few_add_bytes<F::kind == MATRIX_FP4 ? 1 : 16>(p[u], sum[u], 128 * inputs[0] + inputs[1],
                                                           b->zero[u][g], &s);
         }

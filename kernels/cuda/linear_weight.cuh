@@ -1,6 +1,7 @@
 /* Packed weights to a-fragments, exactly: a quantised value becomes the half q - zero by the magic
  * number 1024 (0x6400), whose lowest mantissa bit is worth 1 (Kim et al. 2022, "Who Says Elephants
- * Can't Run", arXiv 2211.10017). And outputs, whatever way they were summed.
+ * Can't Run", arXiv 2211.10017). A value of FP4 is a half as it is, 2^14 times too small: its sign,
+ * two lowest bits of exponent and highest of mantissa. And outputs, whatever way they were summed.
  */
 #ifndef ZIGCUDA_LINEAR_WEIGHT_CUH
 #define ZIGCUDA_LINEAR_WEIGHT_CUH
@@ -22,7 +23,7 @@ GPU u32 weight_fields(u32 nibbles)
 }
 
 /* What the two rows of a lane (g and g + 8) subtract. INT4: row g as 1024 + zero; row g + 8, whose
- * nibbles are read 16 times too large, as -(64 + zero). INT8, FP4: both as 1024 + zero. */
+ * nibbles are read 16 times too large, as -(64 + zero). INT8: both as 1024 + zero. */
 struct weight_zero {
     u32 low, high;
 };
@@ -50,12 +51,14 @@ GPU void weight_fragment(u32 a[4], const u32 word[4], u32 i, const struct weight
         a[2] = gpu_half2_sub(gpu_lop3<LOP3_AND_OR>(v, 0x000f000f, WEIGHT_MAGIC), z->low);
         a[3] =
             gpu_half2_fma(gpu_lop3<LOP3_AND_OR>(v, 0x00f000f0, WEIGHT_MAGIC), 0x2c002c00, z->high);
-    } else if (kind == MATRIX_FP4) {
-        const u32 w = weight_fields(word[i]), v = weight_fields(word[i] >> 16);
-        a[0] = gpu_half2_sub(gpu_permute_bytes(w, WEIGHT_MAGIC, 0x5250), z->low);
-        a[1] = gpu_half2_sub(gpu_permute_bytes(v, WEIGHT_MAGIC, 0x5250), z->high);
-        a[2] = gpu_half2_sub(gpu_permute_bytes(w, WEIGHT_MAGIC, 0x5351), z->low);
-        a[3] = gpu_half2_sub(gpu_permute_bytes(v, WEIGHT_MAGIC, 0x5351), z->high);
+    } else if (kind == MATRIX_FP4) { /* the high bytes of the halves, of which a pair each */
+        const u32 w = word[i];
+        const u32 low = gpu_lop3<LOP3_AND_OR>(w << 4, 0x80808080, w << 1 & 0x0e0e0e0e),
+                  high = gpu_lop3<LOP3_AND_OR>(w, 0x80808080, w >> 3 & 0x0e0e0e0e);
+        a[0] = gpu_permute_bytes(low, 0, 0x1404);
+        a[1] = gpu_permute_bytes(low, 0, 0x3424);
+        a[2] = gpu_permute_bytes(high, 0, 0x1404);
+        a[3] = gpu_permute_bytes(high, 0, 0x3424);
     } else if (kind == MATRIX_INT8) {
         u32 w = word[2 * i], v = word[2 * i + 1];
         a[0] = gpu_half2_sub(gpu_permute_bytes(w, WEIGHT_MAGIC, 0x5150), z->low);

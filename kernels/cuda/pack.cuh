@@ -49,10 +49,10 @@ GPU u32 pack_awq_nibble(u32 j)
     return (j & 1) << 2 | j >> 1;
 }
 
-/* Half of 2^(s - 127), as bf16; what is too small for it is 0. */
+/* 2^(s - 127) times 2^14, as bf16; from 2^114 on infinite. */
 GPU u32 pack_e8m0(u32 s)
 {
-    return s == 255 ? 0x7f80 : (MAX(s, 1u) - 1) << 7;
+    return s == 0 ? 0 : MIN(s + 14, 255u) << 7;
 }
 
 /* The unsigned value of output j, feature f. */

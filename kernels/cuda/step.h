@@ -99,13 +99,14 @@ enum matrix_kind {
  * FP4: the same, but a[0] low, a[2] low, a[0] high, a[2] high, and so a[1], a[3].
  *
  * Quantised values are stored unsigned (INT4 0..15, INT8 0..255) with zeros in the same form. FP4
- * is a nibble of MXFP4 as it is in the file: q is mxfp4_field of it, and its scales are halved. */
+ * is a nibble of MXFP4 as it is in the file, and scales are 2^14 times too large: a nibble's bits
+ * are those of a half which is as much too small (linear_weight.cuh). */
 struct matrix {
     const u8 *data;
     const void *scales; /* INT4, INT8: [n / 16][groups][8][2] of scale_type (f16, bf16 or f32),
                            rows g and g + 8 side by side;
                            HALF: f32 [n rounded up to 16], a power of two: w = scale * half */
-    const u8 *zeros;    /* [n / 16][groups][8][2]; NULL: 2^(bits - 1), or MXFP4_ZERO, everywhere */
+    const u8 *zeros;    /* [n / 16][groups][8][2]; NULL: 2^(bits - 1) everywhere */
     const float *bias;  /* [n] or NULL */
     u32 kind;           /* enum matrix_kind */
     u32 scale_type;     /* enum dtype */

@@ -554,7 +554,7 @@ static struct op_experts *add_expert_linear(struct list *l, const struct buffers
                               .activation = l->model->activation,
                               .partial = b->linear_partial};
     op->in.room = op->in.k;
-    op->few_rows = experts_few_rows(&op->in, l->shared_bytes);
+    op->few_rows = experts_few_rows(op, l->shared_bytes);
     l->few_rows = MIN(l->few_rows, op->few_rows);
     op->in.prepared = b->prepared_pairs.inputs;
     op->in.prepared_scale = b->prepared_pairs.scale;

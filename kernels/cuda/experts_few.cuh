@@ -60,6 +60,7 @@ GPU void experts_few_rows(const struct op_experts *op, const struct experts_some
                           const struct few_work *work)
 {
     const struct input *in = &op->in;
+    const bool bytes = EXPERTS_ARE_BYTES(op);
     const struct linear_how how = linear_how_of(in);
     const struct linear_slice slice = linear_slice_of(in, gpu_warp());
     const u32 first = slice.first + gpu_lane();
@@ -84,9 +85,9 @@ GPU void experts_few_rows(const struct op_experts *op, const struct experts_some
             const struct linear_scale scale =
                 linear_scale_of(how, linear_leave(slices, m, how.int8 ? 3 : 0));
             if (gpu_lane() == 0)
-                slices->scale[gpu_warp()] = scale.scale * (in->group ? NEAR_BYTES_SCALE : 1);
+                slices->scale[gpu_warp()] = scale.scale * (bytes ? NEAR_BYTES_SCALE : 1);
             linear_put_held(&h[i], first, slice, scale.up, how.int8, ~0u,
-                            [=](u32 q, const float v[4]) { near_put_any(to, q, v, in->group); });
+                            [=](u32 q, const float v[4]) { near_put_any(to, q, v, bytes); });
         }
     }
     gpu_warp_sync();
@@ -101,7 +102,7 @@ GPU_CALL void experts_few_any_rows(const struct op_experts *op, const struct exp
         in.order += (size_t)some->expert * in.k;
     near_prepare_rows<false>(
         &in, some->pairs, [=](u32 i) { return experts_few_row(op, some, i); }, work->fragments,
-        work->slices, in.group != 0);
+        work->slices, EXPERTS_ARE_BYTES(op));
 }
 
 /* Each warp makes the slices that it will multiply. */
@@ -253,9 +254,8 @@ GPU void experts_few(const struct op_experts *op, const struct gpu_run *run)
     mine.shared_bytes -= GPU_WARPS * mine.ring_bytes;
     experts_place(&op->routes, places, op->few_rows);
     gpu_sync();
-#define EXPERTS_FEW_OF(kind, fine)                                                      \
-    experts_few_of<few_form<kind, fine, kind == MATRIX_INT4 || kind == MATRIX_FP4, 1>>( \
-        op, places, &work, &mine)
+#define EXPERTS_FEW_OF(kind, fine) \
+    experts_few_of<few_form<kind, fine, kind == MATRIX_INT4, 1>>(op, places, &work, &mine)
     if (op->matrix.kind == MATRIX_HALF)
         EXPERTS_FEW_OF(MATRIX_HALF, false);
     else if (op->matrix.kind == MATRIX_INT4 && op->matrix.group == 128)

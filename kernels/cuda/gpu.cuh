@@ -388,15 +388,6 @@ GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
     return __byte_perm(a, b, select);
 }
 
-/* The same, but where bit 3 of a selector is set a byte is the sign of the one chosen, in all bits:
- * __byte_perm does not look at it. */
-GPU u32 gpu_permute_signs(u32 a, u32 b, u32 select)
-{
-    u32 r;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(select));
-    return r;
-}
-
 GPU u32 gpu_leading_zeros(u32 v) /* 32 of 0 */
 {
     return (u32)__clz((int)v);

@@ -309,19 +309,18 @@ GPU void few_tile(float sum[4], const uint4 *chunk, const uint4 *x, u32 tile,
     gpu_mma(sum, a, fragment);
 }
 
-/* A group's sums of bytes onto p, in units of 2^-24. What those of row g + 8 are `times` too large,
- * the scale is too small. inputs: their sum. */
-template <u32 times>
+/* A group's sums of bytes onto p, in units of 2^-24. What those of row g + 8 are 16 times too
+ * large, the scale is too small. inputs: their sum. */
 GPU void few_add_bytes(float p[4], const i32 sum[4], i32 inputs, u32 zeros,
                        const struct weight_scales *s)
 {
     i32 low = 128 * sum[0] + sum[1] - (i32)(zeros & 0xff) * inputs;
-    i32 high = 128 * sum[2] + sum[3] - (i32)(zeros >> 8) * (i32)times * inputs;
+    i32 high = 128 * sum[2] + sum[3] - (i32)(zeros >> 8) * 16 * inputs;
     p[0] = fmaf(s->low, (float)low, p[0]);
-    p[2] = fmaf(s->high * (1.0f / times), (float)high, p[2]);
+    p[2] = fmaf(s->high * 0.0625f, (float)high, p[2]);
 }
 
-/* A batch of INT4 or FP4 by one token onto the sums of the slice. */
+/* A batch of INT4 by one token onto the sums of the slice. */
 template <typename F, u32 N>
 GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 scale_type)
 {
@@ -338,10 +337,6 @@ GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 s
                 const uint4 c = b->chunk[u][j / 2];
                 u32 w = j % 2 ? c.z : c.x, v = j % 2 ? c.w : c.y;
                 u32 a[4] = {w & 0x0f0f0f0f, w & 0xf0f0f0f0, v & 0x0f0f0f0f, v & 0xf0f0f0f0};
-                if (F::kind == MATRIX_FP4) {
-                    a[0] = weight_fields(w), a[1] = weight_fields(w >> 16);
-                    a[2] = weight_fields(v), a[3] = weight_fields(v >> 16);
-                }
                 gpu_mma_bytes(sum[u], a, fragment);
             }
             gpu_mma_bytes(inputs, ones, fragment);
@@ -350,10 +345,7 @@ GPU void few_compute_bytes(float (*p)[4], const struct few_batch<F, N> *b, u32 s
         for (u32 u = 0; u < N; u++) {
             struct weight_scales s =
                 weight_scales_of(b->scale[u][g].x, b->scale[u][g].y, scale_type);
-            if (F::kind == MATRIX_FP4) /* what is multiplied is twice the value */
-                s.low *= 0x1p-15f, s.high *= 0x1p-15f;
-            few_add_bytes<F::kind == MATRIX_FP4 ? 1 : 16>(p[u], sum[u], 128 * inputs[0] + inputs[1],
-                                                          b->zero[u][g], &s);
+            few_add_bytes(p[u], sum[u], 128 * inputs[0] + inputs[1], b->zero[u][g], &s);
         }
     }
 }

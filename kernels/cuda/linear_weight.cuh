@@ -14,14 +14,6 @@ enum {
     LOP3_AND_OR = 0xea, /* a & b | c */
 };
 
-/* Fields of four nibbles of MXFP4, the lower ones of `nibbles`, by a table of 8 for each sign:
- * where bit 3 of a selector is set, the sign of a byte comes, which is 0. */
-GPU u32 weight_fields(u32 nibbles)
-{
-    return gpu_permute_signs(0x0f0e0d0c, 0x18141210, nibbles) |
-           gpu_permute_signs(0x090a0b0c, 0x00040608, nibbles ^ 0x8888);
-}
-
 /* What the two rows of a lane (g and g + 8) subtract. INT4: row g as 1024 + zero; row g + 8, whose
  * nibbles are read 16 times too large, as -(64 + zero). INT8: both as 1024 + zero. */
 struct weight_zero {
@@ -94,7 +86,7 @@ GPU struct weight_scales weight_scales_of(u32 word, u32 second, u32 type)
 /* Zeros of the rows where the file has none: side by side, as in memory. */
 template <u32 kind> GPU u32 weight_no_zeros(void)
 {
-    return kind == MATRIX_INT4 ? 0x0808 : kind == MATRIX_FP4 ? MXFP4_ZERO * 0x0101 : 0x8080;
+    return kind == MATRIX_INT4 ? 0x0808 : 0x8080;
 }
 
 /* p += a piece's sum, scaled. */

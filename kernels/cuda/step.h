@@ -671,13 +671,15 @@ enum { EXPERTS_ROUTE_BYTES = 512, EXPERTS_BROAD_BYTES = 200 << 10 };
 #define EXPERTS_FEW_BYTES(rows, k, ring) \
     ((rows)*FEW_ROW_BYTES(k) + DECODE_WORK_BYTES + EXPERTS_PLACES_BYTES + GPU_WARPS * (ring))
 
-/* Pairs of its tiles, in so many bytes; 0: it does not fit. INT4 is multiplied as bytes, two
- * columns a pair. */
-static inline u32 experts_few_rows(const struct input *in, u32 shared_bytes)
+/* Of few pairs INT4 is multiplied as bytes, two columns a pair. op: struct op_experts. */
+#define EXPERTS_ARE_BYTES(op) ((op)->matrix.kind == MATRIX_INT4)
+
+/* Pairs of its tiles, in so many bytes; 0: it does not fit. */
+static inline u32 experts_few_rows(const struct op_experts *op, u32 shared_bytes)
 {
     const u32 ring = FEW_RING_BYTES / FEW_RINGS_PARTS;
-    u32 rows = in->group ? FEW_TOKENS / 2 : FEW_TOKENS;
-    while (rows && EXPERTS_FEW_BYTES(rows, in->k, ring) > shared_bytes)
+    u32 rows = EXPERTS_ARE_BYTES(op) ? FEW_TOKENS / 2 : FEW_TOKENS;
+    while (rows && EXPERTS_FEW_BYTES(rows, op->in.k, ring) > shared_bytes)
         rows /= 2;
     return rows;
 }

@@ -320,8 +320,8 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
                       partial,
                       NULL};
     const u32 shared = gpu_shared_bytes_max() / 128 * 128 - STEP_SHARED_BYTES;
-    m.up.experts.few_rows = experts_few_rows(&m.up.experts.in, shared);
-    m.down.experts.few_rows = experts_few_rows(&m.down.experts.in, shared);
+    m.up.experts.few_rows = experts_few_rows(&m.up.experts, shared);
+    m.down.experts.few_rows = experts_few_rows(&m.down.experts, shared);
     m.mix.kind = OP_MIX;
     m.mix.mix = {routes, x, y, hidden, hidden, hidden};
     return m;

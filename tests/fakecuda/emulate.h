@@ -265,22 +265,13 @@ template <u32 table> GPU u32 gpu_lop3(u32 a, u32 b, u32 c)
     return r;
 }
 
-GPU u32 gpu_permute_signs(u32 a, u32 b, u32 select)
+GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
 {
     u64 both = (u64)b << 32 | a;
     u32 r = 0;
-    for (u32 i = 0; i < 4; i++) {
-        u32 which = select >> 4 * i & 15, byte = (u32)(both >> which % 8 * 8) & 0xff;
-        if (which & 8)
-            byte = byte & 0x80 ? 0xff : 0;
-        r |= byte << 8 * i;
-    }
+    for (u32 i = 0; i < 4; i++)
+        r |= (u32)(both >> (select >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return r;
-}
-
-GPU u32 gpu_permute_bytes(u32 a, u32 b, u32 select)
-{
-    return gpu_permute_signs(a, b, select & 0x7777);
 }
 
 GPU u32 gpu_leading_zeros(u32 v)

@@ -63,10 +63,9 @@ static bool act_shared(const struct packed *p, const struct packed *w)
 
 /* --- blocks -------------------------------------------------------------------------------- */
 
-/* Rows and vectors of features that a kernel keeps in registers. */
+/* Rows and vectors of features that a kernel keeps in registers: of one row, and of many. */
 enum {
-    FEW = 4,
-    FEW_VECTORS = VW == 8 ? 2 : 4, /* AVX2 has 16 registers, the others 32 */
+    ONE_VECTORS = VW == 8 ? 2 : 4, /* AVX2 has 16 registers, the others 32 */
     MANY = VW == 8 ? 4 : 8,
     MANY_VECTORS = 2,
     EXPONENT = 0x4b000000, /* of 2^23 */
@@ -110,39 +109,34 @@ INLINE void add_sums(const struct block *b, u32 rows, u32 vectors, u32 c, const 
          v_store(to, v_fma(sum[d], v_load(b->scale + at), v_load(to)));)
 }
 
-/* `rows` rows by FEW_VECTORS vectors of features from column c, straight from the packed words. */
-INLINE void sum_words(const struct block *b, const struct rows *r, u32 rows, u32 bits, bool fp4,
-                      u32 c)
+/* One row by ONE_VECTORS vectors of features from column c, straight from the packed words. */
+INLINE void sum_words(const struct block *b, const float *x, u32 bits, bool fp4, u32 c)
 {
-    vf sum[FEW * FEW_VECTORS], zero[FEW_VECTORS], field[FEW_VECTORS];
-    vi word[FEW_VECTORS], table = fp4_table();
-    EACH(v, FEW_VECTORS, zero[v] = zero_lanes(b, c + v * VW);)
-    EACH(d, rows * FEW_VECTORS, sum[d] = v_zero();)
+    vf sum[ONE_VECTORS], zero[ONE_VECTORS], field[ONE_VECTORS];
+    vi word[ONE_VECTORS], table = fp4_table();
+    EACH(v, ONE_VECTORS, zero[v] = zero_lanes(b, c + v * VW); sum[v] = v_zero();)
     const u8 *at = b->words + (size_t)c * 4;
     for (u32 k = 0; k < b->k; k += 32 / bits, at += ROW_BYTES) {
-        EACH(v, FEW_VECTORS, word[v] = vi_load(at + (size_t)v * VW * 4);
+        EACH(v, ONE_VECTORS, word[v] = vi_load(at + (size_t)v * VW * 4);
              __builtin_prefetch(at + PREFETCH_BYTES + v * VW * 4);)
         EACH(i, 32 / bits,
-             EACH(v, FEW_VECTORS,
-                  field[v] = field_lanes(word[v], i * bits, bits, fp4, table, zero[v]);)
-                 EACH(d, rows * FEW_VECTORS,
-                      sum[d] = v_fma(field[d % FEW_VECTORS], v_set1(r->x[d / FEW_VECTORS][k + i]),
-                                     sum[d]);))
+             EACH(v, ONE_VECTORS,
+                  field[v] = field_lanes(word[v], i * bits, bits, fp4, table, zero[v]);
+                  sum[v] = v_fma(field[v], v_set1(x[k + i]), sum[v]);))
     }
-    add_sums(b, rows, FEW_VECTORS, c, sum, b->acc);
+    add_sums(b, 1, ONE_VECTORS, c, sum, b->acc);
 }
 
-INLINE void few_rows(const struct packed *p, const struct activations *a, const struct block *b,
-                     u32 rows, bool fp4)
+static void one_row(const struct packed *p, const struct activations *a, const struct block *b)
 {
-    struct rows r = take_rows(p, a, b, 0, rows);
-    for (u32 c = 0; c < TILE_N; c += FEW_VECTORS * VW)
-        if (fp4)
-            sum_words(b, &r, rows, 4, true, c);
+    struct rows r = take_rows(p, a, b, 0, 1);
+    for (u32 c = 0; c < TILE_N; c += ONE_VECTORS * VW)
+        if (b->fp4)
+            sum_words(b, r.x[0], 4, true, c);
         else if (b->bits == 4)
-            sum_words(b, &r, rows, 4, false, c);
+            sum_words(b, r.x[0], 4, false, c);
         else
-            sum_words(b, &r, rows, 8, false, c);
+            sum_words(b, r.x[0], 8, false, c);
 }
 
 /* `rows` rows by MANY_VECTORS vectors from column c; w: q - zero as [k][TILE_N]. */
@@ -194,18 +188,8 @@ static void all_rows(const struct packed *p, const struct activations *a, const 
 
 static void run_block(const struct packed *p, const struct activations *a, const struct block *b)
 {
-    if (b->fp4 && b->rows == 1) /* experts: two rows of one are rare */
-        few_rows(p, a, b, 1, true);
-    else if (b->fp4)
-        all_rows(p, a, b);
-    else if (b->rows == 1)
-        few_rows(p, a, b, 1, false);
-    else if (b->rows == 2)
-        few_rows(p, a, b, 2, false);
-    else if (b->rows == 3)
-        few_rows(p, a, b, 3, false);
-    else if (b->rows == 4)
-        few_rows(p, a, b, 4, false);
+    if (b->rows == 1)
+        one_row(p, a, b);
     else
         all_rows(p, a, b);
 }

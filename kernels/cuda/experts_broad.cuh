@@ -127,9 +127,9 @@ GPU void experts_broad_feed(const struct op_experts *op, struct broad_ring *ring
         const struct experts_item it = experts_item_of(op, &near->at, item, BROAD_TOKENS);
         const u32 room = experts_broad_room(op, it.n), tile = item / across;
         struct experts_broad_rows *rows = experts_broad_rows_at<kind>(ring->stages, item);
-        if (room == 32)
+        if (kind != MATRIX_FP4 && room == 32)
             experts_broad_feed_tile<broad_shape<kind, 32>>(op, &it, tile, rows, ring);
-        else if (room == 64)
+        else if (kind != MATRIX_FP4 && room == 64)
             experts_broad_feed_tile<broad_shape<kind, 64>>(op, &it, tile, rows, ring);
         else
             experts_broad_feed_tile<broad_shape<kind>>(op, &it, tile, rows, ring);

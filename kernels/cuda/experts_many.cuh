@@ -148,7 +148,7 @@ GPU void experts_try_few(struct experts_best *best, const struct op_experts *op)
         best->choice = {0, 0};
 }
 
-/* The same in all blocks. */
+/* The same in all blocks. FP4 has no tiles of 64, which would be a whole loop more. */
 GPU struct many_choice experts_choice(const struct op_experts *op, u32 room)
 {
     struct experts_best best = experts_begin(op);
@@ -163,7 +163,7 @@ GPU struct many_choice experts_choice(const struct op_experts *op, u32 room)
         }
     } else {
         experts_try(&best, 1, 0, 1, 115);
-        if (many_fits<many_64>(&op->matrix, 1, room))
+        if (op->matrix.kind != MATRIX_FP4 && many_fits<many_64>(&op->matrix, 1, room))
             experts_try(&best, 2, 0, 1, 160);
     }
     if (many_fits<many_128>(&op->matrix, 1, room))
@@ -177,7 +177,7 @@ GPU struct many_choice experts_choice_wide(const struct op_experts *op, u32 room
 {
     struct experts_best best = experts_begin(op);
     experts_try(&best, 1, 0, wide_m(32), 161);
-    if (wide_fits<64>(room))
+    if (op->matrix.kind != MATRIX_FP4 && wide_fits<64>(room))
         experts_try(&best, 2, 0, wide_m(64), 210);
     experts_try_few(&best, op);
     return best.choice;

@@ -474,7 +474,7 @@ GPU void many_run_kind(const struct op_linear *op, const struct gpu_run *run, st
         many_run_small<2>(op, run, c.tokens, *meeting);
     else if (c.tokens == 32)
         many_run_as<many_32<kind>>(op, run, *meeting);
-    else if (c.tokens == 64)
+    else if (kind != MATRIX_FP4 && c.tokens == 64) /* experts_choice */
         many_run_as<many_64<kind>>(op, run, *meeting);
     else
         many_run_as<many_128<kind>>(op, run, *meeting);

@@ -473,7 +473,7 @@ GPU void wide_run_kind(const struct op_linear *op, const struct gpu_run *run, st
         any |= op->part[i].kind == kind;
     if (!any)
         return;
-    if (how.tokens == 32)
+    if (kind == MATRIX_FP4 || how.tokens == 32) /* experts_choice_wide */
         wide_run_as<wide_shape_of<kind, 32>>(op, run, how);
     else
         wide_run_as<wide_shape_of<kind, 64>>(op, run, how);

@@ -1,6 +1,7 @@
 #include "core/model/config.h"
 
 #include "core/model/family.h"
+#include "core/model/gemma4.h"
 #include "core/model/rope.h"
 
 #include <math.h>
@@ -12,10 +13,12 @@
 static const struct seeing {
     const char *name, *text;
     bool flat;
-} seeing[] = {{"gemma3", "gemma3_text", false},     {"mistral3", "mistral", false},
-              {"qwen2_vl", "qwen2_vl_text", true},  {"qwen2_5_vl", "qwen2_5_vl_text", true},
-              {"qwen3_vl", "qwen3_vl_text", false}, {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
-              {"qwen3_5", "qwen3_5_text", false},   {"qwen3_5_moe", "qwen3_5_moe_text", false}};
+} seeing[] = {
+    {"gemma3", "gemma3_text", false},     {"mistral3", "mistral", false},
+    {"gemma4", "gemma4_text", false},     {"gemma4_unified", "gemma4_unified_text", false},
+    {"qwen2_vl", "qwen2_vl_text", true},  {"qwen2_5_vl", "qwen2_5_vl_text", true},
+    {"qwen3_vl", "qwen3_vl_text", false}, {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
+    {"qwen3_5", "qwen3_5_text", false},   {"qwen3_5_moe", "qwen3_5_moe_text", false}};
 
 static const struct seeing *find_seeing(const struct fields *k)
 {
@@ -84,7 +87,7 @@ static void read_activation(const struct fields *k, const struct family *f, stru
     bool first_gemma = f->gemma && !f->activation_key;
     if (first_gemma && fields_get(k, "hidden_activation"))
         key = "hidden_activation"; /* versions that know this key let it win */
-    struct str name = fields_str(k, key, f->gemma ? "gelu_pytorch_tanh" : "silu");
+    struct str name = fields_str(k, key, f->gemma || f->gemma4 ? "gelu_pytorch_tanh" : "silu");
     if (first_gemma && str_is(name, "gelu")) {
         if (str_is(str_of(key), "hidden_activation"))
             fields_refuse(k, key,
@@ -170,8 +173,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->n_qkv = f->fused ? 1 : 3;
     m->n_gate_up = f->fused || f->fused_gate_up ? 1 : 2;
     m->rope_pairs = f->rope_pairs;
-    m->embed_scale = f->gemma ? sqrtf((float)m->hidden) : 1;
-    c->rounds_embed_scale = f->gemma;
+    m->embed_scale = f->gemma || f->gemma4 ? sqrtf((float)m->hidden) : 1;
+    c->rounds_embed_scale = f->gemma || f->gemma4;
     double scalar = m->head_dim;
     if (f->gemma && f->norms == NORMS_AROUND) {
         scalar = fields_f64(k, "query_pre_attn_scalar", 256, 1e-3, 1e9);
@@ -180,6 +183,11 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     }
     if (f->gemma && fields_bool(k, "use_bidirectional_attention", false))
         fields_refuse(k, "use_bidirectional_attention", "not supported");
+    if (f->gemma4) {
+        scalar = 1;
+        m->v_norm = true;
+        m->logit_softcap = read_softcap(k, "final_logit_softcapping", 0);
+    }
     m->attention_scale = (float)(1 / sqrt(scalar));
     m->logit_scale = 1;
     if (f->multipliers)
@@ -187,6 +195,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
+    c->layer_scales = f->gemma4;
     read_biases(k, f, c);
     refuse_unsupported(k, f);
 }
@@ -505,6 +514,15 @@ static void read_query_scaling(const struct fields *rope, struct model *m)
         m->context = MIN(m->context, original);
 }
 
+/* Of the layers that rotate by it. */
+static u32 rope_head_dim(const struct model *m, u32 set)
+{
+    for (u32 i = 0; i < m->layers_n; i++)
+        if (m->layers[i].rope == set)
+            return m->layers[i].head_dim;
+    return m->head_dim;
+}
+
 static enum err read_rope(struct arena *keep, const struct fields *k, const struct family *f,
                           struct model *m)
 {
@@ -512,7 +530,7 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
         .theta = fields_f64(k, "rope_theta", f->theta, 1.001, 1e12),
         .partial = fields_f64(k, "partial_rotary_factor", f->partial > 0 ? f->partial : 1, 1e-3, 1),
         .partial_allowed = f->fused || f->partial > 0,
-        .head_dim = m->head_dim,
+        .head_dim = rope_head_dim(m, ROPE_FULL),
         .context = m->context,
         .phi3 = f->fused,
         .mrope = f->mrope};
@@ -522,11 +540,11 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
     bool nested = nested_rope(&full), v4 = fields_get(k, "rope_scaling") != NULL;
     if (nested && !f->local_rope)
         return fields_refuse(k, "rope_parameters", "%s has one set for all layers", f->name);
-    if (f->local_rope && fields_get(k, "rope_parameters") && (v4 || !nested))
+    bool needs = f->gemma4 || fields_get(k, "rope_parameters");
+    if (f->local_rope && needs && (v4 || !nested))
         return fields_refuse(k, "rope_parameters",
-                             "%s needs full_attention and sliding_attention in it, or rope_scaling "
-                             "in its place",
-                             f->name);
+                             "%s needs full_attention and sliding_attention in it%s", f->name,
+                             f->gemma4 ? "" : ", or rope_scaling in its place");
     if (nested) {
         local = fields_in(&full, "sliding_attention");
         full = fields_in(&full, "full_attention");
@@ -547,6 +565,7 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
             "%.0f; write rope_parameters with full_attention and sliding_attention",
             f->name, f->theta);
     s.theta = f->gemma ? fields_f64(k, "rope_local_base_freq", 1e4, 1.001, 1e12) : f->theta;
+    s.head_dim = rope_head_dim(m, ROPE_LOCAL);
     TRY(rope_build(keep, &local, &s, &m->rope[ROPE_LOCAL], &m->rope_long[ROPE_LOCAL], &long_from));
     if (long_from)
         return fields_refuse(&local, "rope_type", "longrope is supported for full attention only");
@@ -691,9 +710,17 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     m->layers = ARENA_NEW(keep, struct layer, m->layers_n);
     if (!m->layers)
         return arena_full(keep, k->file, k->e);
+    for (u32 i = 0; i < m->layers_n; i++)
+        m->layers[i] = (struct layer){.kv_heads = m->kv_heads,
+                                      .head_dim = m->head_dim,
+                                      .kv_layer = i,
+                                      .intermediate = m->intermediate,
+                                      .scale = 1};
     if (f->nope)
         read_nope(k, m);
     read_windows(k, f, m);
+    if (f->gemma4)
+        gemma4_read(k, f, m, c);
     if (f->delta)
         TRY(read_delta(keep, k, f, m));
     if (f->mixtures)

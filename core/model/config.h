@@ -19,11 +19,13 @@ enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND, NORMS_GLM };
 /* What the weights must be like, beside the shapes in struct model. */
 struct config {
     bool qkv_bias, o_bias, mlp_bias;
-    bool fused;       /* as struct model's n_qkv and n_gate_up say */
-    bool gpt_oss;     /* attention has sinks; experts have biases and are of MXFP4 */
-    bool router_bias; /* experts are chosen by sigmoids and a bias */
-    u32 more_layers;  /* of the file, behind the model's own, which guess tokens further on: they
-                         change no result, and are not computed */
+    bool fused;           /* as struct model's n_qkv and n_gate_up say */
+    bool gpt_oss;         /* attention has sinks; experts have biases and are of MXFP4 */
+    bool values_are_keys; /* of layers that see all: v is what k's matrix makes */
+    bool layer_scales;    /* there is one a layer, struct layer's `scale` */
+    bool router_bias;     /* experts are chosen by sigmoids and a bias */
+    u32 more_layers; /* of the file, behind the model's own, which guess tokens further on: they
+                        change no result, and are not computed */
     enum norms norms;
     bool rounds_embed_scale; /* gemma: to the type of the embedding */
     bool sees;               /* the language model is the text part of a larger one */

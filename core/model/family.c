@@ -288,6 +288,43 @@ static const struct family families[] = {
      .norms = NORMS_AROUND,
      .activation_key = "hidden_activation",
      .local_rope = true},
+    {.name = "gemma4_text",
+     .kv_heads = 4,
+     .heads = 8,
+     .vocab = 262144,
+     .context = 131072,
+     .head_dim = 256,
+     .theta = 1e6,
+     .eps = 1e-6,
+     .windows = WINDOWS_PATTERN,
+     .window = 512,
+     .pattern = 6,
+     .tied = true,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .gemma4 = true,
+     .own_inputs = true,
+     .norms = NORMS_AROUND,
+     .activation_key = "hidden_activation",
+     .local_rope = true},
+    {.name = "gemma4_unified_text",
+     .kv_heads = 4,
+     .heads = 8,
+     .vocab = 262144,
+     .context = 262144,
+     .head_dim = 256,
+     .theta = 1e6,
+     .eps = 1e-6,
+     .windows = WINDOWS_PATTERN,
+     .window = 512,
+     .pattern = 6,
+     .tied = true,
+     .attention_bias_key = true,
+     .qk_norm = QK_NORM_HEADS,
+     .gemma4 = true,
+     .norms = NORMS_AROUND,
+     .activation_key = "hidden_activation",
+     .local_rope = true},
 };
 
 const struct family *family_find(const struct fields *k, struct str type)
@@ -300,6 +337,7 @@ const struct family *family_find(const struct fields *k, struct str type)
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe, qwen3_next, "
         "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, olmo2, "
-        "olmo3, olmoe, gpt_oss, exaone4, gemma, gemma2, gemma3 and gemma3_text are supported");
+        "olmo3, olmoe, gpt_oss, exaone4, gemma, gemma2, gemma3, gemma3_text, gemma4, gemma4_text, "
+        "gemma4_unified and gemma4_unified_text are supported");
     return NULL;
 }

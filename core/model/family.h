@@ -41,9 +41,11 @@ struct family {
     const char *qk_norm_key; /* only where this is true */
     enum norms norms;
     bool fused, fused_gate_up, local_rope, nope, rope_pairs;
-    bool plus_one;      /* norms of 1 + w */
-    bool gemma;         /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
-                           query_pre_attn_scalar and softcaps */
+    bool plus_one;   /* norms of 1 + w */
+    bool gemma;      /* scaled embedding, norms of 1 + w, tanh-GELU; and with NORMS_AROUND
+                        query_pre_attn_scalar and softcaps */
+    bool gemma4;     /* scaled embedding, tanh-GELU, a softcap of logits, and what gemma4.h reads */
+    bool own_inputs; /* the default of hidden_size_per_layer_input is 256 */
     bool multipliers;   /* of embedding, attention, what is added to x, logits */
     bool query_scaling; /* of queries beyond the positions of training */
     bool mrope;         /* positions are of time, height and width: of text all three are the same,

@@ -1,6 +1,7 @@
 #include "core/model/model.h"
 
 #include "core/base/file.h"
+#include "core/base/half.h"
 #include "core/base/json.h"
 #include "core/model/config.h"
 #include "core/model/pooling.h"
@@ -308,9 +309,9 @@ static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct la
     }
     if (o->m->qk_norm && !l->delta) {
         TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.q_norm.weight", i),
-                        model_qk_norm_n(o->m, o->m->heads), &l->norm_q));
-        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", i),
-                        model_qk_norm_n(o->m, o->m->kv_heads), &l->norm_k));
+                        layer_qk_norm_n(o->m, l, o->m->heads), &l->norm_q));
+        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.k_norm.weight", l->kv_layer),
+                        layer_qk_norm_n(o->m, l, l->kv_heads), &l->norm_k));
     }
     return ERR_OK;
 }
@@ -319,14 +320,17 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
 {
     static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
     struct place_name s;
-    u32 hidden = o->m->hidden, out = o->m->heads * o->m->head_dim;
-    u32 q = out * (1 + o->m->attention_gated), kv = o->m->kv_heads * o->m->head_dim;
+    u32 hidden = o->m->hidden, out = o->m->heads * l->head_dim;
+    u32 q = out * (1 + o->m->attention_gated), kv = l->kv_heads * l->head_dim;
+    u32 matrices = !layer_stores(o->m, l) ? 1 : o->config.values_are_keys && !l->window ? 2 : 3;
     if (o->m->n_qkv == 1)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.qkv_proj", i), q + 2 * kv, hidden,
                         o->config.qkv_bias, &l->qkv[0]));
-    for (u32 j = 0; o->m->n_qkv == 3 && j < 3; j++)
+    for (u32 j = 0; o->m->n_qkv == 3 && j < matrices; j++)
         TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, names[j]), j ? kv : q,
                         hidden, o->config.qkv_bias, &l->qkv[j]));
+    if (matrices == 2)
+        l->qkv[2] = l->qkv[1];
     if (o->config.gpt_oss)
         TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.sinks", i), o->m->heads,
                         &l->sinks));
@@ -521,6 +525,26 @@ static enum err bind_shared(struct opening *o, struct binder *b, u32 i, struct l
     return ERR_OK;
 }
 
+/* What a layer ends with, where the family has it. */
+static enum err bind_layer_end(struct opening *o, struct binder *b, u32 i, struct layer *l)
+{
+    struct place_name s;
+    const struct tensor *scale;
+    u32 n = o->m->own.n, hidden = o->m->hidden;
+    if (o->config.layer_scales) {
+        TRY(bind_vector(b, format(&s, "model.layers.%u.layer_scalar", i), 1, &scale));
+        l->scale = half_load(scale->data, scale->type, 0);
+    }
+    if (!n)
+        return ERR_OK;
+    TRY(bind_linear(b, format(&s, "model.layers.%u.per_layer_input_gate", i), n, hidden, false,
+                    &l->own_gate));
+    TRY(bind_linear(b, format(&s, "model.layers.%u.per_layer_projection", i), hidden, n, false,
+                    &l->own_out));
+    return bind_vector(b, format(&s, "model.layers.%u.post_per_layer_input_norm.weight", i), hidden,
+                       &l->norm_after_own);
+}
+
 static float round_f16(float x)
 {
     int exponent;
@@ -533,6 +557,25 @@ static float round_bf16(float x)
     int exponent;
     float fraction = frexpf(x, &exponent); /* 8 significant bits */
     return ldexpf(rintf(ldexpf(fraction, 8)), exponent - 8);
+}
+
+static float round_to(enum dtype type, float x)
+{
+    return type == DTYPE_BF16 ? round_bf16(x) : type == DTYPE_F16 ? round_f16(x) : x;
+}
+
+static enum err bind_own_inputs(struct opening *o, struct binder *b, struct binder *unquantized)
+{
+    struct own_inputs *own = &o->m->own;
+    u32 all = o->m->layers_n * own->n;
+    if (!all)
+        return ERR_OK;
+    TRY(bind_linear(unquantized, "model.embed_tokens_per_layer", o->m->vocab, all, false,
+                    &own->embed));
+    TRY(bind_linear(b, "model.per_layer_model_projection", all, o->m->hidden, false,
+                    &own->project));
+    own->scale = round_to(own->embed.type, sqrtf((float)own->n));
+    return bind_vector(b, "model.per_layer_projection_norm.weight", own->n, &own->norm);
 }
 
 /* A head of its own beside tie_word_embeddings: transformers 4 lets the embedding win, 5 the head,
@@ -558,10 +601,9 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     struct binder unquantized = *b;
     unquantized.quant = &plain;
     TRY(bind_linear(&unquantized, "model.embed_tokens", m->vocab, m->hidden, false, &m->embed));
-    if (o->config.rounds_embed_scale && m->embed.type == DTYPE_BF16)
-        m->embed_scale = round_bf16(m->embed_scale);
-    else if (o->config.rounds_embed_scale && m->embed.type == DTYPE_F16)
-        m->embed_scale = round_f16(m->embed_scale);
+    if (o->config.rounds_embed_scale)
+        m->embed_scale = round_to(m->embed.type, m->embed_scale);
+    TRY(bind_own_inputs(o, b, &unquantized));
     TRY(bind_vector(b, "model.norm.weight", m->hidden, &m->norm_final));
     bool stored = module_stored(o, "lm_head");
     m->headless = !m->tied && !stored && (o->config.headless || o->pools);
@@ -588,6 +630,18 @@ static bool all_zero(const struct tensor *t)
     return true;
 }
 
+/* Some files have k and v of layers that do not use them. */
+static bool is_unused_key(const struct opening *o, struct str name)
+{
+    static const char *const parts[] = {"k_proj.", "v_proj.", "k_norm.", "v_norm."};
+    struct place_name s;
+    for (u32 i = 0; i < o->m->layers_n; i++)
+        for (u32 j = 0; o->m->layers[i].kv_layer != i && j < COUNTOF(parts); j++)
+            if (str_starts(name, str_of(format(&s, "model.layers.%u.self_attn.%s", i, parts[j]))))
+                return true;
+    return false;
+}
+
 static bool of_more_layers(const struct opening *o, struct str name)
 {
     struct place_name s;
@@ -608,7 +662,8 @@ static enum err check_leftovers(struct opening *o)
         if (o->tensors.used[i] || !ours || str_ends(t->name, STR("rotary_emb.inv_freq")) ||
             str_ends(t->name, STR("rotary_emb.cos_cached")) ||
             str_ends(t->name, STR("rotary_emb.sin_cached")) ||
-            (str_ends(t->name, STR(".bias")) && all_zero(t)) || of_more_layers(o, t->name))
+            (str_ends(t->name, STR(".bias")) && all_zero(t)) || of_more_layers(o, t->name) ||
+            is_unused_key(o, t->name))
             continue;
         return err_set(o->e, ERR_MODEL,
                        "%s: tensor \"%.*s\" has no place in the %.*s model that config.json "
@@ -658,9 +713,10 @@ static enum err bind_model(struct opening *o)
         TRY(bind_norms(o, &b, i, l));
         TRY(l->delta ? bind_delta(o, &b, i, l) : bind_attention(o, &b, i, l));
         TRY(l->mixture ? bind_mixture(o, &b, i, l->mixture)
-                       : bind_mlp(o, &b, i, "mlp", o->m->intermediate, l));
+                       : bind_mlp(o, &b, i, "mlp", l->intermediate, l));
         if (l->mixture && o->m->shared_intermediate)
             TRY(bind_shared(o, &b, i, l));
+        TRY(bind_layer_end(o, &b, i, l));
     }
     return check_leftovers(o);
 }
@@ -778,12 +834,14 @@ u32 model_even_pos(const struct model *m)
         const struct layer *l = &m->layers[i];
         double mlp = l->mixture
                          ? (double)m->experts_used * m->expert_intermediate + m->shared_intermediate
-                         : m->intermediate;
-        double heads = model_qkv_n(m) + (double)m->heads * m->head_dim;
+                         : l->intermediate;
+        double heads = layer_qkv_n(m, l) + (double)m->heads * l->head_dim;
+        if (!l->delta && !layer_stores(m, l))
+            heads = 2.0 * m->heads * l->head_dim;
         if (l->delta)
             heads = delta_row_n(&m->delta) + delta_values(&m->delta);
-        products += m->hidden * (heads + 3 * mlp);
-        position += l->window || l->delta ? 0 : 2.0 * m->heads * m->head_dim;
+        products += m->hidden * (heads + 3 * mlp + 3.0 * m->own.n);
+        position += l->window || l->delta ? 0 : 2.0 * m->heads * l->head_dim;
     }
     return position > 0 ? (u32)MIN(MAX(products / position, 1.0), 1e9) : 0;
 }

@@ -123,8 +123,14 @@ static inline u32 delta_state_floats(const struct delta_shape *d)
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_ROWS };
 
 struct layer {
-    u32 rope;   /* index into model.rope, or ROPE_SETS: this layer does not rotate */
-    u32 window; /* keys seen: i - window < j <= i; 0: all */
+    u32 rope;               /* index into model.rope, or ROPE_SETS: this layer does not rotate */
+    u32 window;             /* keys seen: i - window < j <= i; 0: all */
+    u32 kv_heads, head_dim; /* of its attention */
+    u32 kv_layer;     /* the layer whose keys and values it sees: itself, or an earlier one whose
+                         rope, window and heads are the same. Then it has neither k nor v, but
+                         that one's norm_k */
+    u32 intermediate; /* of its plain MLP */
+    float scale;      /* what it makes of x is multiplied by this */
     const struct tensor *norm_attention, *norm_mlp;             /* before them: [hidden], or NULL */
     const struct tensor *norm_after_attention, *norm_after_mlp; /* behind them, or NULL */
     const struct tensor *norm_q, *norm_k; /* [model_qk_norm_n(heads)], [..(kv_heads)], or NULL */
@@ -138,6 +144,21 @@ struct layer {
     struct weight gate_up[2];   /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
     struct mixture *mixture; /* not NULL: in place of gate_up and down, or beside a shared expert */
+    struct weight own_gate;  /* of models with own_inputs: [n][hidden], */
+    struct weight own_out;   /* [hidden][n], */
+    const struct tensor *norm_after_own; /* and [hidden] */
+};
+
+/* Gemma 4's per-layer inputs: each layer has n features of a token to itself, p = (rmsnorm(project
+ * x / sqrt(hidden)) * norm + embed[token] scale) / sqrt(2), the norm of each layer's n for
+ * themselves and x as the first layer gets it. A layer ends with x += rmsnorm(own_out (act(own_gate
+ * x) * p)) * norm_after_own. */
+struct own_inputs {
+    u32 n;                     /* 0: there are none */
+    float scale;               /* sqrt(n), rounded to the type of embed */
+    struct weight embed;       /* WEIGHT_PLAIN [vocab][layers_n * n] */
+    struct weight project;     /* [layers_n * n][hidden] */
+    const struct tensor *norm; /* [n] */
 };
 
 /* What an embedding is made of, by the files of sentence-transformers and config.json. All zero:
@@ -152,7 +173,8 @@ struct model {
     struct str dir, name;  /* folder; its last path component, or what the hub calls it */
     struct str revision;   /* of the hub, where the folder is in its cache; else empty */
     struct str model_type; /* "llama" */
-    u32 layers_n, hidden, intermediate, heads, kv_heads, head_dim, vocab;
+    u32 layers_n, hidden, heads, vocab;
+    u32 intermediate, kv_heads, head_dim;           /* the most of a layer */
     u32 context;                                    /* max_position_embeddings */
     u32 n_qkv, n_gate_up;                           /* 3 or 1; 2 or 1 */
     u32 experts, experts_used, expert_intermediate; /* of layers with a mixture; else 0 */
@@ -164,9 +186,11 @@ struct model {
     float norm_eps;
     bool norm_plus_one; /* gemma: multiply by (1 + w) */
     enum qk_norm qk_norm;
+    bool v_norm;       /* of each head of v: x / rms(x) */
     bool rope_pairs;   /* dimensions 2i and 2i + 1 of q and k are what rope has as i and i + d/2 */
     float embed_scale; /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
     struct delta_shape delta;
+    struct own_inputs own;
     bool attention_gated;                   /* its outputs times sigmoid(gate), see struct layer */
     float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
@@ -200,27 +224,42 @@ struct model {
     bool random;        /* model_shape: the one region in `files` is anonymous memory, no file */
 };
 
-/* Features of the norms of q and k, of so many heads. */
-static inline u32 model_qk_norm_n(const struct model *m, u32 heads)
+/* Features of the norms of a layer's q and k, of so many heads. */
+static inline u32 layer_qk_norm_n(const struct model *m, const struct layer *l, u32 heads)
 {
-    return (m->qk_norm == QK_NORM_ROWS ? heads : 1) * m->head_dim;
+    return (m->qk_norm == QK_NORM_ROWS ? heads : 1) * l->head_dim;
+}
+
+/* Has it keys and values of its own? */
+static inline bool layer_stores(const struct model *m, const struct layer *l)
+{
+    return !l->delta && l == &m->layers[l->kv_layer];
 }
 
 /* The matrices that a layer's input goes into, *n of them. */
 static inline const struct weight *layer_inputs(const struct model *m, const struct layer *l,
                                                 u32 *n)
 {
-    *n = l->delta ? delta_inputs(&m->delta) : m->n_qkv;
+    *n = l->delta ? delta_inputs(&m->delta) : layer_stores(m, l) ? m->n_qkv : 1;
     return l->delta ? l->delta->in : l->qkv;
 }
 
 /* Outputs of q, k and v together. */
-static inline u32 model_qkv_n(const struct model *m)
+static inline u32 layer_qkv_n(const struct model *m, const struct layer *l)
 {
-    return (m->heads * (1 + m->attention_gated) + 2 * m->kv_heads) * m->head_dim;
+    return (m->heads * (1 + m->attention_gated) + 2 * l->kv_heads) * l->head_dim;
 }
 
-/* Layers with attention, which have keys and values of every position. */
+/* The most of any layer. */
+static inline u32 model_qkv_n(const struct model *m)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < m->layers_n; i++)
+        n = MAX(n, layer_qkv_n(m, &m->layers[i]));
+    return n;
+}
+
+/* Layers with attention. */
 static inline u32 model_attention_layers(const struct model *m)
 {
     u32 n = 0;

@@ -107,6 +107,15 @@ static void scale_yarn(float *f, struct rope *out, double theta, const struct fi
     out->scale = (float)yarn_attention(k, factor);
 }
 
+/* The first part of a head's pairs turns as if all of them did, the others do not. */
+static void scale_proportional(float *f, u32 dims, double partial, const struct fields *k)
+{
+    float factor = (float)fields_f64(k, "factor", 1, 1e-6, 1e6);
+    u32 turning = (u32)(partial * dims / 2);
+    for (u32 i = 0; i < dims / 2; i++)
+        f[i] = i < turning ? f[i] / factor : 0;
+}
+
 static void divide_by(float *f, u32 dims, double theta, const struct fields *k, const char *key)
 {
     const struct json *list = fields_get(k, key);
@@ -179,9 +188,10 @@ enum err rope_build(struct arena *keep, const struct fields *k, const struct rop
     struct str type = type_of(k, s, &type_key);
     double theta = fields_f64(k, "rope_theta", s->theta, 1.001, 1e12);
     double partial = fields_f64(k, "partial_rotary_factor", s->partial, 1e-3, 1);
-    u32 dims = (u32)(s->head_dim * partial);
+    bool proportional = str_is(type, "proportional");
+    u32 dims = proportional ? s->head_dim : (u32)(s->head_dim * partial);
     *long_from = 0;
-    if (partial != 1 && !s->partial_allowed)
+    if (partial != 1 && !s->partial_allowed && !proportional)
         fields_refuse(k, "partial_rotary_factor", "this family rotates whole heads");
     if (dims % 2 || dims == 0)
         fields_refuse(
@@ -194,7 +204,9 @@ enum err rope_build(struct arena *keep, const struct fields *k, const struct rop
     if (!f)
         return k->e->code;
     fill_default(f, dims, theta);
-    if (str_is(type, "linear")) {
+    if (proportional) {
+        scale_proportional(f, dims, partial, k);
+    } else if (str_is(type, "linear")) {
         float factor = (float)factor_of(k);
         for (u32 i = 0; i < dims / 2; i++)
             f[i] /= factor;
@@ -205,7 +217,8 @@ enum err rope_build(struct arena *keep, const struct fields *k, const struct rop
     } else if (str_is(type, "longrope")) {
         fill_longrope(keep, f, out, out_long, long_from, theta, k, s);
     } else if (!str_is(type, "default")) {
-        fields_refuse(k, type_key, "default, linear, llama3, yarn and longrope are supported");
+        fields_refuse(k, type_key,
+                      "default, linear, proportional, llama3, yarn and longrope are supported");
     }
     if (*long_from == 0)
         *out_long = *out;

@@ -1,7 +1,8 @@
 /* Rotary position embedding: the frequency tables that a config asks for.
  *
  * Types default, linear, llama3, yarn and longrope (papers: RoFormer arXiv 2104.09864, YaRN
- * 2309.00071, LongRoPE 2402.13753; Llama 3.1's own rule), in the arithmetic of the transformers
+ * 2309.00071, LongRoPE 2402.13753; Llama 3.1's own rule), and Gemma 4's proportional, in the
+ * arithmetic of the transformers
  * library (f32, one rounding an operation). Anything else is refused. Tables live in `keep`.
  */
 #ifndef ZIGCUDA_ROPE_H

@@ -224,10 +224,10 @@ static enum err carve_delta(struct carver *c, const struct model *m, u32 bits, s
 static enum err carve_attention(struct carver *c, const struct model *m, u32 bits, struct layer *l)
 {
     static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"};
-    u32 q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    u32 q = m->heads * l->head_dim, kv = l->kv_heads * l->head_dim;
     if (m->qk_norm) {
-        TRY(carve_norm(c, m, model_qk_norm_n(m, m->heads), &l->norm_q));
-        TRY(carve_norm(c, m, model_qk_norm_n(m, m->kv_heads), &l->norm_k));
+        TRY(carve_norm(c, m, layer_qk_norm_n(m, l, m->heads), &l->norm_q));
+        TRY(carve_norm(c, m, layer_qk_norm_n(m, l, l->kv_heads), &l->norm_k));
     }
     for (u32 j = 0; j < 3; j++)
         carve_linear(c, qkv[j], j ? kv : q * (1 + m->attention_gated), m->hidden, bits, &l->qkv[j]);
@@ -247,7 +247,7 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
     TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
     struct mixture *x = l->mixture;
     if (!x) {
-        carve_mlp(c, m, bits, m->intermediate, l->gate_up, &l->down);
+        carve_mlp(c, m, bits, l->intermediate, l->gate_up, &l->down);
         return ERR_OK;
     }
     carve_linear(c, "gate", m->experts, m->hidden, 16, &x->router);

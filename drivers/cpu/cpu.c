@@ -74,6 +74,10 @@ static void list_matrices(struct cpu_device *c)
     struct forward *f = &c->forward;
     const struct model *m = c->device.model;
     list_matrix(c, &m->embed, &f->embed);
+    if (m->own.n) {
+        list_matrix(c, &m->own.embed, &f->own_embed);
+        list_matrix(c, &m->own.project, &f->own_project);
+    }
     for (u32 i = 0; i < m->layers_n; i++) {
         const struct layer *from = &m->layers[i];
         struct forward_layer *to = &f->layers[i];
@@ -90,6 +94,10 @@ static void list_matrices(struct cpu_device *c)
         for (u32 j = 0; j < m->n_gate_up; j++)
             list_matrix(c, &from->gate_up[j], &to->gate_up[j]);
         list_matrix(c, &from->down, &to->down);
+        if (m->own.n) {
+            list_matrix(c, &from->own_gate, &to->own_gate);
+            list_matrix(c, &from->own_out, &to->own_out);
+        }
     }
     f->head = m->tied ? &f->embed : &f->own_head;
     if (!m->tied)
@@ -234,8 +242,9 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         norm[NORM_MLP] = load_norm(carver, l->norm_mlp, m->hidden, one);
         norm[NORM_AFTER_ATTENTION] = load_norm(carver, l->norm_after_attention, m->hidden, one);
         norm[NORM_AFTER_MLP] = load_norm(carver, l->norm_after_mlp, m->hidden, one);
-        norm[NORM_Q] = load_norm(carver, l->norm_q, model_qk_norm_n(m, m->heads), one);
-        norm[NORM_K] = load_norm(carver, l->norm_k, model_qk_norm_n(m, m->kv_heads), one);
+        norm[NORM_AFTER_OWN] = load_norm(carver, l->norm_after_own, m->hidden, one);
+        norm[NORM_Q] = load_norm(carver, l->norm_q, layer_qk_norm_n(m, l, m->heads), one);
+        norm[NORM_K] = load_norm(carver, l->norm_k, layer_qk_norm_n(m, l, l->kv_heads), one);
         f->layers[i].sinks = load_norm(carver, l->sinks, m->heads, false);
         struct forward_mixture *x = f->layers[i].mixture;
         if (x && x->plain.kind)
@@ -250,6 +259,11 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
     const u32 dim = m->delta.key_dim;
     f->delta_unit_q = load_same(carver, dim, 1 / (float)dim);
     f->delta_unit_k = load_same(carver, dim, 1 / sqrtf((float)dim));
+    f->ones = load_same(carver, m->head_dim, 1);
+    float *own = load_norm(carver, m->own.norm, m->own.n, one);
+    for (u32 i = 0; own && i < m->own.n; i++)
+        own[i] *= (float)M_SQRT1_2;
+    f->norm_own = own;
     float *final = load_norm(carver, m->norm_final, m->hidden, one);
     for (u32 i = 0; final && i < m->hidden; i++)
         final[i] *= m->logit_scale;
@@ -259,32 +273,36 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
 /* --- memory -------------------------------------------------------------------------------- */
 
 /* Keys, or values, of one layer. */
-static size_t kv_layer_page_bytes(const struct model *m, enum dtype type)
+static size_t kv_layer_page_bytes(const struct layer *l, enum dtype type)
 {
-    return m->kv_heads * kv_head_bytes(type, m->head_dim);
+    return l->kv_heads * kv_head_bytes(type, l->head_dim);
 }
 
 size_t cpu_kv_page_bytes(const struct model *m, enum dtype type)
 {
-    return 2 * model_attention_layers(m) * kv_layer_page_bytes(m, type);
-}
-
-static size_t kv_bytes(const struct forward *f)
-{
-    return f->limits.pages * kv_layer_page_bytes(f->model, f->kv_type);
+    size_t bytes = 0;
+    for (u32 i = 0; i < m->layers_n; i++)
+        if (layer_stores(m, &m->layers[i]))
+            bytes += 2 * kv_layer_page_bytes(&m->layers[i], type);
+    return bytes;
 }
 
 static void layout_kv(struct forward *f, struct carve *c)
 {
     for (u32 i = 0; i < f->model->layers_n; i++) {
+        const struct layer *l = &f->model->layers[i];
         struct kv_layer *kv = &f->layers[i].kv;
-        if (f->layers[i].delta)
+        if (l->delta)
             continue;
+        *kv = f->layers[l->kv_layer].kv;
+        if (!layer_stores(f->model, l))
+            continue;
+        const size_t bytes = f->limits.pages * kv_layer_page_bytes(l, f->kv_type);
         kv->type = f->kv_type;
-        kv->kv_heads = f->model->kv_heads;
-        kv->head_dim = f->model->head_dim;
-        kv->k = carve(c, kv_bytes(f));
-        kv->v = carve(c, kv_bytes(f));
+        kv->kv_heads = l->kv_heads;
+        kv->head_dim = l->head_dim;
+        kv->k = carve(c, bytes);
+        kv->v = carve(c, bytes);
     }
 }
 

@@ -4,6 +4,8 @@
 #include "drivers/cpu/mixture.h"
 #include "drivers/cpu/pass.h"
 
+#include <math.h>
+
 /* --- memory -------------------------------------------------------------------------------- */
 
 void *carve(struct carve *c, size_t bytes)
@@ -28,10 +30,10 @@ static u32 stride_of(u32 n)
 /* Of the widest MLP that all tokens take; 0 where there is none. */
 static u32 plain_intermediate(const struct model *m)
 {
-    u32 wide = m->shared_intermediate;
+    u32 wide = MAX(m->shared_intermediate, m->own.n);
     for (u32 i = 0; i < m->layers_n; i++)
         if (!m->layers[i].mixture)
-            wide = MAX(wide, m->intermediate);
+            wide = MAX(wide, m->layers[i].intermediate);
     return wide;
 }
 
@@ -100,6 +102,16 @@ static void layout_step(struct forward *f, struct carve *c)
     f->results = carve(c, (f->limits.samples + f->limits.scores) * sizeof *f->results);
 }
 
+static size_t attention_bytes(const struct model *m)
+{
+    size_t bytes = 0;
+    for (const struct layer *l = m->layers; l < m->layers + m->layers_n; l++) {
+        u32 rows = ATTENTION_TOKENS * (m->heads / l->kv_heads);
+        bytes = MAX(bytes, attention_scratch_bytes(rows, l->head_dim));
+    }
+    return bytes;
+}
+
 void forward_layout(struct forward *f, struct carve *c)
 {
     const struct model *m = f->model;
@@ -110,12 +122,15 @@ void forward_layout(struct forward *f, struct carve *c)
     f->qkv_stride = stride_of(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
     f->attention_stride = stride_of(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
     f->rope_stride = ROUND_UP(rope_dims, 16u);
+    f->own_stride = stride_of(m->layers_n * m->own.n);
     f->x = carve_rows(c, f->tile, f->x_stride);
     f->y = carve_rows(c, f->tile, f->x_stride);
     f->h = carve_rows(c, f->tile, f->x_stride);
     f->qkv = carve_rows(c, f->tile, f->qkv_stride);
     f->attention = carve_rows(c, f->tile, f->attention_stride);
     f->angles = carve_rows(c, f->tile, ROPE_SETS * f->rope_stride);
+    f->own = carve_rows(c, m->own.n ? f->tile : 0, f->own_stride);
+    f->own_made = carve_rows(c, m->own.n ? f->tile : 0, f->own_stride);
     layout_mlp(f, c);
     layout_step(f, c);
     struct forward_worker *workers = carve(c, f->threads * sizeof *workers);
@@ -126,8 +141,7 @@ void forward_layout(struct forward *f, struct carve *c)
         w.scratch = carve(c, f->linear->scratch_bytes(k_max(m)));
         w.few_routes = carve(c, FEW_ROWS * m->experts_used * sizeof *w.few_routes);
         layout_routes(f, c, f->tile, &w.routes);
-        u32 rows = ATTENTION_TOKENS * (m->heads / m->kv_heads);
-        w.attention = carve(c, attention_scratch_bytes(rows, m->head_dim));
+        w.attention = carve(c, attention_bytes(m));
         w.delta = carve(c, delta_work_floats(&m->delta) * sizeof *w.delta);
         if (workers)
             workers[i] = w;
@@ -212,9 +226,10 @@ void forward_begin(struct forward *f, const struct step *step)
 
 /* --- the pass: everything below runs in the workers ---------------------------------------- */
 
-/* x += W in, through a norm where the family has one after the block. Ends with a barrier. */
+/* x = (x + W in) * scale, W in through a norm where the family has one after the block; without one
+ * scale is 1. Ends with a barrier. */
 static void add_product(const struct pass *p, const struct packed *w, struct input *in,
-                        const float *norm_after)
+                        const float *norm_after, float scale)
 {
     struct forward *f = p->f;
     struct range r;
@@ -231,9 +246,11 @@ static void add_product(const struct pass *p, const struct packed *w, struct inp
         return;
     r = share(p, in->a.m, 1);
     for (u32 i = r.from; i < r.to; i++) {
-        float *y = f->y + (size_t)i * f->x_stride;
+        float *y = f->y + (size_t)i * f->x_stride, *x = f->x + (size_t)i * f->x_stride;
         f->vector->rmsnorm(y, y, norm_after, f->model->hidden, f->model->norm_eps);
-        f->vector->add(f->x + (size_t)i * f->x_stride, y, f->model->hidden);
+        f->vector->add(x, y, f->model->hidden);
+        if (scale != 1)
+            f->vector->scale(x, scale, f->model->hidden);
     }
     barrier(p);
 }
@@ -260,9 +277,53 @@ static void embed(const struct pass *p)
     barrier(p);
 }
 
-static void norm_heads(const struct forward *f, float *x, const float *norm, u32 heads)
+/* The per-layer inputs of the tile's tokens, from x as the first layer gets it. */
+static void make_own_inputs(const struct pass *p)
 {
-    u32 dim = f->model->head_dim;
+    struct forward *f = p->f;
+    const struct own_inputs *own = &f->model->own;
+    u32 n = p->tile->n, hidden = f->model->hidden, all = f->model->layers_n * own->n;
+    struct input in = input_rows(p, f->x, f->x_stride, n, hidden, NULL, NULL);
+    multiply_group(p, &f->own_project, 1, &in, f->own_made, f->own_stride);
+    barrier(p);
+    struct range r = share(p, n, 1);
+    for (u32 i = r.from; i < r.to; i++) {
+        float *to = f->own + (size_t)i * f->own_stride, *made = f->own_made + (to - f->own);
+        /* what is normed is divided by sqrt(hidden): eps takes part in that alone */
+        for (u32 at = 0; at < all; at += own->n)
+            f->vector->rmsnorm(made + at, made + at, f->norm_own, own->n,
+                               f->model->norm_eps * (float)hidden);
+        f->linear->row(&f->own_embed, f->step->tokens[p->tile->token + i], to);
+        f->vector->scale(to, own->scale * (float)M_SQRT1_2, all);
+        f->vector->add(to, made, all);
+    }
+    barrier(p);
+}
+
+/* What a layer does with its own. */
+static void add_own_input(const struct pass *p, u32 layer)
+{
+    struct forward *f = p->f;
+    const struct model *m = f->model;
+    const struct forward_layer *l = &f->layers[layer];
+    u32 n = p->tile->n;
+    struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, NULL, NULL);
+    struct range r;
+    make_ready(p, &in, &l->own_gate);
+    for (struct deal d = deal_out(p, tiles_of(p, &l->own_gate)); next_tiles(p, &d, &r);) {
+        struct range c = multiply(p, &l->own_gate, &in.a, f->mlp, f->mlp_stride, r);
+        for (u32 i = 0; i < n; i++)
+            f->vector->gate(f->mlp + (size_t)i * f->mlp_stride + c.from,
+                            f->own + (size_t)i * f->own_stride + layer * m->own.n + c.from,
+                            c.to - c.from, m->activation);
+    }
+    barrier(p);
+    in = input_rows(p, f->mlp, f->mlp_stride, n, m->own.n, NULL, NULL);
+    add_product(p, &l->own_out, &in, l->norm[NORM_AFTER_OWN], m->layers[layer].scale);
+}
+
+static void norm_heads(const struct forward *f, float *x, const float *norm, u32 dim, u32 heads)
+{
     for (u32 h = 0; h < heads; h++)
         f->vector->rmsnorm(x + h * dim, x + h * dim, norm, dim, f->model->norm_eps);
 }
@@ -286,7 +347,7 @@ static void norm_rows(const struct pass *p, const struct forward_layer *l)
 {
     struct forward *f = p->f;
     const struct model *m = f->model;
-    const u32 q_n = m->heads * m->head_dim, k_n = m->kv_heads * m->head_dim;
+    const u32 q_n = m->heads * m->head_dim, k_n = m->kv_heads * m->head_dim; /* of all layers */
     struct range r = share(p, p->tile->n, 1);
     for (u32 i = r.from; i < r.to; i++) {
         float *q = f->qkv + (size_t)i * f->qkv_stride, *k = q + q_n;
@@ -296,11 +357,12 @@ static void norm_rows(const struct pass *p, const struct forward_layer *l)
     barrier(p);
 }
 
-/* The queries of a KV head at a row of the tile: with gates, [group][dim] and as many of these. */
-static float *queries_at(const struct forward *f, u32 at, u32 kv_head)
+/* The queries of a KV head of the layer at a row of the tile: with gates, [group][dim] and as many
+ * of these. */
+static float *queries_at(const struct forward *f, const struct layer *l, u32 at, u32 kv_head)
 {
     const struct model *m = f->model;
-    const u32 n = m->heads / m->kv_heads * m->head_dim * (1 + m->attention_gated);
+    const u32 n = m->heads / l->kv_heads * l->head_dim * (1 + m->attention_gated);
     return f->qkv + (size_t)at * f->qkv_stride + kv_head * n;
 }
 
@@ -316,35 +378,42 @@ static void part_gates(float *q, u32 dim, u32 group, float *work)
 }
 
 /* Norms and rotates the queries and the key of one KV head for a block's tokens, and stores key and
- * value in the pages. */
+ * value in the pages; of layers that see those of another, the queries alone. */
 static void store_block(const struct pass *p, u32 layer, const struct forward_block *b, u32 kv_head)
 {
     struct forward *f = p->f;
     const struct model *m = f->model;
     const struct forward_layer *l = &f->layers[layer];
+    const struct layer *shape = &m->layers[layer];
     const struct step_row *row = &f->step->rows[b->row];
-    u32 dim = m->head_dim, group = m->heads / m->kv_heads, set = m->layers[layer].rope;
+    u32 dim = shape->head_dim, group = m->heads / shape->kv_heads, set = shape->rope;
+    const bool stores = layer_stores(m, shape);
     u32 dims = set == ROPE_SETS ? 0 : (row->rope_long ? m->rope_long : m->rope)[set].dims;
     for (u32 t = b->token; t < b->token + b->n; t++) {
         u32 at = t - p->tile->token, pos = row->pos + t - row->first;
-        float *q = queries_at(f, at, kv_head), *k = queries_at(f, at, m->kv_heads) + kv_head * dim;
-        float *v = k + m->kv_heads * dim;
+        float *q = queries_at(f, shape, at, kv_head);
+        float *k = queries_at(f, shape, at, shape->kv_heads) + kv_head * dim;
+        float *v = k + shape->kv_heads * dim;
+        const float *cs = f->angles + ((size_t)at * ROPE_SETS + set) * f->rope_stride;
         if (m->attention_gated)
             part_gates(q, dim, group,
                        f->attention + (size_t)at * f->attention_stride + kv_head * group * dim);
-        if (m->qk_norm == QK_NORM_HEADS) {
-            norm_heads(f, q, l->norm[NORM_Q], group);
-            norm_heads(f, k, l->norm[NORM_K], 1);
-        }
-        if (m->rope_pairs) {
+        if (m->qk_norm == QK_NORM_HEADS)
+            norm_heads(f, q, l->norm[NORM_Q], dim, group);
+        if (m->rope_pairs)
             part_pairs(q, dims, dim, group);
-            part_pairs(k, dims, dim, 1);
-        }
-        if (dims) {
-            const float *cs = f->angles + ((size_t)at * ROPE_SETS + set) * f->rope_stride;
+        if (dims)
             f->vector->rope(q, cs, dims, dim, group);
+        if (!stores)
+            continue;
+        if (m->qk_norm == QK_NORM_HEADS)
+            norm_heads(f, k, l->norm[NORM_K], dim, 1);
+        if (m->v_norm)
+            norm_heads(f, v, f->ones, dim, 1);
+        if (m->rope_pairs)
+            part_pairs(k, dims, dim, 1);
+        if (dims)
             f->vector->rope(k, cs, dims, dim, 1);
-        }
         f->vector->kv_write(&l->kv, k, v, row->pages[pos / LIMIT_PAGE_TOKENS],
                             pos % LIMIT_PAGE_TOKENS, kv_head);
     }
@@ -355,12 +424,14 @@ static void attend_block(const struct pass *p, u32 layer, const struct forward_b
 {
     struct forward *f = p->f;
     const struct model *m = f->model;
+    const struct layer *shape = &m->layers[layer];
     const struct step_row *row = &f->step->rows[b->row];
-    const u32 at = b->token - p->tile->token, n = m->heads / m->kv_heads * m->head_dim;
+    const u32 group = m->heads / shape->kv_heads, n = group * shape->head_dim;
+    const u32 at = b->token - p->tile->token;
     float *out = f->attention + (size_t)at * f->attention_stride;
     f->vector->attention(
         &(struct attention_args){
-            .q = queries_at(f, at, kv_head) - kv_head * n, /* where it looks for them */
+            .q = queries_at(f, shape, at, kv_head) - kv_head * n, /* where it looks for them */
             .q_stride = f->qkv_stride,
             .out = out,
             .out_stride = f->attention_stride,
@@ -368,15 +439,15 @@ static void attend_block(const struct pass *p, u32 layer, const struct forward_b
             .pages = row->pages,
             .pos = row->pos + b->token - row->first,
             .tokens = b->n,
-            .window = m->layers[layer].window,
+            .window = shape->window,
             .sinks = f->layers[layer].sinks,
-            .group = m->heads / m->kv_heads,
+            .group = group,
             .scale = m->attention_scale,
             .softcap = m->attention_softcap,
         },
         kv_head, p->mine->attention);
     for (u32 i = 0; m->attention_gated && i < b->n; i++) {
-        float *gates = queries_at(f, at + i, kv_head) + n, *to = out + kv_head * n;
+        float *gates = queries_at(f, shape, at + i, kv_head) + n, *to = out + kv_head * n;
         f->vector->gate(gates, to + i * f->attention_stride, n, ACT_SIGMOID);
         memcpy(to + i * f->attention_stride, gates, n * sizeof *to);
     }
@@ -387,7 +458,7 @@ static void attend_block(const struct pass *p, u32 layer, const struct forward_b
 static void attend(const struct pass *p, u32 layer)
 {
     const struct forward *f = p->f;
-    u32 kv_heads = f->model->kv_heads, items = p->tile->blocks * kv_heads;
+    u32 kv_heads = f->model->layers[layer].kv_heads, items = p->tile->blocks * kv_heads;
     const struct forward_block *blocks = f->blocks + p->tile->block;
     for (u32 i = p->id; i < items; i += f->threads)
         store_block(p, layer, &blocks[i / kv_heads], i % kv_heads);
@@ -420,15 +491,17 @@ static void gate_up(const struct pass *p, const struct forward_layer *l, struct 
     barrier(p);
 }
 
-static void mlp(const struct pass *p, const struct forward_layer *l)
+static void mlp(const struct pass *p, u32 layer)
 {
     struct forward *f = p->f;
-    u32 n = p->tile->n, wide = f->model->intermediate;
+    const struct forward_layer *l = &f->layers[layer];
+    const struct layer *shape = &f->model->layers[layer];
+    u32 n = p->tile->n, wide = shape->intermediate;
     struct input in =
         input_rows(p, f->x, f->x_stride, n, f->model->hidden, l->norm[NORM_MLP], NULL);
     gate_up(p, l, &in, wide);
     in = input_rows(p, f->mlp, f->mlp_stride, n, wide, NULL, NULL);
-    add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP]);
+    add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP], f->model->own.n ? 1 : shape->scale);
 }
 
 /* y = what the expert says that all tokens take, if gated times the token's share of it. Ends with
@@ -460,27 +533,30 @@ static void layer_pass(const struct pass *p, u32 layer)
     const struct forward_layer *l = &f->layers[layer];
     u32 n = p->tile->n;
     struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
-    u32 wide = m->heads * m->head_dim;
+    u32 wide = m->heads * m->layers[layer].head_dim, inputs;
+    layer_inputs(m, &m->layers[layer], &inputs);
     if (l->delta) {
-        multiply_group(p, l->delta->in, delta_inputs(&m->delta), &in, f->qkv, f->qkv_stride);
+        multiply_group(p, l->delta->in, inputs, &in, f->qkv, f->qkv_stride);
         barrier(p);
         delta_pass(p, l->delta);
         wide = delta_values(&m->delta);
     } else {
-        multiply_group(p, l->qkv, m->n_qkv, &in, f->qkv, f->qkv_stride);
+        multiply_group(p, l->qkv, inputs, &in, f->qkv, f->qkv_stride);
         barrier(p);
         if (m->qk_norm == QK_NORM_ROWS)
             norm_rows(p, l);
         attend(p, layer);
     }
     in = input_rows(p, f->attention, f->attention_stride, n, wide, NULL, NULL);
-    add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION]);
+    add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION], 1);
     if (l->mixture && m->shared_intermediate)
         shared_expert(p, l);
     if (l->mixture)
         mixture_pass(p, l);
     else
-        mlp(p, l);
+        mlp(p, layer);
+    if (m->own.n)
+        add_own_input(p, layer);
 }
 
 /* Hands a token's logits over, and samples the next token or says what they say of it. */
@@ -555,6 +631,8 @@ void forward_run(void *arg, u32 worker)
     for (u32 t = 0; t < f->n_tiles; t++) {
         struct pass p = {f, &f->workers[worker], &f->tiles[t], worker, &deals};
         embed(&p);
+        if (f->model->own.n)
+            make_own_inputs(&p);
         for (u32 l = 0; l < f->model->layers_n; l++)
             layer_pass(&p, l);
         if (p.tile->hands_over)

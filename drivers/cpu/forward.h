@@ -23,7 +23,16 @@ enum {
     FORWARD_HEAD_ROWS = 32 /* rows of logits at a time */
 };
 
-enum { NORM_ATTENTION, NORM_MLP, NORM_AFTER_ATTENTION, NORM_AFTER_MLP, NORM_Q, NORM_K, NORMS };
+enum {
+    NORM_ATTENTION,
+    NORM_MLP,
+    NORM_AFTER_ATTENTION,
+    NORM_AFTER_MLP,
+    NORM_AFTER_OWN,
+    NORM_Q,
+    NORM_K,
+    NORMS
+};
 
 struct forward_expert {
     struct packed gate_up[2], down;
@@ -48,7 +57,7 @@ struct forward_delta {
 
 struct forward_layer {
     const float *norm[NORMS]; /* f32, 1 already added for gemma; NULL where the family has none */
-    struct packed qkv[3], o, gate_up[2], down;
+    struct packed qkv[3], o, gate_up[2], down, own_gate, own_out;
     const float *sinks;              /* [heads] or NULL: see struct layer */
     struct forward_mixture *mixture; /* not NULL: as in struct layer; */
     struct forward_delta *delta;     /* likewise */
@@ -114,9 +123,11 @@ struct forward {
 
     /* weights */
     struct forward_layer *layers;
-    struct packed embed, own_head;
+    struct packed embed, own_head, own_embed, own_project;
     const struct packed *head;
     const float *norm_final;
+    const float *norm_own;                    /* divided by sqrt(2) */
+    const float *ones;                        /* [head_dim] */
     const float *delta_unit_q, *delta_unit_k; /* [key_dim] what makes vectors of length 1, and q
                                                  shorter, of a norm by the mean of squares */
     /* a slot's counts for penalties */
@@ -125,10 +136,13 @@ struct forward {
     /* activations of a tile, shared by the workers; strides in floats */
     u32 x_stride, qkv_stride, attention_stride, mlp_stride, logits_stride, rope_stride;
     float *x, *y, *h; /* [tile][hidden] residual, matrix result, normed */
-    float *qkv;       /* [tile][q heads, k heads, v heads][head_dim]; or delta_row_n() */
+    float *qkv; /* [tile][q heads, k heads, v heads][head_dim], of some layers without k and v; or
+                   delta_row_n() */
     float *attention; /* [tile][heads][head_dim], or [value_heads][value_dim] */
     float *mlp;       /* [tile][gate, up][intermediate]; of a mixture [routes][gate, up][...] */
-    void *prepared;   /* act_bytes(tile, largest k); of a mixture act_bytes(routes, k) */
+    u32 own_stride;
+    float *own, *own_made; /* [tile][layers_n][n] per-layer inputs, and what they are made of */
+    void *prepared;        /* act_bytes(tile, largest k); of a mixture act_bytes(routes, k) */
     u32 expert_stride, router_stride;
     u32 prepares;                   /* forms in which gate and up want their inputs: 1 or 2 */
     float *routed;                  /* [routes][hidden] inputs, and later outputs, of experts */

@@ -15,7 +15,8 @@ enum {
  * OP_SHARED, nothing of `delta`, and heads that fit. */
 static bool layers_fit(const struct model *m)
 {
-    if (m->qk_norm == QK_NORM_ROWS || m->rope_pairs || m->shared_intermediate || list_has_delta(m))
+    if (m->qk_norm == QK_NORM_ROWS || m->v_norm || m->rope_pairs || m->shared_intermediate ||
+        list_has_delta(m))
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -259,11 +260,20 @@ static u32 longest_row(const struct step *step)
     return longest;
 }
 
+/* Can `prefill_attention` do all layers? */
+static bool heads_are_grouped(const struct model *m)
+{
+    for (const struct layer *l = m->layers; l < m->layers + m->layers_n; l++)
+        if (!attention_is_grouped(l->head_dim) || l->kv_heads != m->kv_heads)
+            return false;
+    return true;
+}
+
 static struct attention_way attention_way(const struct steps *s, const struct step *step)
 {
     const struct model *m = s->list->model;
     const bool grouped =
-        s->group.function && attention_is_grouped(m->head_dim) && longest_row(step) >= GROUP_TOKENS;
+        s->group.function && heads_are_grouped(m) && longest_row(step) >= GROUP_TOKENS;
     const u32 few = FEW_TILES * ATTENTION_TILE_TOKENS(m->heads / m->kv_heads);
     bool none = grouped;
     for (u32 i = 0; i < step->n_rows; i++)

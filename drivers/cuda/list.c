@@ -3,6 +3,8 @@
 #include "drivers/cuda/matrix.h"
 #include "drivers/cuda/place.h"
 
+#include <math.h>
+
 static float *carve_rows(struct vram *s, u32 rows, u32 stride)
 {
     return vram_pointer(s, (size_t)rows * stride * sizeof(float));
@@ -18,8 +20,8 @@ enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
     size_t layers = l->model->layers_n;
     l->head_rows = MIN(MAX(l->limits.samples, (u32)LIST_HEAD_ROWS), l->limits.step_tokens);
     size_t weights = LIST_LAYER_WEIGHTS + 3 * l->model->experts;
-    l->weights = ARENA_NEW(keep, struct list_weight, 2 + weights * layers);
-    l->vectors = ARENA_NEW(keep, struct list_vector, 1 + LIST_LAYER_VECTORS * layers + 4);
+    l->weights = ARENA_NEW(keep, struct list_weight, LIST_WEIGHTS_BESIDE + weights * layers);
+    l->vectors = ARENA_NEW(keep, struct list_vector, 2 + LIST_LAYER_VECTORS * layers + 4);
     l->ops = ARENA_NEW(keep, struct op, ops_max(l->model));
     l->labels = ARENA_NEW(keep, const char *, ops_max(l->model));
     if (!l->weights || !l->vectors || !l->ops || !l->labels)
@@ -45,6 +47,12 @@ struct buffers {
     /* [step_tokens][stride]; in: what delta nets and gated attention are made of; raw: gate and up
      * apart */
     float *x, *y, *in, *qkv, *attention, *h, *raw;
+    float
+        *qkv_window; /* of layers that see a window, where some see keys and values of others: so
+                        that their k and v stay until the last of them has stored the same again */
+    u32 own_stride;
+    float *own, *own_made; /* [step_tokens][layers_n][n], and what goes into them; own_made of a
+                              layer also [n], before its gate */
     float *attention_partial, *linear_partial, *linear_awaited;
     u32 partial_rows;
     u32 *attention_arrived, *linear_arrived, *sample_arrived;
@@ -67,19 +75,18 @@ struct buffers {
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
 };
 
-static size_t kv_layer_page_bytes(const struct list *l) /* keys, or values */
+size_t list_kv_layer_bytes(const struct list *l, const struct layer *layer)
 {
-    return (size_t)l->model->kv_heads * PAGE_HEAD_BYTES(l->model->head_dim, l->kv_int8);
-}
-
-size_t list_kv_layer_bytes(const struct list *l)
-{
-    return 2 * kv_layer_page_bytes(l);
+    const size_t heads = layer_stores(l->model, layer) ? 2 * layer->kv_heads : 0;
+    return heads * PAGE_HEAD_BYTES(layer->head_dim, l->kv_int8);
 }
 
 size_t list_kv_page_bytes(const struct list *l)
 {
-    return model_attention_layers(l->model) * list_kv_layer_bytes(l);
+    size_t bytes = 0;
+    for (u32 i = 0; i < l->model->layers_n; i++)
+        bytes += list_kv_layer_bytes(l, &l->model->layers[i]);
+    return bytes;
 }
 
 bool list_has_delta(const struct model *m)
@@ -104,6 +111,15 @@ enum { PARTIAL_ROWS_MAX = 65536 };
 static bool has_answers(const struct model *m)
 {
     return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp || m->shared_gated;
+}
+
+/* Does a layer see the keys and values of another? */
+static bool shares_keys(const struct model *m)
+{
+    for (u32 i = 0; i < m->layers_n; i++)
+        if (m->layers[i].kv_layer != i)
+            return true;
+    return false;
 }
 
 static bool shares_all(const struct model *m)
@@ -206,7 +222,8 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     u32 tokens = l->limits.step_tokens;
     b->x_stride = l->x_stride = row_stride(m->hidden);
     const u32 mixed = delta_channels(&m->delta) + 4 * m->delta.value_heads; /* struct op_delta */
-    b->qkv_stride = row_stride(MAX((m->heads + 2 * m->kv_heads) * m->head_dim, mixed));
+    const u32 gates = m->attention_gated ? m->heads * m->head_dim : 0;
+    b->qkv_stride = row_stride(MAX(model_qkv_n(m) - gates, mixed));
     b->attention_stride = row_stride(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
     b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
     b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
@@ -215,6 +232,10 @@ static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
     b->in_stride = row_stride(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
     b->in = list_has_delta(m) ? carve_rows(s, tokens, b->in_stride) : NULL;
     b->qkv = carve_rows(s, tokens, b->qkv_stride);
+    b->qkv_window = shares_keys(m) ? carve_rows(s, tokens, b->qkv_stride) : b->qkv;
+    b->own_stride = row_stride(m->layers_n * m->own.n);
+    b->own = carve_rows(s, tokens, b->own_stride);
+    b->own_made = carve_rows(s, tokens, b->own_stride);
     b->attention = carve_rows(s, tokens, b->attention_stride);
     b->h = carve_rows(s, tokens, b->h_stride);
     b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
@@ -383,10 +404,11 @@ static struct input rows(const struct buffers *b, const float *x, u32 stride, bo
                           .awaited = awaited};
 }
 
-/* x += W in, through a norm where the family has one after the block. */
+/* x = (x + W in) * scale, W in through a norm where the family has one after the block; without one
+ * scale is 1. */
 static void add_product(struct list *l, struct buffers *b, const struct input *in,
                         const char *label, const struct list_weight *w, const float *norm_after,
-                        float *clear, u32 clear_stride)
+                        float scale, float *clear, u32 clear_stride)
 {
     struct output out = {.label = label,
                          .y = norm_after  ? b->y
@@ -408,33 +430,39 @@ static void add_product(struct list *l, struct buffers *b, const struct input *i
                                                                      .norm = norm_after,
                                                                      .x_stride = b->x_stride,
                                                                      .y_stride = b->x_stride,
+                                                                     .heads = 1,
                                                                      .hidden = l->model->hidden,
-                                                                     .eps = l->model->norm_eps};
+                                                                     .eps = l->model->norm_eps,
+                                                                     .scale = scale};
 }
 
-/* Norms n features of all rows of qkv, in their place. */
+/* Norms [heads][n] features of all rows of qkv, in their place. */
 static void add_norm_rows(struct list *l, const struct buffers *b, float *x, const float *norm,
-                          u32 n)
+                          u32 heads, u32 n)
 {
     add(l, OP_NORM, "norm")->add_norm = (struct op_add_norm){.x = x,
                                                              .y = x,
                                                              .norm = norm,
                                                              .x_stride = b->qkv_stride,
                                                              .y_stride = b->qkv_stride,
+                                                             .heads = heads,
                                                              .hidden = n,
                                                              .eps = l->model->norm_eps};
 }
 
-static struct op_gated gated(const struct model *m, const struct buffers *b, float *out, u32 stride)
+static struct op_gated gated(const struct model *m, const struct layer *layer,
+                             const struct buffers *b, float *out, u32 stride)
 {
-    return (struct op_gated){b->in, out, b->in_stride, stride, m->heads, m->kv_heads, m->head_dim};
+    return (struct op_gated){b->in,          out, b->in_stride, stride, m->heads, layer->kv_heads,
+                             layer->head_dim};
 }
 
 static void add_attention(struct list *l, const struct buffers *b, const struct layer *layer,
                           const struct parts *p)
 {
     const struct model *m = l->model;
-    struct op_attention a = {.qkv = b->qkv,
+    float *qkv = layer->window ? b->qkv_window : b->qkv;
+    struct op_attention a = {.qkv = qkv,
                              .k = p->k,
                              .v = p->v,
                              .norm_q = m->qk_norm == QK_NORM_HEADS ? p->norm_q : NULL,
@@ -448,8 +476,8 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .stride = b->qkv_stride,
                              .out_stride = b->attention_stride,
                              .heads = m->heads,
-                             .kv_heads = m->kv_heads,
-                             .head_dim = m->head_dim,
+                             .kv_heads = layer->kv_heads,
+                             .head_dim = layer->head_dim,
                              .window = layer->window,
                              .eps = m->norm_eps,
                              .scale = m->attention_scale,
@@ -459,20 +487,22 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .sinks = p->sinks};
     ASSERT(!a.sinks || a.softcap == 0); /* struct attention_row has room for one of them */
     if (m->attention_gated)
-        add(l, OP_QUERIES, "queries")->gated = gated(m, b, b->qkv, b->qkv_stride);
+        add(l, OP_QUERIES, "queries")->gated = gated(m, layer, b, qkv, b->qkv_stride);
+    const u32 q = m->heads * layer->head_dim, kv = layer->kv_heads * layer->head_dim;
     if (m->qk_norm == QK_NORM_ROWS) {
-        const u32 q = m->heads * m->head_dim;
-        add_norm_rows(l, b, b->qkv, p->norm_q, q);
-        add_norm_rows(l, b, b->qkv + q, p->norm_k, m->kv_heads * m->head_dim);
+        add_norm_rows(l, b, qkv, p->norm_q, 1, q);
+        add_norm_rows(l, b, qkv + q, p->norm_k, 1, kv);
     }
+    if (m->v_norm && layer_stores(m, layer))
+        add_norm_rows(l, b, qkv + q + kv, NULL, layer->kv_heads, layer->head_dim);
     if (m->rope_pairs && a.rope.dims)
         add(l, OP_PAIRS, "pairs")->pairs = (struct op_pairs){
-            b->qkv, b->qkv_stride, m->heads + m->kv_heads, m->head_dim, a.rope.dims};
+            qkv, b->qkv_stride, m->heads + layer->kv_heads, layer->head_dim, a.rope.dims};
     if (!b->turns)
         add(l, OP_ROPE, "rope")->attention = a;
     add(l, OP_ATTENTION, "attention")->attention = a;
     if (m->attention_gated)
-        add(l, OP_GATES, "gates")->gated = gated(m, b, b->attention, b->attention_stride);
+        add(l, OP_GATES, "gates")->gated = gated(m, layer, b, b->attention, b->attention_stride);
 }
 
 /* The part of a token's row that is `part`'s. */
@@ -517,7 +547,7 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
                     const struct parts *p)
 {
     const struct model *m = l->model;
-    const u32 wide = layer->mixture ? m->shared_intermediate : m->intermediate;
+    const u32 wide = layer->mixture ? m->shared_intermediate : layer->intermediate;
     ASSERT(m->activation != ACT_GPT_OSS); /* experts alone have it */
     struct input in = normed(l, b, p->norm_mlp, p->gate_up);
     if (place_shares(m, layer)) {
@@ -615,7 +645,26 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
         (struct op_mix){b->routes, b->x, b->pair_y, b->x_stride, b->x_stride, m->hidden};
     in = rows(b, b->h, b->h_stride, false);
     if (m->shared_intermediate && !m->shared_gated)
-        add_product(l, b, &in, "down", p->down, NULL, NULL, 0);
+        add_product(l, b, &in, "down", p->down, NULL, 1, NULL, 0);
+}
+
+/* The layer's own input of each token (struct own_inputs). */
+static void add_own_input(struct list *l, struct buffers *b, const struct layer *layer,
+                          const struct parts *p)
+{
+    const struct model *m = l->model;
+    struct output out = {
+        .label = "own_gate", .y = b->own_made, .stride = b->own_stride, .kind = OUTPUT_STORE};
+    add_linear(l, b, normed(l, b, NULL, p->own_gate), p->own_gate, 1, &out);
+    add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->own_made,
+                                                     .up = b->own + (layer - m->layers) * m->own.n,
+                                                     .h = b->h,
+                                                     .in_stride = b->own_stride,
+                                                     .h_stride = b->h_stride,
+                                                     .n = m->own.n,
+                                                     .activation = m->activation};
+    struct input in = rows(b, b->h, b->h_stride, false);
+    add_product(l, b, &in, "own_out", p->own_out, p->norm_after_own, layer->scale, NULL, 0);
 }
 
 static void add_layer(struct list *l, struct buffers *b, const struct layer *layer,
@@ -631,7 +680,9 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
         b->h = row_of(b, b->h, b->h_stride);
     const bool apart = layer->delta || m->attention_gated;
     struct output out = {.label = layer->delta ? "in" : "qkv",
-                         .y = apart ? b->in : b->qkv,
+                         .y = apart           ? b->in
+                              : layer->window ? b->qkv_window
+                                              : b->qkv,
                          .stride = apart ? b->in_stride : b->qkv_stride,
                          .kind = OUTPUT_STORE,
                          .clear = b->next_x,
@@ -644,12 +695,15 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     else
         add_attention(l, b, layer, p);
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
-    add_product(l, b, &in, "o", p->o, p->norm_after_attention, b->qkv, b->qkv_stride);
+    add_product(l, b, &in, "o", p->o, p->norm_after_attention, 1, b->qkv, b->qkv_stride);
     if (layer->mixture)
         return add_experts(l, b, layer, p);
     add_mlp(l, b, layer, p);
     in = rows(b, b->h, b->h_stride, awaits(b, p->down) && place_shares(m, layer));
-    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, b->attention, b->attention_stride);
+    add_product(l, b, &in, "down", p->down, p->norm_after_mlp, m->own.n ? 1 : layer->scale,
+                b->attention, b->attention_stride);
+    if (m->own.n)
+        add_own_input(l, b, layer, p);
 }
 
 static void add_head(struct list *l, const struct buffers *b, const struct list_weight *head,
@@ -693,25 +747,46 @@ static void carve_states(struct list *l, struct vram *s, struct parts *parts)
 /* KV pages, and below them, until the first step, what is uploaded. */
 static void carve_kv(struct list *l, struct vram *s, struct parts *parts)
 {
-    size_t bytes = l->limits.pages * kv_layer_page_bytes(l);
     struct vram_mark mark = vram_here(s);
     l->staging = vram_carve(s, l->staging_bytes);
     vram_back(s, mark);
-    for (u32 i = 0; i < l->model->layers_n && bytes; i++) {
-        if (l->model->layers[i].delta)
-            continue;
-        parts[i].k = vram_pointer(s, bytes);
-        parts[i].v = vram_pointer(s, bytes);
+    for (u32 i = 0; i < l->model->layers_n && l->limits.pages; i++) {
+        const struct layer *layer = &l->model->layers[i];
+        const size_t bytes = l->limits.pages * list_kv_layer_bytes(l, layer) / 2;
+        parts[i].k = bytes ? vram_pointer(s, bytes) : parts[layer->kv_layer].k;
+        parts[i].v = bytes ? vram_pointer(s, bytes) : parts[layer->kv_layer].v;
     }
 }
 
 /* What a step's operations need besides buffers. */
 struct ends {
     const struct parts *parts; /* [layers] */
-    const struct list_weight *embed, *head;
-    const float *norm_final;
+    const struct list_weight *embed, *head, *own_embed, *own_project;
+    const float *norm_final, *norm_own;
     struct op_sample sample;
 };
+
+/* own = own_embed + norm(own_project x / sqrt(hidden)), where what is divided only changes eps. */
+static void add_own_inputs(struct list *l, struct buffers *b, const struct ends *ends)
+{
+    const struct model *m = l->model;
+    const u32 all = m->layers_n * m->own.n;
+    add(l, OP_EMBED, "own_embed")->embed = (struct op_embed){
+        ends->own_embed->to, b->own, b->own_stride, all, m->own.scale * (float)M_SQRT1_2};
+    struct output out = {
+        .label = "own_project", .y = b->own_made, .stride = b->own_stride, .kind = OUTPUT_STORE};
+    add_linear(l, b, normed(l, b, NULL, ends->own_project), ends->own_project, 1, &out);
+    add(l, OP_ADD_NORM, "add_norm")->add_norm =
+        (struct op_add_norm){.x = b->own,
+                             .y = b->own_made,
+                             .norm = ends->norm_own,
+                             .x_stride = b->own_stride,
+                             .y_stride = b->own_stride,
+                             .heads = m->layers_n,
+                             .hidden = m->own.n,
+                             .eps = m->norm_eps * (float)m->hidden,
+                             .scale = 1};
+}
 
 /* A list of its own of a step's operations. */
 static struct list_stretch add_step(struct list *l, struct buffers b, const struct ends *ends)
@@ -723,6 +798,8 @@ static struct list_stretch add_step(struct list *l, struct buffers b, const stru
     b.x = row_of(&b, b.x, b.x_stride);
     add(l, OP_EMBED, "embed")->embed =
         (struct op_embed){ends->embed->to, b.x, b.x_stride, m->hidden, m->embed_scale};
+    if (m->own.n)
+        add_own_inputs(l, &b, ends);
     for (u32 i = 0; i < m->layers_n; i++)
         add_layer(l, &b, &m->layers[i], &ends->parts[i]);
     ASSERT(!b.place || b.place == b.places + places_n(l, &b));
@@ -768,6 +845,10 @@ void list_build(struct list *l, struct vram *s)
     if (!s->taken)
         memset(l->bytes, 0, sizeof l->bytes);
     ends.embed = matrix_place(l, s, &m->embed);
+    if (m->own.n) {
+        ends.own_embed = matrix_place(l, s, &m->own.embed);
+        ends.own_project = matrix_place(l, s, &m->own.project);
+    }
     for (u32 i = 0; i < m->layers_n; i++) {
         place_weights(l, s, &m->layers[i], &parts[i]);
         if (m->layers[i].mixture)
@@ -783,6 +864,10 @@ void list_build(struct list *l, struct vram *s)
     ends.norm_final = place_vector(
         l, s,
         (struct list_vector){.tensor = m->norm_final, .scale = m->logit_scale, .n = m->hidden});
+    if (m->own.n)
+        ends.norm_own = place_vector(
+            l, s,
+            (struct list_vector){.tensor = m->own.norm, .scale = (float)M_SQRT1_2, .n = m->own.n});
     for (u32 i = 0; i < ROPE_SETS; i++) {
         b.rope[i] = place_rope(l, s, &m->rope[i]);
         b.rope_long[i] = place_rope(l, s, &m->rope_long[i]);

@@ -18,12 +18,13 @@
 #include "kernels/cuda/step.h"
 
 enum {
-    LIST_LAYER_WEIGHTS = 8,
+    LIST_LAYER_WEIGHTS = 10,
     /* at most: qkv apart, gated, normed, in pairs, gate and up apart, norms after both; experts and
-     * a shared one, with its gate and up apart */
-    LIST_LAYER_OPS = 21,
-    LIST_LAYER_VECTORS = 12, /* norms, sinks, router and its bias, share or bias; of a delta net */
-    LIST_OPS_BESIDE = 4,     /* those of no layer */
+     * a shared one, with its gate and up apart; a norm of v, per-layer inputs */
+    LIST_LAYER_OPS = 26,
+    LIST_LAYER_VECTORS = 13, /* norms, sinks, router and its bias, share or bias; of a delta net */
+    LIST_OPS_BESIDE = 7,     /* those of no layer */
+    LIST_WEIGHTS_BESIDE = 4, /* embedding and head, and of per-layer inputs */
     LIST_STRETCHES = 4,      /* lists of them */
     LIST_HEAD_ROWS = 16,     /* rows of logits, or as many as samples */
 };
@@ -117,8 +118,8 @@ MUST enum err list_open(struct list *l, struct arena *keep, struct err_text *e);
 /* Carves and lists everything; may be called again, with other limits or taken memory. */
 void list_build(struct list *l, struct vram *s);
 
-/* Bytes of one KV page, all layers; and of one of these, which have attention. */
+/* Bytes of one KV page, all layers; and of one of these: 0 unless layer_stores. */
 size_t list_kv_page_bytes(const struct list *l);
-size_t list_kv_layer_bytes(const struct list *l);
+size_t list_kv_layer_bytes(const struct list *l, const struct layer *layer);
 
 #endif

@@ -33,21 +33,13 @@ bool place_shares(const struct model *m, const struct layer *layer)
     if (layer->mixture && !m->shared_intermediate)
         return true;
     if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
-        return m->intermediate % 16 == 0;
+        return layer->intermediate % 16 == 0;
     return matrix_can_share(&layer->gate_up[0], &layer->gate_up[1]);
 }
 
-void place_weights(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+static void place_mlp(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
 {
     const struct model *m = l->model;
-    if (from->delta) { /* b and a are often of another kind than the rest */
-        const u32 half = delta_inputs(&m->delta) / 2;
-        to->qkv = matrix_place_rows(l, s, from->delta->in, half);
-        matrix_place_rows(l, s, &from->delta->in[half], half);
-    } else {
-        to->qkv = matrix_place_rows(l, s, from->qkv, m->n_qkv);
-    }
-    to->o = matrix_place(l, s, &from->o);
     if (from->mixture) {
         to->expert_up = matrix_place_experts(l, s, from->mixture, 2);
         to->expert_down = matrix_place_experts(l, s, from->mixture, 1);
@@ -60,6 +52,26 @@ void place_weights(struct list *l, struct vram *s, const struct layer *from, str
         to->gate_up = matrix_place_rows(l, s, from->gate_up, m->n_gate_up);
     }
     to->down = matrix_place(l, s, &from->down);
+}
+
+void place_weights(struct list *l, struct vram *s, const struct layer *from, struct parts *to)
+{
+    const struct model *m = l->model;
+    if (from->delta) { /* b and a are often of another kind than the rest */
+        const u32 half = delta_inputs(&m->delta) / 2;
+        to->qkv = matrix_place_rows(l, s, from->delta->in, half);
+        matrix_place_rows(l, s, &from->delta->in[half], half);
+    } else {
+        u32 n;
+        layer_inputs(m, from, &n);
+        to->qkv = matrix_place_rows(l, s, from->qkv, n);
+    }
+    to->o = matrix_place(l, s, &from->o);
+    place_mlp(l, s, from, to);
+    if (m->own.n) {
+        to->own_gate = matrix_place(l, s, &from->own_gate);
+        to->own_out = matrix_place(l, s, &from->own_out);
+    }
 }
 
 /* Beside scores that are multiplied by log2(e). */
@@ -79,8 +91,9 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
     to->norm_mlp = norm(l, s, from->norm_mlp, m->hidden);
     to->norm_after_attention = norm(l, s, from->norm_after_attention, m->hidden);
     to->norm_after_mlp = norm(l, s, from->norm_after_mlp, m->hidden);
-    to->norm_q = norm(l, s, from->norm_q, model_qk_norm_n(m, m->heads));
-    to->norm_k = norm(l, s, from->norm_k, model_qk_norm_n(m, m->kv_heads));
+    to->norm_after_own = norm(l, s, from->norm_after_own, m->hidden);
+    to->norm_q = norm(l, s, from->norm_q, layer_qk_norm_n(m, from, m->heads));
+    to->norm_k = norm(l, s, from->norm_k, layer_qk_norm_n(m, from, from->kv_heads));
     to->sinks = sinks(l, s, from->sinks);
     if (from->mixture)
         to->router = place_vector(

@@ -8,8 +8,8 @@
 
 /* Where the parts of one layer are. */
 struct parts {
-    struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down;
-    const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp;
+    struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down, *own_gate, *own_out;
+    const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp, *norm_after_own;
     const float *norm_q, *norm_k, *sinks, *router, *router_bias, *bias, *share;
     struct op_delta delta; /* its vectors and state */
     u8 *k, *v;

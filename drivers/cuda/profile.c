@@ -32,11 +32,10 @@ void profile_close(struct profile *p)
 
 void profile_step(struct profile *p, const struct step *step)
 {
-    const size_t a_position = list_kv_layer_bytes(p->list) / LIMIT_PAGE_TOKENS;
     p->n = 0;
-    p->kv_bytes = 0;
+    p->positions = 0;
     for (u32 i = 0; i < step->n_rows; i++)
-        p->kv_bytes += (step->rows[i].pos + step->rows[i].n) * a_position;
+        p->positions += step->rows[i].pos + step->rows[i].n;
 }
 
 static enum err mark(struct profile *p, struct cuda_stream *stream, u32 op, struct err_text *e)
@@ -63,7 +62,11 @@ enum err profile_end(struct profile *p, struct cuda_stream *stream, struct err_t
 static u64 bytes_of(const struct profile *p, u32 i)
 {
     const struct op *op = &p->list->ops[i];
-    return op->kind == OP_ATTENTION ? p->kv_bytes : matrix_op_bytes(op);
+    const struct op_attention *a = &op->attention;
+    if (op->kind != OP_ATTENTION)
+        return matrix_op_bytes(op);
+    return p->positions * 2 * a->kv_heads * PAGE_HEAD_BYTES(a->head_dim, a->int8) /
+           LIMIT_PAGE_TOKENS;
 }
 
 static struct profile_row *row_of(struct profile *p, const char *label)

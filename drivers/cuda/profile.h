@@ -22,7 +22,7 @@ struct profile {
     struct cuda_event **events; /* one before each operation, and one behind the last */
     u32 *ops;                   /* [events] */
     u32 n, n_rows;
-    u64 kv_bytes; /* that attention reads of one layer */
+    u64 positions; /* of all rows, whose keys and values attention reads */
     struct profile_row rows[PROFILE_ROWS];
 };
 

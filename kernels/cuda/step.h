@@ -272,11 +272,13 @@ static inline bool linear_is_one(const struct op_linear *op)
            places % 16 == 0 && in->k <= most;
 }
 
-struct op_add_norm { /* and OP_NORM */
+/* x = (x + norm(y)) * scale; OP_NORM: x = norm(y). */
+struct op_add_norm {
     float *x;
-    const float *y, *norm;
-    u32 x_stride, y_stride, hidden;
-    float eps;
+    const float *y, *norm;  /* norm: [hidden], or NULL: ones */
+    u32 x_stride, y_stride; /* of tokens */
+    u32 heads, hidden;      /* of a token [heads][hidden], each for itself */
+    float eps, scale;
 };
 
 struct op_gate {

@@ -60,27 +60,27 @@ GPU float vector_sum_block(float v, float *work)
     return sum;
 }
 
-/* A block takes a token. Without `adds` what was in x does not count. */
+/* A block takes a head of a token. Without `adds` what was in x does not count. */
 template <bool adds = true>
 GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
 {
-    float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps;
+    float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps, scale = op->scale;
     const float *ys = gpu_global(op->y), *norm = gpu_global(op->norm);
-    u32 hidden = op->hidden, x_stride = op->x_stride, y_stride = op->y_stride, n = s->n_tokens;
+    u32 hidden = op->hidden, x_stride = op->x_stride, y_stride = op->y_stride;
+    u32 heads = op->heads, n = s->n_tokens * heads;
     for (u32 i = gpu_block(); i < n; i += gpu_blocks()) {
-        float *x = xs + (size_t)i * x_stride, sum = 0;
-        const float *y = ys + (size_t)i * y_stride;
+        float *x = xs + (size_t)(i / heads) * x_stride + i % heads * hidden, sum = 0;
+        const float *y = ys + (size_t)(i / heads) * y_stride + i % heads * hidden;
 #pragma unroll 4
         for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
             sum = fmaf(y[j], y[j], sum);
         sum = vector_sum_block(sum, work);
         float inverse = 1 / sqrtf(sum / (float)hidden + eps);
 #pragma unroll 4
-        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
-            if (adds)
-                x[j] += y[j] * inverse * norm[j];
-            else
-                x[j] = y[j] * inverse * norm[j];
+        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS) {
+            float w = op->norm ? norm[j] : 1;
+            x[j] = adds ? (x[j] + y[j] * inverse * w) * scale : y[j] * inverse * w;
+        }
         gpu_sync(); /* before `work` is used again */
     }
 }

@@ -88,7 +88,8 @@ void config_class_defaults(void)
     CHECK(opens("glm", "\"partial_rotary_factor\":0.25", &m, &c) && c.norms == NORMS_BEFORE);
     CHECK(m.rope_pairs && m.rope[0].dims == 32 && m.n_gate_up == 1 && c.qkv_bias && !c.o_bias);
     CHECK(opens("olmo2", KV, &m, &c) && c.norms == NORMS_AFTER && m.qk_norm == QK_NORM_ROWS);
-    CHECK(model_qk_norm_n(&m, m.heads) == 64 && model_qk_norm_n(&m, m.kv_heads) == 32);
+    CHECK(layer_qk_norm_n(&m, m.layers, m.heads) == 64 &&
+          layer_qk_norm_n(&m, m.layers, m.kv_heads) == 32);
     CHECK(m.norm_eps == 1e-5f && m.attention_scale == 0.25f && m.attention_softcap == 0);
     CHECK(!m.norm_plus_one && m.embed_scale == 1 && m.activation == ACT_SILU && !m.tied);
     CHECK(opens("olmo3", KV ",\"rope_theta\":500000", &m, &c) && c.norms == NORMS_AFTER);

@@ -195,7 +195,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
     c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
-    c->layer_scales = f->gemma4;
+    c->gemma4 = f->gemma4;
     read_biases(k, f, c);
     refuse_unsupported(k, f);
 }
@@ -456,35 +456,43 @@ static void read_glm_mixtures(const struct fields *k, struct model *m, struct co
 static enum err read_mixtures(struct arena *keep, const struct fields *k, const struct family *f,
                               struct model *m, struct config *c)
 {
-    const bool glm = f->mixtures == MIXTURES_GLM;
+    const bool glm = f->mixtures == MIXTURES_GLM, gemma4 = f->mixtures == MIXTURES_GEMMA4;
+    const char *used = gemma4 ? "top_k_experts" : "num_experts_per_tok";
     bool plain[LIMIT_LAYERS] = {0};
+    if (gemma4 && !fields_bool(k, "enable_moe_block", false))
+        return ERR_OK;
     m->experts = read_expert_count(k, glm ? "n_routed_experts" : "num_experts");
-    m->experts_used = fields_u32(k, "num_experts_per_tok", KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
+    m->experts_used = fields_u32(k, used, KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
     if (m->experts_used > m->experts)
-        fields_refuse(k, "num_experts_per_tok", "there are %u experts", m->experts);
+        fields_refuse(k, used, "there are %u experts", m->experts);
     if (fields_u32(k, "experts_per_token", m->experts_used, 1, UINT32_MAX) != m->experts_used)
         fields_refuse(k, "experts_per_token", "num_experts_per_tok says otherwise (%u)",
                       m->experts_used); /* gpt-oss has both */
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     m->experts_scale = 1;
-    const bool always = f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS;
+    const bool always =
+        f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS || gemma4;
     if (!always && !f->renormalized)
         m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm || f->delta);
-    if (f->mixtures == MIXTURES_QWEN || glm)
+    if (f->mixtures == MIXTURES_QWEN || glm || gemma4)
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     if (f->mixtures == MIXTURES_QWEN)
         read_qwen_mixtures(k, f, m, plain);
     if (glm)
         read_glm_mixtures(k, m, c, plain);
+    if (gemma4)
+        m->shared_intermediate = m->intermediate;
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
         if (plain[i])
             continue;
         struct mixture *x = m->layers[i].mixture = ARENA_NEW(keep, struct mixture, 1);
         if (x)
             x->experts = ARENA_NEW(keep, struct expert, m->experts);
-        if (!x || !x->experts)
+        if (x && gemma4)
+            x->norms = ARENA_NEW(keep, struct mixture_norms, 1);
+        if (!x || !x->experts || (gemma4 && !x->norms))
             return arena_full(keep, k->file, k->e);
     }
     return *k->failed ? k->e->code : ERR_OK;

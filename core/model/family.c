@@ -302,6 +302,7 @@ static const struct family families[] = {
      .tied = true,
      .attention_bias_key = true,
      .qk_norm = QK_NORM_HEADS,
+     .mixtures = MIXTURES_GEMMA4,
      .gemma4 = true,
      .own_inputs = true,
      .norms = NORMS_AROUND,

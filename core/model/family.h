@@ -57,6 +57,7 @@ struct family {
         MIXTURES_QWEN,    /* keys say in which layers, of what size, whether renormalized */
         MIXTURES_GLM,     /* the same by other keys; chosen by sigmoids and a bias, and beside them
                              one that all tokens take as it is */
+        MIXTURES_GEMMA4,  /* a key says whether there are any; beside the plain MLP */
         MIXTURES_GPT_OSS, /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
     } mixtures;
     bool shared_expert;         /* of Qwen's: beside those, one that all tokens take, gated */

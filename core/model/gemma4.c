@@ -64,6 +64,8 @@ static void share_keys(const struct fields *k, struct model *m)
     const char *key = "num_kv_shared_layers";
     u32 shared = fields_u32(k, key, 0, 0, m->layers_n - 1), own = m->layers_n - shared;
     bool wide = fields_bool(k, "use_double_wide_mlp", false);
+    if (wide && shared && fields_bool(k, "enable_moe_block", false))
+        fields_refuse(k, "use_double_wide_mlp", "beside experts it is not supported");
     for (u32 i = own; i < m->layers_n; i++) {
         struct layer *l = &m->layers[i], *from = &m->layers[own - 1];
         while (from > m->layers && (from->window != 0) != (l->window != 0))
@@ -97,8 +99,6 @@ void gemma4_read(const struct fields *k, const struct family *f, struct model *m
         return;
     if (!str_is(both, "vision")) /* of text, that leaves it as it is */
         fields_refuse(k, "use_bidirectional_attention", "not supported");
-    if (fields_bool(k, "enable_moe_block", false))
-        fields_refuse(k, "enable_moe_block", "not supported yet");
     last->window = 0; /* whatever layer_types says, as in transformers */
     last->rope = ROPE_FULL;
     c->values_are_keys = fields_bool(k, "attention_k_eq_v", false);

@@ -383,23 +383,29 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, const char 
 /* How the modules of a mixture are called: `of` within the layer, then the router, gate, up and
  * down of an expert, and those of all experts joined (gate and up in one). Those of Mixtral come
  * mixed, too, as transformers 5 has other names in memory than in its files: GPTQModel writes the
- * first, llm-compressor the third. The last are granitemoe's. */
+ * first, llm-compressor the third. The last but one are gemma4's, the last granitemoe's. */
 static const struct mixture_names {
     const char *of, *router, *leaf[3], *joined[2];
-} mixture_names[] = {
-    {"mlp",
-     "gate",
-     {"gate_proj", "up_proj", "down_proj"},
-     {"experts.gate_up_proj", "experts.down_proj"}},
-    {"block_sparse_moe", "gate", {"w1", "w3", "w2"}, {"experts.gate_up_proj", "experts.down_proj"}},
-    {"block_sparse_moe",
-     "gate",
-     {"gate_proj", "up_proj", "down_proj"},
-     {"experts.gate_up_proj", "experts.down_proj"}},
-    {"block_sparse_moe",
-     "router.layer",
-     {"gate_proj", "up_proj", "down_proj"},
-     {"input_linear.weight", "output_linear.weight"}}};
+} mixture_names[] = {{"mlp.",
+                      "gate",
+                      {"gate_proj", "up_proj", "down_proj"},
+                      {"experts.gate_up_proj", "experts.down_proj"}},
+                     {"block_sparse_moe.",
+                      "gate",
+                      {"w1", "w3", "w2"},
+                      {"experts.gate_up_proj", "experts.down_proj"}},
+                     {"block_sparse_moe.",
+                      "gate",
+                      {"gate_proj", "up_proj", "down_proj"},
+                      {"experts.gate_up_proj", "experts.down_proj"}},
+                     {"",
+                      "router.proj",
+                      {"gate_proj", "up_proj", "down_proj"},
+                      {"experts.gate_up_proj", "experts.down_proj"}},
+                     {"block_sparse_moe.",
+                      "router.layer",
+                      {"gate_proj", "up_proj", "down_proj"},
+                      {"input_linear.weight", "output_linear.weight"}}};
 
 /* The names that layer i has; where it has none, those of the family's files. */
 static const struct mixture_names *find_names(const struct opening *o, u32 i)
@@ -410,10 +416,10 @@ static const struct mixture_names *find_names(const struct opening *o, u32 i)
         return &mixture_names[COUNTOF(mixture_names) - 1];
     for (const struct mixture_names *m = mixture_names; m < mixture_names + COUNTOF(mixture_names);
          m++) {
-        format(&s, "model.layers.%u.%s.experts.0.%s", i, m->of, m->leaf[2]);
+        format(&s, "model.layers.%u.%sexperts.0.%s", i, m->of, m->leaf[2]);
         if (module_stored(o, s.text))
             return m;
-        format(&s, "model.layers.%u.%s.%s", i, m->of, m->joined[0]);
+        format(&s, "model.layers.%u.%s%s", i, m->of, m->joined[0]);
         if (tensors_find(&o->tensors, s.text))
             return m;
     }
@@ -445,9 +451,9 @@ static enum err bind_joined(struct opening *o, struct binder *b, u32 i,
     const struct model *m = o->m;
     u32 wide = m->expert_intermediate;
     struct weight gate_up, down;
-    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[0]),
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->joined[0]),
                    m->experts, 2 * wide, m->hidden, &gate_up));
-    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[1]),
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->joined[1]),
                    m->experts, m->hidden, wide, &down));
     for (u32 e = 0; e < m->experts; e++) {
         for (u32 j = 0; j < 2; j++)
@@ -478,6 +484,26 @@ static enum err bind_gpt_oss(struct opening *o, struct binder *b, u32 i, struct 
     return ERR_OK;
 }
 
+static enum err bind_mixture_norms(struct opening *o, struct binder *b, u32 i,
+                                   struct mixture_norms *x)
+{
+    const u32 hidden = o->m->hidden;
+    const struct {
+        const char *name;
+        u32 n;
+        const struct tensor **to;
+    } vectors[] = {{"router.scale", hidden, &x->router},
+                   {"router.per_expert_scale", o->m->experts, &x->scale},
+                   {"pre_feedforward_layernorm_2.weight", hidden, &x->experts},
+                   {"post_feedforward_layernorm_1.weight", hidden, &x->after_shared},
+                   {"post_feedforward_layernorm_2.weight", hidden, &x->after_experts}};
+    struct place_name s;
+    for (u32 j = 0; j < COUNTOF(vectors); j++)
+        TRY(bind_vector(b, format(&s, "model.layers.%u.%s", i, vectors[j].name), vectors[j].n,
+                        vectors[j].to));
+    return ERR_OK;
+}
+
 static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct mixture *x)
 {
     struct place_name s;
@@ -486,20 +512,22 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
     u32 wide = m->expert_intermediate, hidden = m->hidden;
     if (o->config.gpt_oss)
         return bind_gpt_oss(o, b, i, x);
-    TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, names->of, names->router), m->experts,
+    TRY(bind_linear(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->router), m->experts,
                     hidden, false, &x->router));
     if (o->config.router_bias)
-        TRY(bind_vector(b,
-                        format(&s, "model.layers.%u.%s.%s.e_score_correction_bias", i, names->of,
-                               names->router),
-                        m->experts, &x->bias));
-    format(&s, "model.layers.%u.%s.%s", i, names->of, names->joined[0]);
+        TRY(bind_vector(
+            b,
+            format(&s, "model.layers.%u.%s%s.e_score_correction_bias", i, names->of, names->router),
+            m->experts, &x->bias));
+    if (x->norms)
+        TRY(bind_mixture_norms(o, b, i, x->norms));
+    format(&s, "model.layers.%u.%s%s", i, names->of, names->joined[0]);
     if (tensors_find(&o->tensors, s.text))
         return bind_joined(o, b, i, names, x);
     for (u32 e = 0; e < m->experts; e++)
         for (u32 j = 0; j < 3; j++) {
             struct weight *to = j < 2 ? &x->experts[e].gate_up[j] : &x->experts[e].down;
-            format(&s, "model.layers.%u.%s.experts.%u.%s", i, names->of, e, names->leaf[j]);
+            format(&s, "model.layers.%u.%sexperts.%u.%s", i, names->of, e, names->leaf[j]);
             TRY(bind_linear(b, s.text, j < 2 ? wide : hidden, j < 2 ? hidden : wide, false, to));
         }
     return ERR_OK;
@@ -511,7 +539,10 @@ static enum err bind_shared(struct opening *o, struct binder *b, u32 i, struct l
     struct place_name s;
     struct weight *share = &l->mixture->share;
     bool gated = o->m->shared_gated;
-    TRY(bind_mlp(o, b, i, gated ? "mlp.shared_expert" : "mlp.shared_experts",
+    TRY(bind_mlp(o, b, i,
+                 gated               ? "mlp.shared_expert"
+                 : l->mixture->norms ? "mlp"
+                                     : "mlp.shared_experts",
                  o->m->shared_intermediate, l));
     if (!gated)
         return ERR_OK;
@@ -531,7 +562,7 @@ static enum err bind_layer_end(struct opening *o, struct binder *b, u32 i, struc
     struct place_name s;
     const struct tensor *scale;
     u32 n = o->m->own.n, hidden = o->m->hidden;
-    if (o->config.layer_scales) {
+    if (o->config.gemma4) {
         TRY(bind_vector(b, format(&s, "model.layers.%u.layer_scalar", i), 1, &scale));
         l->scale = half_load(scale->data, scale->type, 0);
     }
@@ -683,7 +714,7 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
     if (m->experts)
         snprintf(experts, sizeof experts, ", %u experts of intermediate size %u", m->experts,
                  m->expert_intermediate);
-    if (m->shared_intermediate)
+    if (m->shared_intermediate && !o->config.gemma4)
         snprintf(shared, sizeof shared, ", %s %u",
                  m->shared_gated ? "shared_expert_intermediate_size" : "n_shared_experts",
                  m->shared_intermediate / (m->shared_gated ? 1 : m->expert_intermediate));

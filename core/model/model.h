@@ -34,11 +34,20 @@ struct expert {
  * = sigmoid(router x), and those are taken whose p + bias is largest. Where the model has shared
  * experts, theirs is the layer's gate_up and down, and what they say is added. */
 struct mixture {
-    struct weight router;      /* [experts][hidden] */
-    const struct tensor *bias; /* [experts], or NULL */
-    struct expert *experts;    /* [experts] */
-    struct weight share;       /* [1][hidden], with shared_gated: what the shared ones say is
-                                  multiplied by sigmoid(share x) */
+    struct weight router;        /* [experts][hidden] */
+    const struct tensor *bias;   /* [experts], or NULL */
+    struct expert *experts;      /* [experts] */
+    struct weight share;         /* [1][hidden], with shared_gated: what the shared ones say is
+                                    multiplied by sigmoid(share x) */
+    struct mixture_norms *norms; /* not NULL: gemma4 */
+};
+
+/* Norms of [hidden] of a mixture's own: before the router, where x is also divided by sqrt(hidden);
+ * before the experts; behind what the shared one says, which has the layer's norm_mlp before it,
+ * and behind what they say. The sum of these goes through norm_after_mlp. */
+struct mixture_norms {
+    const struct tensor *router, *experts, *after_shared, *after_experts;
+    const struct tensor *scale; /* [experts] what p is multiplied by in the end */
 };
 
 /* A gated delta net (Yang, Kautz, Hatamizadeh, arXiv:2412.06464), in place of attention: a layer

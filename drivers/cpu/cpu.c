@@ -230,6 +230,19 @@ static void layout_delta(struct carve *c, const struct delta_shape *d, const str
     to->norm = load_norm(c, from->norm, d->value_dim, false);
 }
 
+static void layout_mixture_norms(struct carve *c, const struct model *m,
+                                 const struct mixture_norms *from, struct forward_mixture *to)
+{
+    float *router = load_norm(c, from->router, m->hidden, false);
+    for (u32 i = 0; router && i < m->hidden; i++)
+        router[i] /= sqrtf((float)m->hidden);
+    to->norm_router = router;
+    to->norm_experts = load_norm(c, from->experts, m->hidden, false);
+    to->norm_after_shared = load_norm(c, from->after_shared, m->hidden, false);
+    to->norm_after_experts = load_norm(c, from->after_experts, m->hidden, false);
+    to->scale = load_norm(c, from->scale, m->experts, false);
+}
+
 static void layout_norms(struct cpu_device *c, struct carve *carver)
 {
     struct forward *f = &c->forward;
@@ -251,6 +264,8 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
             x->plain.data = load_values(carver, &l->mixture->router);
         if (x)
             x->bias = load_norm(carver, l->mixture->bias, m->experts, false);
+        if (x && l->mixture->norms)
+            layout_mixture_norms(carver, m, l->mixture->norms, x);
         if (x && m->shared_gated)
             x->share = load_values(carver, &l->mixture->share);
         if (l->delta)

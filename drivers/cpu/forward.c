@@ -504,8 +504,8 @@ static void mlp(const struct pass *p, u32 layer)
     add_product(p, &l->down, &in, l->norm[NORM_AFTER_MLP], f->model->own.n ? 1 : shape->scale);
 }
 
-/* y = what the expert says that all tokens take, if gated times the token's share of it. Ends with
- * a barrier. */
+/* y = what the expert says that all tokens take, if gated times the token's share of it, or behind
+ * a norm. Ends with a barrier. */
 static void shared_expert(const struct pass *p, const struct forward_layer *l)
 {
     struct forward *f = p->f;
@@ -524,6 +524,14 @@ static void shared_expert(const struct pass *p, const struct forward_layer *l)
             f->vector->scale(f->y + (size_t)i * f->x_stride + c.from, f->share[i], c.to - c.from);
     }
     barrier(p);
+    const float *norm = l->mixture->norm_after_shared;
+    r = share(p, n, 1);
+    for (u32 i = r.from; norm && i < r.to; i++) {
+        float *y = f->y + (size_t)i * f->x_stride;
+        f->vector->rmsnorm(y, y, norm, hidden, f->model->norm_eps);
+    }
+    if (norm)
+        barrier(p);
 }
 
 static void layer_pass(const struct pass *p, u32 layer)
@@ -552,7 +560,7 @@ static void layer_pass(const struct pass *p, u32 layer)
     if (l->mixture && m->shared_intermediate)
         shared_expert(p, l);
     if (l->mixture)
-        mixture_pass(p, l);
+        mixture_pass(p, l, m->layers[layer].scale);
     else
         mlp(p, layer);
     if (m->own.n)

@@ -45,6 +45,8 @@ struct forward_mixture {
     struct forward_expert *experts; /* [experts] */
     const float *share;             /* [hidden] of a shared expert that is gated, or NULL */
     const float *bias;              /* [experts] or NULL: see struct mixture */
+    /* of mixtures with norms of their own (struct mixture_norms), else NULL */
+    const float *norm_router, *norm_experts, *norm_after_shared, *norm_after_experts, *scale;
 };
 
 struct forward_delta {

@@ -31,9 +31,10 @@ static void take_experts(const struct model *m, const float *bias, const float *
 }
 
 /* The experts of one token, and their weights. */
-static void choose_experts(const struct model *m, const float *bias, const float *logits,
-                           struct forward_route *out)
+static void choose_experts(const struct model *m, const struct forward_mixture *x,
+                           const float *logits, struct forward_route *out)
 {
+    const float *bias = x->bias;
     const float least = 1e-20f; /* sigmoids may all be 0; beside a softmax's it is nothing */
     float most = logits[0], total = 0, kept = 0;
     for (u32 i = 1; i < m->experts && !bias; i++)
@@ -48,7 +49,8 @@ static void choose_experts(const struct model *m, const float *bias, const float
     }
     float by = m->experts_renormalized ? kept + least : 1;
     for (u32 i = 0; i < m->experts_used; i++)
-        out[i].weight = out[i].weight / by * m->experts_scale;
+        out[i].weight =
+            out[i].weight / by * (x->scale ? x->scale[out[i].expert] : m->experts_scale);
 }
 
 float mixture_share(const struct forward_mixture *x, const float *row, u32 n)
@@ -102,7 +104,7 @@ static const struct forward_route *find_routes(const struct pass *p, struct inpu
     struct forward_route *routes = in->few ? p->mine->few_routes : f->routes;
     r = own_rows(p, in);
     for (u32 i = r.from; i < r.to; i++)
-        choose_experts(m, x->bias, f->router + (size_t)i * f->router_stride,
+        choose_experts(m, x, f->router + (size_t)i * f->router_stride,
                        routes + i * m->experts_used);
     if (!in->few)
         barrier(p);
@@ -286,14 +288,46 @@ static void add_experts(const struct pass *p)
     barrier(p);
 }
 
-void mixture_pass(const struct pass *p, const struct forward_layer *l)
+/* Where mixtures have norms of their own: x = (x + norm(y + norm(what its experts say))) * scale, y
+ * being what the shared one says. Ends with a barrier. */
+static void add_normed_experts(const struct pass *p, const struct forward_layer *l, float scale)
+{
+    struct forward *f = p->f;
+    const struct vector_ops *v = f->vector;
+    u32 used = f->model->experts_used, hidden = f->model->hidden;
+    float eps = f->model->norm_eps;
+    struct range r = share(p, p->tile->n, 1);
+    for (u32 i = r.from; i < r.to; i++) {
+        const u32 *row = p->mine->routes.row + i * used;
+        float *sum = f->routed + (size_t)row[0] * f->x_stride;
+        float *x = f->x + (size_t)i * f->x_stride;
+        for (u32 j = 1; j < used; j++)
+            v->add(sum, f->routed + (size_t)row[j] * f->x_stride, hidden);
+        v->rmsnorm(sum, sum, l->mixture->norm_after_experts, hidden, eps);
+        v->add(sum, f->y + (size_t)i * f->x_stride, hidden);
+        v->rmsnorm(sum, sum, l->norm[NORM_AFTER_MLP], hidden, eps);
+        v->add(x, sum, hidden);
+        if (scale != 1)
+            v->scale(x, scale, hidden);
+    }
+    barrier(p);
+}
+
+void mixture_pass(const struct pass *p, const struct forward_layer *l, float scale)
 {
     struct forward *f = p->f;
     const struct forward_mixture *x = l->mixture;
-    struct input in =
-        input_rows(p, f->x, f->x_stride, p->tile->n, f->model->hidden, l->norm[NORM_MLP], NULL);
+    const float *norm = x->norm_router ? x->norm_router : l->norm[NORM_MLP];
+    struct input in = input_rows(p, f->x, f->x_stride, p->tile->n, f->model->hidden, norm, NULL);
     const struct forward_route *routes = find_routes(p, &in, x);
+    if (x->norm_experts)
+        in = input_rows(p, f->x, f->x_stride, p->tile->n, f->model->hidden, x->norm_experts, NULL);
+    if (x->norm_experts && !in.few)
+        barrier(p);
     experts_gate_up(p, x, &in);
     experts_down(p, x, routes);
-    add_experts(p);
+    if (x->norm_after_experts)
+        add_normed_experts(p, l, scale);
+    else
+        add_experts(p);
 }

@@ -14,6 +14,6 @@
 float mixture_share(const struct forward_mixture *x, const float *row, u32 n);
 
 /* x += mixture(norm x) for the tile's rows. Ends with a barrier. */
-void mixture_pass(const struct pass *p, const struct forward_layer *l);
+void mixture_pass(const struct pass *p, const struct forward_layer *l, float scale);
 
 #endif

@@ -184,10 +184,11 @@ enum {
 };
 
 /* Bits of those of a table that an operation needs, each for some of its matrices. */
-static u32 kernels_of(const struct op *op, const struct table *table)
+static u32 kernels_of(const struct model *m, const struct op *op, const struct table *table)
 {
     u32 bits = 0;
-    if (op->kind == OP_JUDGE)
+    const bool beside_experts = op->kind == OP_ADD_NORM && m->experts; /* theirs has no norms */
+    if (op->kind == OP_JUDGE || beside_experts)
         return TABLE_STEP;
     if (op->kind == OP_ROUTE && op->route.bias && !table->mid) /* its choice is not what follows */
         return TABLE_STEP;
@@ -288,10 +289,10 @@ static enum err launch_layers(struct steps *s, u64 card_step, const struct table
 {
     const struct op *ops = s->list->ops;
     for (u32 i = first, end; i < last; i = end) {
-        u32 bits = kernels_of(&ops[i], table), more;
+        u32 bits = kernels_of(s->list->model, &ops[i], table), more;
         bool attention = is_attention(&ops[i]);
         for (end = i + 1; end < last && is_attention(&ops[end]) == attention; end++) {
-            more = bits | kernels_of(&ops[end], table);
+            more = bits | kernels_of(s->list->model, &ops[end], table);
             if (more & (more - 1)) /* more than one */
                 break;
             bits = more;
@@ -333,7 +334,7 @@ static enum err launch_mid(struct steps *s, u64 card_step, const struct list_str
                            struct err_text *e)
 {
     const struct table table = mid_table(s, step->n_tokens);
-    const u32 head = kernels_of(&s->list->ops[ops->head], &table);
+    const u32 head = kernels_of(s->list->model, &s->list->ops[ops->head], &table);
     const u32 end = ops->head + (head != TABLE_STEP);
     u32 from = ops->first;
     if (way == MID_LAYERS) {

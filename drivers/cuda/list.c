@@ -1,19 +1,10 @@
 #include "drivers/cuda/list.h"
 
+#include "drivers/cuda/buffers.h"
 #include "drivers/cuda/matrix.h"
 #include "drivers/cuda/place.h"
 
 #include <math.h>
-
-static float *carve_rows(struct vram *s, u32 rows, u32 stride)
-{
-    return vram_pointer(s, (size_t)rows * stride * sizeof(float));
-}
-
-static size_t ops_max(const struct model *m)
-{
-    return LIST_STRETCHES * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
-}
 
 enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
 {
@@ -22,58 +13,12 @@ enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
     size_t weights = LIST_LAYER_WEIGHTS + 3 * l->model->experts;
     l->weights = ARENA_NEW(keep, struct list_weight, LIST_WEIGHTS_BESIDE + weights * layers);
     l->vectors = ARENA_NEW(keep, struct list_vector, 2 + LIST_LAYER_VECTORS * layers + 4);
-    l->ops = ARENA_NEW(keep, struct op, ops_max(l->model));
-    l->labels = ARENA_NEW(keep, const char *, ops_max(l->model));
+    l->ops = ARENA_NEW(keep, struct op, buffers_ops_max(l->model));
+    l->labels = ARENA_NEW(keep, const char *, buffers_ops_max(l->model));
     if (!l->weights || !l->vectors || !l->ops || !l->labels)
         return arena_full(keep, "the list of GPU operations", e);
     return ERR_OK;
 }
-
-/* --- memory -------------------------------------------------------------------------------- */
-
-static u32 row_stride(u32 n)
-{
-    return ROUND_UP(n, 16u);
-}
-
-/* Where blocks leave inputs (struct input). */
-struct prepared {
-    u16 *inputs;
-    float *scale, *factor;
-};
-
-struct buffers {
-    u32 x_stride, in_stride, qkv_stride, attention_stride, h_stride, raw_stride;
-    /* [step_tokens][stride]; in: what delta nets and gated attention are made of; raw: gate and up
-     * apart */
-    float *x, *y, *in, *qkv, *attention, *h, *raw;
-    float
-        *qkv_window; /* of layers that see a window, where some see keys and values of others: so
-                        that their k and v stay until the last of them has stored the same again */
-    u32 own_stride;
-    float *own, *own_made; /* [step_tokens][layers_n][n], and what goes into them; own_made of a
-                              layer also [n], before its gate */
-    float *attention_partial, *linear_partial, *linear_awaited;
-    u32 partial_rows;
-    u32 *attention_arrived, *linear_arrived, *sample_arrived;
-    u32 *sample_work;
-    /* Behind a norm; and without. In `mid_..` these are two: slices of attention's rows are awaited
-     * one by one, when other blocks may still read what was prepared for qkv. */
-    struct prepared prepared, prepared_rows;
-    u32 room;   /* inputs of a token there */
-    bool turns; /* of a list for kernels whose blocks turn heads for themselves */
-    /* Awaited rows. Of `one_token`, and the next of them, NULL in other lists; of `mid_..`,
-     * MID_TOKENS at most, and where the next x goes, NULL in other lists. */
-    float *places, *place;
-    /* Of experts; and rows of pairs of a token and an expert, [step_tokens x used][stride]. */
-    struct routes routes;
-    float *pair_h, *pair_y;
-    u32 pair_stride, pair_room; /* pair_room: inputs of a prepared one */
-    struct prepared prepared_pairs;
-    float *mid_x[2], *mid_qkv, *mid_attention, *next_x;
-    struct prepared mid_prepared;
-    struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
-};
 
 size_t list_kv_layer_bytes(const struct list *l, const struct layer *layer)
 {
@@ -92,195 +37,6 @@ size_t list_kv_page_bytes(const struct list *l)
 bool list_has_delta(const struct model *m)
 {
     return m->attention_gated || m->delta.value_heads;
-}
-
-/* Inputs of the widest matrix, packed. */
-static u32 inputs_max(const struct list *l)
-{
-    u32 k = 0;
-    for (u32 i = 0; i < l->n_weights; i++)
-        k = MAX(k, l->weights[i].to.k);
-    return k;
-}
-
-/* Enough for a sequence of 128k positions and groups of four; what is beyond works with fewer
- * blocks a sequence. */
-enum { PARTIAL_ROWS_MAX = 65536 };
-
-/* Are there answers of matrices that are not just added to x? */
-static bool has_answers(const struct model *m)
-{
-    return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp || m->shared_gated;
-}
-
-/* Does a layer see the keys and values of another? */
-static bool shares_keys(const struct model *m)
-{
-    for (u32 i = 0; i < m->layers_n; i++)
-        if (m->layers[i].kv_layer != i)
-            return true;
-    return false;
-}
-
-static bool shares_all(const struct model *m)
-{
-    for (u32 i = 0; i < m->layers_n; i++)
-        if (!place_shares(m, &m->layers[i]))
-            return false;
-    return true;
-}
-
-/* Words that must be zero before the first step, and are left zero by each. */
-static void carve_zeros(struct list *l, struct vram *s, struct buffers *b)
-{
-    const struct {
-        u32 **to;
-        size_t n;
-    } words[] = {{&b->sample_work, l->head_rows * sizeof(struct sample_work) / sizeof(u32)},
-                 {&b->attention_arrived, l->blocks * SPLITS_TEAMS},
-                 {&b->linear_arrived, LINEAR_COUNTERS},
-                 {&b->sample_arrived, 1},
-                 {&l->state.barrier, 1}};
-    l->n_zeros = 0;
-    for (u32 i = 0; i < COUNTOF(words); i++)
-        l->n_zeros += words[i].n;
-    u32 *p = vram_pointer(s, l->n_zeros * sizeof *p);
-    l->zeros = (uintptr_t)p;
-    for (u32 i = 0; i < COUNTOF(words); i++) {
-        *words[i].to = p;
-        p += words[i].n;
-    }
-}
-
-/* Floats of the rows that a step of one token writes, each in a place of its own. */
-static u32 places_n(const struct list *l, const struct buffers *b)
-{
-    const struct model *m = l->model;
-    u32 n = b->x_stride + m->layers_n * (2 * b->x_stride + b->qkv_stride + b->attention_stride);
-    for (u32 i = 0; i < m->layers_n; i++)
-        n += m->layers[i].mixture ? row_stride(m->experts) + m->experts_used * b->pair_stride
-                                  : b->h_stride;
-    return n;
-}
-
-/* Rows of `room` inputs. */
-static struct prepared carve_prepared(struct vram *s, u32 room, u32 n)
-{
-    const u32 rows = ROUND_UP(n, 128u);
-    const size_t groups = (size_t)rows * (room / MATRIX_K_UNIT);
-    return (struct prepared){.inputs = vram_pointer(s, groups * PREPARED_GROUP_BYTES),
-                             .scale = carve_rows(s, rows, MATRIX_SLICES),
-                             .factor = carve_rows(s, rows, 1)};
-}
-
-/* What must be NOT_YET before the first step, side by side; of models that have a list for `mid_..`
- * all that is awaited there, else only what any linear of `mid_..` needs. */
-static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
-{
-    const bool one = shares_all(l->model) && !has_answers(l->model) &&
-                     !l->model->shared_intermediate && !list_has_delta(l->model);
-    const bool layers = one && !l->model->experts;
-    const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
-    const u32 qkv_h = b->qkv_stride + b->h_stride;
-    l->n_unset = LINEAR_PARTIALS + (size_t)tokens * (qkv_h + b->attention_stride);
-    b->linear_awaited = vram_pointer(s, l->n_unset * sizeof *b->linear_awaited);
-    l->unset = (uintptr_t)b->linear_awaited;
-    if (one)
-        b->places = carve_rows(s, 1, places_n(l, b));
-    if (!layers)
-        return;
-    b->mid_qkv = b->linear_awaited + LINEAR_PARTIALS;
-    b->mid_attention = b->mid_qkv + (size_t)tokens * qkv_h;
-    for (u32 i = 0; i < 2; i++)
-        b->mid_x[i] = carve_rows(s, tokens, b->x_stride);
-    b->mid_prepared = carve_prepared(s, b->room, tokens);
-}
-
-static void carve_experts(struct list *l, struct vram *s, struct buffers *b)
-{
-    const struct model *m = l->model;
-    const size_t tokens = l->limits.step_tokens, pairs = tokens * m->experts_used;
-    struct routes *r = &b->routes;
-    *r = (struct routes){.experts = m->experts,
-                         .used = m->experts_used,
-                         .room = l->limits.step_tokens,
-                         .renormalized = m->experts_renormalized};
-    r->logits = vram_pointer(s, tokens * m->experts * sizeof *r->logits);
-    r->count = vram_pointer(s, m->experts * sizeof *r->count);
-    r->token = vram_pointer(s, tokens * m->experts * sizeof *r->token);
-    r->route = vram_pointer(s, pairs * sizeof *r->route);
-    b->pair_stride = row_stride(m->expert_intermediate);
-    b->pair_h = carve_rows(s, (u32)pairs, b->pair_stride);
-    b->pair_y = carve_rows(s, (u32)pairs, b->x_stride);
-    b->prepared_pairs =
-        carve_prepared(s, b->pair_room, experts_prepared_rows(m->experts, (u32)pairs));
-}
-
-static void carve_activations(struct list *l, struct vram *s, struct buffers *b)
-{
-    const struct model *m = l->model;
-    u32 tokens = l->limits.step_tokens;
-    b->x_stride = l->x_stride = row_stride(m->hidden);
-    const u32 mixed = delta_channels(&m->delta) + 4 * m->delta.value_heads; /* struct op_delta */
-    const u32 gates = m->attention_gated ? m->heads * m->head_dim : 0;
-    b->qkv_stride = row_stride(MAX(model_qkv_n(m) - gates, mixed));
-    b->attention_stride = row_stride(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
-    b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
-    b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
-    b->x = carve_rows(s, tokens, b->x_stride);
-    b->y = has_answers(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
-    b->in_stride = row_stride(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
-    b->in = list_has_delta(m) ? carve_rows(s, tokens, b->in_stride) : NULL;
-    b->qkv = carve_rows(s, tokens, b->qkv_stride);
-    b->qkv_window = shares_keys(m) ? carve_rows(s, tokens, b->qkv_stride) : b->qkv;
-    b->own_stride = row_stride(m->layers_n * m->own.n);
-    b->own = carve_rows(s, tokens, b->own_stride);
-    b->own_made = carve_rows(s, tokens, b->own_stride);
-    b->attention = carve_rows(s, tokens, b->attention_stride);
-    b->h = carve_rows(s, tokens, b->h_stride);
-    b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
-    b->room = inputs_max(l);
-    b->prepared = b->prepared_rows = carve_prepared(s, b->room, tokens);
-    b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);
-    u32 splits = CEIL_DIV(l->limits.context, (u32)ATTENTION_SPLIT);
-    b->partial_rows = MIN(2 * ATTENTION_ROWS * splits * m->kv_heads, (u32)PARTIAL_ROWS_MAX);
-    b->attention_partial = carve_rows(s, b->partial_rows, ROUND_UP(m->head_dim, 16u) + 4);
-    if (m->experts)
-        carve_experts(l, s, b);
-    if (l->awaits)
-        carve_awaited(l, s, b);
-}
-
-static void carve_state(struct list *l, struct vram *s)
-{
-    const struct model *m = l->model;
-    size_t slots = l->limits.slots;
-    struct gpu_state *state = &l->state;
-    state->pages_stride = CEIL_DIV(l->limits.context, (u32)LIMIT_PAGE_TOKENS);
-    state->vocab = m->vocab;
-    state->pages = vram_pointer(s, slots * state->pages_stride * sizeof *state->pages);
-    state->sampling = vram_pointer(s, slots * sizeof *state->sampling);
-    state->last = vram_pointer(s, slots * sizeof *state->last);
-    for (u32 i = 0; i < l->steps; i++)
-        l->card_steps[i] = vram_carve(s, l->step_bytes);
-    l->card_ops = vram_pointer(s, ops_max(m) * sizeof *l->ops);
-}
-
-static void carve_sampling(struct list *l, struct vram *s, struct op_sample *op)
-{
-    size_t slots = l->limits.slots, samples = l->limits.samples, vocab = l->model->vocab;
-    l->logits_stride = row_stride(l->model->vocab);
-    l->logits = carve_rows(s, l->head_rows, l->logits_stride);
-    op->logits = l->logits;
-    op->stride = l->logits_stride;
-    op->vocab = l->model->vocab;
-    op->z = carve_rows(s, l->head_rows, l->logits_stride);
-    op->list =
-        vram_pointer(s, (size_t)l->head_rows * SAMPLE_SIDES * l->logits_stride * sizeof *op->list);
-    op->mask_stride = 2 * MASK_WORDS(l->model->vocab);
-    op->masks = l->masks = vram_pointer(s, samples * op->mask_stride * sizeof *op->masks);
-    l->state.output_counts = vram_pointer(s, slots * vocab * sizeof *l->state.output_counts);
-    l->state.prompt_seen = vram_pointer(s, slots * vocab * sizeof *l->state.prompt_seen);
 }
 
 /* --- operations ---------------------------------------------------------------------------- */
@@ -404,6 +160,21 @@ static struct input rows(const struct buffers *b, const float *x, u32 stride, bo
                           .awaited = awaited};
 }
 
+/* x = (x + norm(y)) * scale, rows of `hidden`. */
+static void add_norm(struct list *l, const struct buffers *b, float *x, const float *y,
+                     const float *norm, float scale)
+{
+    add(l, OP_ADD_NORM, "add_norm")->add_norm = (struct op_add_norm){.x = x,
+                                                                     .y = y,
+                                                                     .norm = norm,
+                                                                     .x_stride = b->x_stride,
+                                                                     .y_stride = b->x_stride,
+                                                                     .heads = 1,
+                                                                     .hidden = l->model->hidden,
+                                                                     .eps = l->model->norm_eps,
+                                                                     .scale = scale};
+}
+
 /* x = (x + W in) * scale, W in through a norm where the family has one after the block; without one
  * scale is 1. */
 static void add_product(struct list *l, struct buffers *b, const struct input *in,
@@ -425,26 +196,17 @@ static void add_product(struct list *l, struct buffers *b, const struct input *i
         b->x = out.y;
         return;
     }
-    add(l, OP_ADD_NORM, "add_norm")->add_norm = (struct op_add_norm){.x = b->x,
-                                                                     .y = b->y,
-                                                                     .norm = norm_after,
-                                                                     .x_stride = b->x_stride,
-                                                                     .y_stride = b->x_stride,
-                                                                     .heads = 1,
-                                                                     .hidden = l->model->hidden,
-                                                                     .eps = l->model->norm_eps,
-                                                                     .scale = scale};
+    add_norm(l, b, b->x, b->y, norm_after, scale);
 }
 
-/* Norms [heads][n] features of all rows of qkv, in their place. */
-static void add_norm_rows(struct list *l, const struct buffers *b, float *x, const float *norm,
-                          u32 heads, u32 n)
+/* Norms [heads][n] features of rows in their place. */
+static void add_norm_rows(struct list *l, float *x, u32 stride, const float *norm, u32 heads, u32 n)
 {
     add(l, OP_NORM, "norm")->add_norm = (struct op_add_norm){.x = x,
                                                              .y = x,
                                                              .norm = norm,
-                                                             .x_stride = b->qkv_stride,
-                                                             .y_stride = b->qkv_stride,
+                                                             .x_stride = stride,
+                                                             .y_stride = stride,
                                                              .heads = heads,
                                                              .hidden = n,
                                                              .eps = l->model->norm_eps};
@@ -490,11 +252,11 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
         add(l, OP_QUERIES, "queries")->gated = gated(m, layer, b, qkv, b->qkv_stride);
     const u32 q = m->heads * layer->head_dim, kv = layer->kv_heads * layer->head_dim;
     if (m->qk_norm == QK_NORM_ROWS) {
-        add_norm_rows(l, b, qkv, p->norm_q, 1, q);
-        add_norm_rows(l, b, qkv + q, p->norm_k, 1, kv);
+        add_norm_rows(l, qkv, b->qkv_stride, p->norm_q, 1, q);
+        add_norm_rows(l, qkv + q, b->qkv_stride, p->norm_k, 1, kv);
     }
     if (m->v_norm && layer_stores(m, layer))
-        add_norm_rows(l, b, qkv + q + kv, NULL, layer->kv_heads, layer->head_dim);
+        add_norm_rows(l, qkv + q + kv, b->qkv_stride, NULL, layer->kv_heads, layer->head_dim);
     if (m->rope_pairs && a.rope.dims)
         add(l, OP_PAIRS, "pairs")->pairs = (struct op_pairs){
             qkv, b->qkv_stride, m->heads + layer->kv_heads, layer->head_dim, a.rope.dims};
@@ -603,25 +365,32 @@ static void add_shared(struct list *l, struct buffers *b, const struct layer *la
 
 /* x += what the experts say. A gated shared one, whose share is of x as it was, has said it before
  * the others have, and it is added before theirs. Of one that is not, h is made before, and what
- * comes of it is added behind theirs: so it costs no launch between `prefill_..` and theirs. */
+ * comes of it is added behind theirs: so it costs no launch between `prefill_..` and theirs. Where
+ * mixtures have norms of their own, the answers meet in y. */
 static void add_experts(struct list *l, struct buffers *b, const struct layer *layer,
                         const struct parts *p)
 {
     const struct model *m = l->model;
-    if (m->shared_gated)
+    const bool normed_apart = layer->mixture->norms != NULL;
+    if (m->shared_gated || normed_apart)
         add_shared(l, b, layer, p);
     else if (m->shared_intermediate)
         add_mlp(l, b, layer, p);
-    struct input in = normed(l, b, p->norm_mlp, p->expert_up);
+    if (normed_apart)
+        add_norm_rows(l, b->y, b->x_stride, p->norm_after_shared, 1, m->hidden);
+    const float *before = normed_apart ? p->norm_router : p->norm_mlp;
+    struct input in = normed(l, b, before, p->expert_up);
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
     struct op_route route = {b->routes,        input_of(b, in, p->expert_up),
                              p->router,        p->bias,
-                             m->experts_scale, p->router_bias};
+                             m->experts_scale, p->router_bias,
+                             p->by_expert};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
         add(l, layer->mixture->bias ? OP_JUDGE : OP_CHOOSE, "choose")->route = route;
+    in.norm = normed_apart ? p->norm_experts : in.norm;
     struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->expert_up);
     op->output = OUTPUT_GATE;
     op->y = b->pair_h;
@@ -641,8 +410,14 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     if (m->shared_gated) /* of x that the experts have seen */
         add(l, OP_SHARED, "shared")->shared = (struct op_shared){
             b->x, b->y, p->norm_mlp, p->share, b->x_stride, m->hidden, m->norm_eps};
-    add(l, OP_MIX, "mix")->mix =
-        (struct op_mix){b->routes, b->x, b->pair_y, b->x_stride, b->x_stride, m->hidden};
+    float *to = normed_apart ? b->said : b->x;
+    add(l, OP_MIX, "mix")->mix = (struct op_mix){b->routes,   to,        b->pair_y,   b->x_stride,
+                                                 b->x_stride, m->hidden, normed_apart};
+    if (normed_apart) {
+        add_norm(l, b, b->y, b->said, p->norm_after_experts, 1);
+        add_norm(l, b, b->x, b->y, p->norm_after_mlp, layer->scale);
+        return;
+    }
     in = rows(b, b->h, b->h_stride, false);
     if (m->shared_intermediate && !m->shared_gated)
         add_product(l, b, &in, "down", p->down, NULL, 1, NULL, 0);
@@ -794,7 +569,7 @@ static struct list_stretch add_step(struct list *l, struct buffers b, const stru
     const struct model *m = l->model;
     struct list_stretch ops = {.first = l->n_ops};
     if (b.place)
-        add(l, OP_CLEAR, "clear")->clear = (struct op_clear){b.places, places_n(l, &b)};
+        add(l, OP_CLEAR, "clear")->clear = (struct op_clear){b.places, buffers_places(l, &b)};
     b.x = row_of(&b, b.x, b.x_stride);
     add(l, OP_EMBED, "embed")->embed =
         (struct op_embed){ends->embed->to, b.x, b.x_stride, m->hidden, m->embed_scale};
@@ -802,7 +577,7 @@ static struct list_stretch add_step(struct list *l, struct buffers b, const stru
         add_own_inputs(l, &b, ends);
     for (u32 i = 0; i < m->layers_n; i++)
         add_layer(l, &b, &m->layers[i], &ends->parts[i]);
-    ASSERT(!b.place || b.place == b.places + places_n(l, &b));
+    ASSERT(!b.place || b.place == b.places + buffers_places(l, &b));
     b.next_x = NULL; /* what follows is another launch */
     ops.head = l->n_ops;
     ops.x = b.x;
@@ -872,12 +647,12 @@ void list_build(struct list *l, struct vram *s)
         b.rope[i] = place_rope(l, s, &m->rope[i]);
         b.rope_long[i] = place_rope(l, s, &m->rope_long[i]);
     }
-    carve_zeros(l, s, &b);
-    carve_state(l, s);
+    buffers_zeros(l, s, &b);
+    buffers_state(l, s);
     ends_piece(l, s, LIST_OPS);
-    carve_activations(l, s, &b);
+    buffers_activations(l, s, &b);
     ends_piece(l, s, LIST_ACTIVATIONS);
-    carve_sampling(l, s, &ends.sample);
+    buffers_sampling(l, s, &ends.sample);
     ends.sample.arrived = b.sample_arrived;
     ends.sample.work = (struct sample_work *)(void *)b.sample_work;
     ends_piece(l, s, LIST_SAMPLING);

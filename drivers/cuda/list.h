@@ -20,9 +20,10 @@
 enum {
     LIST_LAYER_WEIGHTS = 10,
     /* at most: qkv apart, gated, normed, in pairs, gate and up apart, norms after both; experts and
-     * a shared one, with its gate and up apart; a norm of v, per-layer inputs */
-    LIST_LAYER_OPS = 26,
-    LIST_LAYER_VECTORS = 13, /* norms, sinks, router and its bias, share or bias; of a delta net */
+     * a shared one, with its gate and up apart; a norm of v, per-layer inputs, norms
+     * around experts */
+    LIST_LAYER_OPS = 28,
+    LIST_LAYER_VECTORS = 18, /* norms, sinks, router and its bias, share or bias; of a delta net */
     LIST_OPS_BESIDE = 7,     /* those of no layer */
     LIST_WEIGHTS_BESIDE = 4, /* embedding and head, and of per-layer inputs */
     LIST_STRETCHES = 4,      /* lists of them */

@@ -2,6 +2,8 @@
 
 #include "drivers/cuda/matrix.h"
 
+#include <math.h>
+
 const float *place_vector(struct list *l, struct vram *s, struct list_vector v)
 {
     v.to = vram_pointer(s, (size_t)v.n * sizeof *v.to);
@@ -109,6 +111,20 @@ static void place_norms(struct list *l, struct vram *s, const struct layer *from
             l, s, (struct list_vector){.router = &from->mixture->share, .n = m->hidden});
 }
 
+static void place_mixture_norms(struct list *l, struct vram *s, const struct mixture_norms *from,
+                                struct parts *to)
+{
+    const u32 hidden = l->model->hidden;
+    to->norm_router = place_vector(
+        l, s,
+        (struct list_vector){
+            .tensor = from->router, .scale = 1 / sqrtf((float)hidden), .as_is = true, .n = hidden});
+    to->norm_experts = as_is(l, s, from->experts, hidden);
+    to->norm_after_shared = as_is(l, s, from->after_shared, hidden);
+    to->norm_after_experts = as_is(l, s, from->after_experts, hidden);
+    to->by_expert = as_is(l, s, from->scale, l->model->experts);
+}
+
 static void place_delta(struct list *l, struct vram *s, const struct delta_net *from,
                         struct parts *to)
 {
@@ -125,4 +141,6 @@ void place_vectors(struct list *l, struct vram *s, const struct layer *from, str
     place_norms(l, s, from, to);
     if (from->delta)
         place_delta(l, s, from->delta, to);
+    if (from->mixture && from->mixture->norms)
+        place_mixture_norms(l, s, from->mixture->norms, to);
 }

@@ -8,8 +8,8 @@
 #include "kernels/cuda/experts_few.cuh"
 #include "kernels/cuda/experts_route.cuh"
 
-/* x += what a token's experts say. A warp takes 256 features of a token; a lane twice four of them,
- * of four experts at once. */
+/* x += what a token's experts say, or that alone. A warp takes 256 features of a token; a lane
+ * twice four of them, of four experts at once. */
 GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s, struct experts_places *at)
 {
     enum { AT_ONCE = 4 };
@@ -49,7 +49,7 @@ GPU void experts_mix(const struct op_mix *op, const struct gpu_step *s, struct e
         for (u32 j = 0; j < 2; j++)
             if (from + j * 128 < hidden) {
                 float4 *to = (float4 *)(x + from + j * 128);
-                const float4 old = *to;
+                const float4 old = op->stores ? float4{} : *to;
                 *to = {old.x + sum[j * 4], old.y + sum[j * 4 + 1], old.z + sum[j * 4 + 2],
                        old.w + sum[j * 4 + 3]};
             }

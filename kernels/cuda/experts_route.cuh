@@ -273,9 +273,10 @@ GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
             r.experts <= EXPERTS_HELD * 32 ? experts_choose_token<EXPERTS_HELD>(&r, token)
                                            : experts_choose_token<LIMIT_EXPERTS / 32>(&r, token);
         if (gpu_lane() < r.used) {
+            const float by = op->by_expert ? op->by_expert[mine.expert] : 1;
             const u32 nth = gpu_atomic_add(&r.count[mine.expert], 1);
             r.token[(size_t)mine.expert * r.room + nth] = token;
-            r.route[(size_t)token * r.used + mine.before] = {mine.expert, nth, mine.share, 0};
+            r.route[(size_t)token * r.used + mine.before] = {mine.expert, nth, mine.share * by, 0};
         }
     }
 }

@@ -458,6 +458,7 @@ struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE, OP_
     const float *bias;        /* [experts]; NULL: OP_JUDGE is not what chooses */
     float scale;              /* OP_JUDGE: shares are multiplied by it */
     const float *router_bias; /* [experts] or NULL: is added to the logits */
+    const float *by_expert;   /* [experts] or NULL: OP_CHOOSE; shares are multiplied by it */
 };
 
 struct op_experts {
@@ -523,6 +524,7 @@ struct op_mix {
     float *x;       /* [token][x_stride] */
     const float *y; /* [pair][y_stride] */
     u32 x_stride, y_stride, hidden;
+    u32 stores; /* 1: what was in x does not count */
 };
 
 /* Where the blocks bring together what they found in a row (sample.cuh); zero, and left at zero. */

@@ -12,6 +12,13 @@
     "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                         \
     "\"original_max_position_embeddings\":8192},"
 
+#define GEMMA4(context)                                                                    \
+    "\"vocab_size\":262144,\"max_position_embeddings\":" context ",\"rms_norm_eps\":1e-6," \
+    "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"proportional\","             \
+    "\"partial_rotary_factor\":0.25,\"rope_theta\":1000000},\"sliding_attention\":{"       \
+    "\"rope_type\":\"default\",\"rope_theta\":10000}},\"final_logit_softcapping\":30,"     \
+    "\"head_dim\":256,\"global_head_dim\":512,\"tie_word_embeddings\":true}"
+
 /* From the published config.json of each model; 100m and moe-2b are this project's own. */
 static const struct {
     const char *name, *config;
@@ -51,6 +58,17 @@ static const struct {
      "\"original_max_position_embeddings\":4096},\"tie_word_embeddings\":false,"
      "\"num_local_experts\":32,\"num_experts_per_tok\":4,\"sliding_window\":128,"
      "\"quantization_config\":{\"quant_method\":\"mxfp4\"}}"},
+    {"gemma-4-e4b",
+     "{\"model_type\":\"gemma4_text\",\"hidden_size\":2560,\"intermediate_size\":10240,"
+     "\"num_hidden_layers\":42,\"num_attention_heads\":8,\"num_key_value_heads\":2,"
+     "\"sliding_window\":512,\"num_kv_shared_layers\":18,\"hidden_size_per_layer_input\":"
+     "256," GEMMA4("131072")},
+    {"gemma-4-26b-a4b",
+     "{\"model_type\":\"gemma4_text\",\"hidden_size\":2816,\"intermediate_size\":2112,"
+     "\"num_hidden_layers\":30,\"num_attention_heads\":16,\"num_key_value_heads\":8,"
+     "\"num_global_key_value_heads\":2,\"attention_k_eq_v\":true,\"sliding_window\":1024,"
+     "\"hidden_size_per_layer_input\":0,\"enable_moe_block\":true,\"num_experts\":128,"
+     "\"top_k_experts\":8,\"moe_intermediate_size\":704," GEMMA4("262144")},
     {"moe-2b", "{\"model_type\":\"qwen3_moe\",\"hidden_size\":1024,\"intermediate_size\":3072,"
                "\"num_hidden_layers\":16,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
                "\"head_dim\":128,\"vocab_size\":32000,\"max_position_embeddings\":8192,"
@@ -63,7 +81,8 @@ static const struct {
              "\"rope_theta\":10000.0,\"tie_word_embeddings\":true}"},
 };
 
-enum { HUGE_PAGE_BYTES = 2 << 20, GROUP = 128 };
+/* Groups of 128 inputs, or of 32 where that does not go. */
+enum { HUGE_PAGE_BYTES = 2 << 20, GROUP = 128, SMALL_GROUP = 32 };
 
 /* One walk over the model carves its weights out of the mapping. Walked once with base NULL to
  * learn the size, then again to fill. */
@@ -72,6 +91,7 @@ struct carver {
     size_t used;
     u64 seed;
     bool gpt_oss; /* experts of MXFP4, all else bf16 */
+    bool gemma4;
     struct arena *keep;
     struct err_text *e;
 };
@@ -157,8 +177,8 @@ static void carve_linear(struct carver *c, const char *name, u32 n, u32 k, u32 b
     }
     w->kind = WEIGHT_GPTQ;
     w->bits = bits;
-    w->group = GROUP;
-    w->groups = k / GROUP;
+    w->group = k % GROUP ? SMALL_GROUP : GROUP;
+    w->groups = k / w->group;
     w->zero_plus_one = true;
     w->data = carve(c, (size_t)n * k * bits / 8, ~(u64)0, 0);
     w->scale_type = DTYPE_BF16;
@@ -229,7 +249,7 @@ static enum err carve_attention(struct carver *c, const struct model *m, u32 bit
         TRY(carve_norm(c, m, layer_qk_norm_n(m, l, m->heads), &l->norm_q));
         TRY(carve_norm(c, m, layer_qk_norm_n(m, l, l->kv_heads), &l->norm_k));
     }
-    for (u32 j = 0; j < 3; j++)
+    for (u32 j = 0; j < (layer_stores(m, l) ? 3 : 1); j++)
         carve_linear(c, qkv[j], j ? kv : q * (1 + m->attention_gated), m->hidden, bits, &l->qkv[j]);
     carve_linear(c, "o_proj", m->hidden, q, bits, &l->o);
     if (!c->gpt_oss)
@@ -240,15 +260,42 @@ static enum err carve_attention(struct carver *c, const struct model *m, u32 bit
     return carve_vector(c, m->heads, false, &l->sinks);
 }
 
+static enum err carve_own(struct carver *c, const struct model *m, u32 bits, struct layer *l)
+{
+    carve_linear(c, "per_layer_input_gate", m->own.n, m->hidden, bits, &l->own_gate);
+    carve_linear(c, "per_layer_projection", m->hidden, m->own.n, bits, &l->own_out);
+    return carve_norm(c, m, m->hidden, &l->norm_after_own);
+}
+
+static enum err carve_mixture_norms(struct carver *c, const struct model *m,
+                                    struct mixture_norms *x)
+{
+    TRY(carve_norm(c, m, m->hidden, &x->router));
+    TRY(carve_norm(c, m, m->hidden, &x->experts));
+    TRY(carve_norm(c, m, m->hidden, &x->after_shared));
+    TRY(carve_norm(c, m, m->hidden, &x->after_experts));
+    return carve_vector(c, m->experts, true, &x->scale);
+}
+
 static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
 {
     TRY(carve_norm(c, m, m->hidden, &l->norm_attention));
     TRY(carve_norm(c, m, m->hidden, &l->norm_mlp));
+    if (c->gemma4) {
+        TRY(carve_norm(c, m, m->hidden, &l->norm_after_attention));
+        TRY(carve_norm(c, m, m->hidden, &l->norm_after_mlp));
+    }
+    if (m->own.n)
+        TRY(carve_own(c, m, bits, l));
     TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
     struct mixture *x = l->mixture;
     if (!x) {
         carve_mlp(c, m, bits, l->intermediate, l->gate_up, &l->down);
         return ERR_OK;
+    }
+    if (x->norms) {
+        TRY(carve_mixture_norms(c, m, x->norms));
+        carve_mlp(c, m, bits, m->shared_intermediate, l->gate_up, &l->down);
     }
     carve_linear(c, "gate", m->experts, m->hidden, 16, &x->router);
     if (c->gpt_oss)
@@ -268,6 +315,13 @@ static enum err carve_model(struct carver *c, struct model *m, u32 bits, u32 hea
         carve_linear(c, "lm_head", m->vocab, m->hidden, head_bits, &m->head);
     }
     TRY(carve_norm(c, m, m->hidden, &m->norm_final));
+    if (m->own.n) {
+        const u32 all = m->layers_n * m->own.n;
+        m->own.scale = sqrtf((float)m->own.n);
+        carve_linear(c, "embed_tokens_per_layer", m->vocab, all, 16, &m->own.embed);
+        carve_linear(c, "per_layer_model_projection", all, m->hidden, bits, &m->own.project);
+        TRY(carve_norm(c, m, m->own.n, &m->own.norm));
+    }
     for (u32 i = 0; i < m->layers_n; i++)
         TRY(carve_layer(c, m, bits, &m->layers[i]));
     return ERR_OK;
@@ -323,10 +377,11 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
             *config = str_of(shapes[i].config);
             return ERR_OK;
         }
-    return err_set(e, ERR_USAGE,
-                   "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-                   "qwen3.5-9b, gpt-oss-20b, moe-2b and 100m are known",
-                   name);
+    return err_set(
+        e, ERR_USAGE,
+        "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
+        "qwen3.5-9b, gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and 100m are known",
+        name);
 }
 
 static enum err check_bits(const char *what, u32 bits, struct err_text *e)
@@ -352,6 +407,7 @@ enum err model_shape(struct arena *keep, struct arena *scratch, const char *shap
     TRY(config_parse(keep, scratch, text, shape, m, &config, e));
     m->tied &= head_bits == 16;
     c.gpt_oss = config.gpt_oss;
+    c.gemma4 = config.gemma4;
     if (c.gpt_oss)
         bits = head_bits = 16; /* what is not experts; these have their own form */
     TRY(carve_model(&c, m, bits, head_bits));

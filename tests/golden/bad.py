@@ -484,6 +484,50 @@ case("ok-oss-one-count", OSS, drop(CONFIG, "experts_per_token"), [], "ok")
 case("mxfp4-of-others", MOE, config("quantization_config", dict(quant_method="mxfp4")),
      [CONFIG, "quant_method"])
 case("oss-of-others", OSS, config("model_type", "mixtral"), CONFIG)
+G4, G4_DENSE, G4_MOE = "gemma4-bf16", "gemma4-dense-f32", "gemma4-moe-bf16"
+for i, name in enumerate([
+        "model.layers.1.layer_scalar", "model.layers.1.per_layer_input_gate.weight",
+        "model.layers.1.per_layer_projection.weight",
+        "model.layers.1.post_per_layer_input_norm.weight",
+        "model.embed_tokens_per_layer.weight", "model.per_layer_model_projection.weight",
+        "model.per_layer_projection_norm.weight", "model.layers.1.self_attn.v_proj.weight",
+        "model.layers.5.self_attn.q_norm.weight"]):
+    case(f"gemma4-without-{i}", G4, without(name), name)
+for i, name in enumerate([
+        "router.proj.weight", "router.scale", "router.per_expert_scale",
+        "pre_feedforward_layernorm_2.weight", "post_feedforward_layernorm_1.weight",
+        "post_feedforward_layernorm_2.weight", "experts.down_proj", "mlp.up_proj.weight"]):
+    name = "model.layers.1." + name
+    case(f"gemma4-moe-without-{i}", G4_MOE, without(name), name)
+for i, (name, key, value) in enumerate([
+        ("model.layers.1.layer_scalar", "shape", [1, 1]),
+        ("model.layers.1.layer_scalar", "dtype", "I16"),
+        ("model.embed_tokens_per_layer.weight", "shape", [192, 288])]):
+    case(f"gemma4-tensor-{i}", G4, entry(key, value, name), name)
+for i, (base, key, value, says) in enumerate([
+        (G4, "global_head_dim", 32, "self_attn.q_"), (G4, "global_head_dim", 0, "global_head_dim"),
+        (G4, "global_head_dim", 1024, "global_head_dim"),
+        (G4, "num_kv_shared_layers", 2, "model.layers.3.self_attn.k_"),
+        (G4, "num_kv_shared_layers", 6, "num_kv_shared_layers"),
+        (G4, "num_kv_shared_layers", 5, "num_kv_shared_layers"),
+        (G4, "use_double_wide_mlp", False, "model.layers.3.mlp."),
+        (G4, "hidden_size_per_layer_input", 0, "per_layer"),
+        (G4, "hidden_size_per_layer_input", 16, "per_layer"),
+        (G4, "vocab_size_per_layer_input", 300, "vocab_size_per_layer_input"),
+        (G4, "use_bidirectional_attention", "all", "use_bidirectional_attention"),
+        (G4, "rope_parameters", None, "rope_parameters"),
+        (G4, "rope_parameters.sliding_attention.rope_type", "spiral", "rope_type"),
+        (G4, "rope_parameters.full_attention.factor", 0, "factor"),
+        (G4, "per_layer_config", {"9": {"head_dim": 64}}, "per_layer_config"),
+        (G4, "per_layer_config", {"2": {"heads": 64}}, "per_layer_config"),
+        (G4, "per_layer_config", {"2": 64}, "per_layer_config"),
+        (G4_DENSE, "attention_k_eq_v", False, "self_attn.k_proj"),
+        (G4_DENSE, "num_global_key_value_heads", 3, "num_global_key_value_heads"),
+        (G4_MOE, "enable_moe_block", False, "model.layers.0."),
+        (G4_MOE, "top_k_experts", 7, "top_k_experts"), (G4_MOE, "top_k_experts", None, "top_k_experts"),
+        (G4_MOE, "num_experts", 5, "router.proj"), (G4_MOE, "num_experts", None, "num_experts"),
+        (G4_MOE, "moe_intermediate_size", 16, "experts.gate_up_proj")]):
+    case(f"gemma4-{i}", base, config(key, value), says)
 case("clip-qkv", "olmoe-f32", config("clip_qkv", 8.0), [CONFIG, "clip_qkv"])
 case("theta-differs", "olmo3-bf16", edit(CONFIG, lambda j: (
     j.pop("rope_parameters"), j.update(rope_theta=10000.0)) and None), [CONFIG, "rope_theta"])

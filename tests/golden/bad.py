@@ -524,7 +524,8 @@ for i, (base, key, value, says) in enumerate([
         (G4_DENSE, "attention_k_eq_v", False, "self_attn.k_proj"),
         (G4_DENSE, "num_global_key_value_heads", 3, "num_global_key_value_heads"),
         (G4_MOE, "enable_moe_block", False, "model.layers.0."),
-        (G4_MOE, "top_k_experts", 7, "top_k_experts"), (G4_MOE, "top_k_experts", None, "top_k_experts"),
+        (G4_MOE, "top_k_experts", 7, "top_k_experts"),
+        (G4_MOE, "top_k_experts", None, "top_k_experts"),
         (G4_MOE, "num_experts", 5, "router.proj"), (G4_MOE, "num_experts", None, "num_experts"),
         (G4_MOE, "moe_intermediate_size", 16, "experts.gate_up_proj")]):
     case(f"gemma4-{i}", base, config(key, value), says)

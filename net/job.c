@@ -77,7 +77,7 @@ static bool take_store(struct api *api, struct job *job, const struct params *p,
     struct store *store = &api->store;
     char instead[96];
     struct str kinds = {0};
-    if (job->form.calls && tool_format_is_xml(job->form.calls) &&
+    if (job->form.calls && tool_format_is_typed(job->form.calls) &&
         !kinds_read(api->g.work, p->tools, &kinds, f))
         return false;
     u64 need = (request.n ? store_need(request.n) : 0) + (kinds.n ? store_need(kinds.n) : 0);

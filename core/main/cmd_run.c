@@ -239,10 +239,11 @@ static enum err submit(struct str text, struct err_text *e)
                        b->model->dir.p);
     TRY(prompt_ids(text, &ids, &n, e));
     const struct thought_format *thoughts = run.raw ? NULL : template_thoughts(b->template);
+    bool told = thoughts && (thoughts->next || thoughts->again); /* by special tokens */
     struct request r = {.prompt = ids,
                         .n_prompt = n,
                         .max_tokens = run.max_tokens,
-                        .special_text = thoughts && thoughts->next, /* what tells messages apart */
+                        .special_text = told,
                         .continues = run.raw};
     r.sampling = (struct sampling){.temperature = run.temperature,
                                    .top_k = run.top_k,

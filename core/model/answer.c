@@ -13,9 +13,15 @@ enum state {
     BEHIND    /* behind the last mark, nothing but blanks has come */
 };
 
-static const struct thought_format formats[] = {{.begin = "<think>", .end = "</think>"},
-                                                {.begin = "[THINK]", .end = "[/THINK]"},
-                                                {.begin = "<seed:think>", .end = "</seed:think>"}};
+static const struct thought_format formats[] = {
+    {.begin = "<think>", .end = "</think>"},
+    {.begin = "[THINK]", .end = "[/THINK]"},
+    {.begin = "<seed:think>", .end = "</seed:think>"},
+    {.begin = "<|channel>thought", .end = "<channel|>", .again = true}};
+
+/* LFM 2.5 */
+static const struct thought_format thinking = {
+    .begin = "<think>", .end = "</think>", .member = "thinking"};
 
 static const struct thought_format harmony = {.begin = "<|channel|>analysis<|message|>",
                                               .end = "<|end|>",
@@ -24,12 +30,19 @@ static const struct thought_format harmony = {.begin = "<|channel|>analysis<|mes
                                               .preamble = "<|channel|>commentary<|message|>",
                                               .member = "thinking"};
 
+static bool has(struct str s, const char *z)
+{
+    return memmem(s.p, s.n, z, strlen(z)) != NULL;
+}
+
 const struct thought_format *thought_format_of(struct str source)
 {
     if (harmony_is_taught(source))
         return &harmony;
+    if (has(source, thinking.end) && has(source, ".thinking") && !has(source, "reasoning_content"))
+        return &thinking;
     for (u32 i = 0; i < COUNTOF(formats); i++)
-        if (memmem(source.p, source.n, formats[i].end, strlen(formats[i].end)))
+        if (has(source, formats[i].end))
             return &formats[i];
     return NULL;
 }
@@ -74,6 +87,7 @@ struct answer_reader answer_reader_of(const struct answer_format *f)
                               .part = STR(""),
                               .format = f->thoughts,
                               .left_out = f->left_out,
+                              .again = f->thoughts && f->thoughts->again && !f->raw && !f->formed,
                               .state = TEXT};
     if (f->thoughts && f->thoughts->next && (f->calls || !f->raw))
         harmony_begin(&r.calls, f);
@@ -149,6 +163,29 @@ static void skip_blanks(struct str *text)
     drop(text, p);
 }
 
+/* What stands before the first mark, where it may come again: within a call it does not. */
+static void pass(struct answer_reader *r, struct str *text)
+{
+    const char *p = text->p, *end = p + text->n, *mark = r->again ? r->format->begin : "";
+    bool call = tool_in_call(&r->calls);
+    while (p < end && *mark && !call && *p == mark[r->matched] && mark[++r->matched])
+        p++;
+    if (*mark && r->matched && !mark[r->matched]) {
+        drop(text, p + 1);
+        enter(r, THOUGHT);
+    } else if (r->matched && p < end) {
+        r->part = (struct str){mark, r->matched};
+        r->matched = 0;
+        drop(text, p);
+    } else if (p == end) {
+        drop(text, p);
+    } else {
+        const char *next = *mark ? memchr(p + 1, *mark, text->n - 1) : NULL;
+        r->part = (struct str){p, (size_t)((next ? next : end) - p)};
+        drop(text, next ? next : end);
+    }
+}
+
 /* Gives out what is held and the text up to `sure`, in one piece where that has room. */
 static bool give(struct answer_reader *r, struct str *text, const char *sure, struct piece *piece)
 {
@@ -168,6 +205,7 @@ static bool give(struct answer_reader *r, struct str *text, const char *sure, st
     }
     enter(r, THINKING);
     r->blanks = blanks;
+    r->thought = true;
     return !r->left_out;
 }
 
@@ -178,6 +216,7 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
     if (r->state == THOUGHT && !r->n)
         skip_blanks(text);
     const char *p = text->p, *end = p + text->n, *mark = r->format->end, *sure = NULL;
+    u32 matched = r->matched;
     while (p < end && mark[r->matched]) {
         if (*p == mark[r->matched]) {
             r->matched++;
@@ -190,6 +229,13 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
         r->blanks = blank ? r->blanks + 1 : 0;
         if (!blank || r->blanks > ANSWER_BLANKS)
             sure = p;
+    }
+    if (sure && r->state == THOUGHT && r->thought && !r->left_out) {
+        r->state = THINKING;
+        r->matched = matched;
+        r->blanks = 0;
+        *piece = (struct piece){PART_THOUGHT, STR("\n\n")};
+        return true;
     }
     if (sure)
         return give(r, text, sure, piece);
@@ -227,8 +273,7 @@ bool answer_next(struct answer_reader *r, struct str *text, struct piece *piece)
                 enter(r, TEXT);
             break;
         case TEXT:
-            r->part = *text;
-            drop(text, text->p + text->n);
+            pass(r, text);
         }
     }
     return true;
@@ -242,6 +287,9 @@ bool answer_end(struct answer_reader *r, struct piece *piece)
     struct str held = {r->held, r->n};
     if (r->state == OPEN)
         r->part = held;
+    if (r->state == TEXT && r->matched)
+        r->part = (struct str){r->format->begin, r->matched};
+    r->matched = 0;
     if (r->state != TEXT)
         enter(r, answer_thinks(r) ? BEHIND : TEXT);
     *piece = (struct piece){PART_THOUGHT, held};

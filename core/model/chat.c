@@ -1,5 +1,7 @@
 #include "core/model/chat.h"
 
+#include "core/model/tool_literal.h"
+
 /* Stands behind the content of the message that goes on; the rendered text is cut there. The blank
  * at its end shows whether the template strips contents (transformers' continue_final_message). */
 static const char marker[] = "\x02zigcuda goes on here\x03 ";
@@ -20,16 +22,18 @@ static struct json *copy(struct arena *a, const struct json *v)
     return c;
 }
 
-/* Some templates read thoughts from a member of another name, and beside calls no text then: what
- * was said before these goes with the thoughts. */
-static struct json *renamed(struct arena *a, const struct json *message, const char *member)
+/* Some templates read thoughts from a member of another name, and where answers are messages beside
+ * calls no text then: what was said before these goes with the thoughts. */
+static struct json *renamed(struct arena *a, const struct json *message,
+                            const struct thought_format *f)
 {
+    const char *member = f ? f->member : NULL;
     const struct json *thought = json_get(message, "reasoning_content"),
                       *said = json_get(message, "content");
     if (!member || !thought || thought->type != JSON_STRING)
         return copy(a, message);
-    bool joins =
-        json_get(message, "tool_calls") && said && said->type == JSON_STRING && said->text.n;
+    bool joins = f->next && json_get(message, "tool_calls") && said && said->type == JSON_STRING &&
+                 said->text.n;
     struct str text = thought->text;
     struct json_tree m = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
     if (joins) {
@@ -45,6 +49,27 @@ static struct json *renamed(struct arena *a, const struct json *message, const c
         if (v != thought && (!joins || v != said))
             json_append(&m, v->key, copy(a, v));
     json_append(&m, str_of(member), json_make(a, JSON_STRING, text));
+    return m.full ? NULL : m.v;
+}
+
+/* The same message with its calls behind its content. */
+static struct json *with_calls(struct arena *a, const struct json *message)
+{
+    const struct json *calls = json_get(message, "tool_calls");
+    struct json_tree m = json_grow(json_make(a, JSON_OBJECT, (struct str){0}));
+    for (const struct json *v = message->child; v; v = v->next) {
+        struct json *c = copy(a, v);
+        if (c && str_is(v->key, "content") && v->type == JSON_STRING) {
+            char *to = (char *)a->base + a->used_bytes;
+            struct json_out o = json_out_over(to, a->cap_bytes - a->used_bytes);
+            json_put_number(&o, v->text); /* as it is */
+            tool_literal_write(&o, calls);
+            if (o.full || !arena_take(a, o.n, 1))
+                return NULL;
+            c->text = (struct str){to, o.n};
+        }
+        json_append(&m, v->key, c);
+    }
     return m.full ? NULL : m.v;
 }
 
@@ -71,9 +96,12 @@ static struct json *marked(struct arena *a, const struct json *message)
 static struct json *messages_of(const struct template *t, struct arena *a, const struct chat *chat)
 {
     const struct thought_format *f = template_thoughts(t);
+    const bool leaves = template_leaves_calls(t);
     struct json_tree list = json_grow(json_make(a, JSON_ARRAY, (struct str){0}));
     for (const struct json *v = chat->messages->child; v; v = v->next) {
-        struct json *one = renamed(a, v, f ? f->member : NULL);
+        struct json *one = renamed(a, v, f);
+        if (one && leaves && json_get(one, "tool_calls"))
+            one = with_calls(a, one);
         json_append(&list, (struct str){0},
                     one && chat->continue_final && !v->next ? marked(a, one) : one);
     }

@@ -120,6 +120,14 @@ const struct tool_format *template_calls(const struct template *t)
     return t->for_tools ? t->for_tools->calls : t->calls;
 }
 
+bool template_leaves_calls(const struct template *t)
+{
+    static const char member[] = "tool_calls";
+    struct str source = (t->for_tools ? t->for_tools : t)->source;
+    const struct tool_format *f = template_calls(t);
+    return f && tool_format_is_python(f) && !memmem(source.p, source.n, member, sizeof member - 1);
+}
+
 const struct thought_format *template_thoughts(const struct template *t)
 {
     return t->thoughts;

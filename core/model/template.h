@@ -34,6 +34,10 @@ MUST enum err template_load(struct arena *keep, struct arena *scratch, const cha
 /* How a model that was taught by it calls tools; NULL: in no way that is known. */
 const struct tool_format *template_calls(const struct template *t);
 
+/* It leaves out the calls of earlier answers, as LFM 2's does: they have to stand in their text, as
+ * tool_literal_write has them. */
+bool template_leaves_calls(const struct template *t);
+
 /* The marks between which it knows thoughts; NULL: it knows of none. */
 const struct thought_format *template_thoughts(const struct template *t);
 

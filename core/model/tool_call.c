@@ -1,12 +1,14 @@
 #include "core/model/tool_call.h"
 
 #include "core/base/json.h"
+#include "core/model/tool_literal.h"
 #include "core/model/tool_xml.h"
 
 #include <string.h>
 
 struct tool_format {
     const char *taught; /* stands in a template that teaches it */
+    const char * or ;   /* or this does */
     const char * not ;  /* and this does not: another format has the same mark */
     const char *begin, *end;
     bool whole;   /* a text that begins with a call needs no mark */
@@ -16,6 +18,7 @@ struct tool_format {
     const struct tool_xml *xml;        /* they are read there */
     struct tool_tags tags;             /* of what is XML */
     const char *open_alone, *close_alone;
+    const struct tool_literal *literal; /* arguments behind a name, in no object */
 };
 
 static const char args_mark[] = "[ARGS]";
@@ -79,6 +82,25 @@ static const struct tool_format formats[] = {
      .open = "{\"name\": \"",
      .middle = "\", \"parameters\": ",
      .close = "}"},
+    {.taught = "<|tool_call>", /* what a grammar makes is JSON */
+     .not = "",
+     .begin = "<|tool_call>",
+     .end = "<tool_call|>",
+     .special = true,
+     .open = "<|tool_call>call:",
+     .middle = " ",
+     .close = "<tool_call|>",
+     .literal = &tool_literal_gemma},
+    {.taught = "<|tool_call_start|>", /* the same, as its models know it, too */
+     .or = "List of tools: ",
+     .not = "",
+     .begin = "<|tool_call_start|>",
+     .end = "<|tool_call_end|>",
+     .special = true,
+     .open = "<|tool_call_start|>[{\"name\": \"",
+     .middle = "\", \"arguments\": ",
+     .close = "}]<|tool_call_end|>",
+     .literal = &tool_literal_python},
     {.taught = "<|channel|>", /* read by core/model/harmony.c */
      .not = "",
      .begin = "<|end|>",
@@ -94,7 +116,9 @@ enum state {
     OPEN,      /* behind the mark: a call or a list of them */
     NAMED,     /* a name that "[ARGS]" follows */
     ARGS_MARK, /* the way there */
-    MEMBER,    /* in the object: a key, or its end */
+    CALLED,    /* a name that the bracket of a literal follows */
+    LITERAL,
+    MEMBER, /* in the object: a key, or its end */
     KEY,
     COLON,
     VALUE,
@@ -112,13 +136,14 @@ enum act { PASS, KEEP, DROP, LET_GO, BEGIN, ARGUMENT, NO_ARGUMENTS };
 
 static bool has(struct str s, const char *z)
 {
-    return *z && memmem(s.p, s.n, z, strlen(z)) != NULL;
+    return z && *z && memmem(s.p, s.n, z, strlen(z)) != NULL;
 }
 
 const struct tool_format *tool_format_of(struct str source)
 {
     for (u32 i = 0; has(source, "tools") && i < COUNTOF(formats); i++)
-        if (has(source, formats[i].taught) && !has(source, formats[i].not ))
+        if ((has(source, formats[i].taught) || has(source, formats[i].or)) &&
+            !has(source, formats[i].not ))
             return &formats[i];
     return NULL;
 }
@@ -148,9 +173,14 @@ const struct tool_tags *tool_call_tags(const struct tool_format *f)
     return f->xml ? &f->tags : NULL;
 }
 
-bool tool_format_is_xml(const struct tool_format *f)
+bool tool_format_is_typed(const struct tool_format *f)
 {
-    return f->xml;
+    return f->xml || f->literal;
+}
+
+bool tool_format_is_python(const struct tool_format *f)
+{
+    return f->literal == &tool_literal_python;
 }
 
 bool tool_format_is_special(const struct tool_format *f)
@@ -236,6 +266,30 @@ static enum act end(struct tool_reader *r, char c)
 
 /* --- the way to the arguments ---------------------------------------------------------------- */
 
+static bool name_is(struct tool_reader *r, u32 at, u32 n)
+{
+    r->name_at = at;
+    r->name_n = n;
+    return r->named = n > 0 && n <= TOOL_NAME_BYTES && !memchr(r->held + at, '\\', n);
+}
+
+/* A name, before which "call:" may stand, and blanks behind it. */
+static enum act called(struct tool_reader *r, char c)
+{
+    static const char prefix[] = "call:";
+    struct str name = {r->held + r->name_at, r->n - r->name_at};
+    if ((u8)c > ' ' && !strchr("\"\\'<>()[]{}=,", c))
+        return name.n && json_is_blank(name.p[name.n - 1]) ? LET_GO : KEEP;
+    if (json_is_blank(c))
+        return name.n ? KEEP : LET_GO;
+    if (str_starts(name, STR(prefix)))
+        name = (struct str){name.p + sizeof prefix - 1, name.n - (sizeof prefix - 1)};
+    name = tool_trimmed(name);
+    return c == r->format->literal->open && name_is(r, (u32)(name.p - r->held), (u32)name.n)
+               ? BEGIN
+               : LET_GO;
+}
+
 static enum act open(struct tool_reader *r, char c)
 {
     r->named = false;
@@ -249,14 +303,11 @@ static enum act open(struct tool_reader *r, char c)
         r->list = true;
         return KEEP;
     }
-    return c == '{' ? to(r, MEMBER) : LET_GO;
-}
-
-static bool name_is(struct tool_reader *r, u32 at, u32 n)
-{
-    r->name_at = at;
-    r->name_n = n;
-    return r->named = n > 0 && n <= TOOL_NAME_BYTES && !memchr(r->held + at, '\\', n);
+    if (c == '{')
+        return to(r, MEMBER);
+    r->name_at = r->n;
+    r->state = CALLED;
+    return r->format->literal ? called(r, c) : LET_GO;
 }
 
 /* Version 11 has "[CALL_ID]" and an id before "[ARGS]". */
@@ -381,6 +432,8 @@ static enum act step(struct tool_reader *r, char c)
     case NAMED:
     case ARGS_MARK:
         return named(r, c);
+    case CALLED:
+        return called(r, c);
     case MEMBER:
         return member(r, c);
     case KEY:
@@ -401,6 +454,7 @@ static enum act step(struct tool_reader *r, char c)
         return end(r, c);
     case NEXT:
         return next(r, c);
+    case LITERAL:
     case NONE:
     case GAP:
         break;
@@ -437,16 +491,38 @@ static bool give_name(struct tool_reader *r, struct str *text, const char *p, en
                       struct piece *piece)
 {
     r->calls++;
+    if (then == LITERAL)
+        tool_literal_begin(r);
     r->n = r->depth = 0;
     r->in_string = r->escaped = false;
     r->state = then;
     return give(text, p, PART_NAME, (struct str){r->held + r->name_at, r->name_n}, piece);
 }
 
+/* Arguments go on, as JSON. */
+static bool literal(struct tool_reader *r, struct str *text, struct piece *piece)
+{
+    const char *p = text->p, *end = p + text->n;
+    r->n_out = 0;
+    while (p < end && r->state == LITERAL &&
+           (r->n_out < TOOL_FULL_BYTES || ((u8)*p & 0xc0) == 0x80)) {
+        enum tool_literal_step done =
+            tool_literal_step(r, r->format->literal, r->format->end, *p++);
+        if (done != LITERAL_GOES_ON) {
+            r->state = done == LITERAL_CLOSED ? NEXT : GAP;
+            r->n = r->matched = 0;
+        }
+    }
+    return give(text, p, PART_ARGUMENTS, (struct str){r->out, r->n_out}, piece) && r->n_out;
+}
+
 bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece)
 {
     if (r->format->xml)
         return tool_xml_next(r, r->format->xml, text, piece);
+    while (r->state == LITERAL && text->n)
+        if (literal(r, text, piece))
+            return true;
     const char *from = text->p, *p = from, *end = from + text->n; /* from: not given out yet */
     if (r->state == NONE && p < end) {
         r->state = NEXT;
@@ -474,7 +550,11 @@ bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece)
         case NO_ARGUMENTS:
             if (here > held)
                 return give(text, p, PART_TEXT, (struct str){from, here - held}, piece);
-            return give_name(r, text, p, *p == '{' ? ARGUMENTS : NONE, piece);
+            return give_name(r, text, p,
+                             *p == '}'            ? NONE
+                             : r->state == CALLED ? LITERAL
+                                                  : ARGUMENTS,
+                             piece);
         case ARGUMENT:
             p++;
             if (r->state != ARGUMENTS || p == end)
@@ -490,7 +570,13 @@ bool tool_end(struct tool_reader *r, struct piece *piece)
 {
     if (r->format && r->format->xml)
         return tool_xml_end(r, r->format->xml, piece);
-    *piece = (struct piece){PART_TEXT, {r->held, r->state == END ? 0 : r->n}};
+    bool drops = r->state == END || r->state == LITERAL;
+    *piece = (struct piece){PART_TEXT, {r->held, drops ? 0 : r->n}};
     r->n = 0;
     return piece->text.n > 0;
+}
+
+bool tool_in_call(const struct tool_reader *r)
+{
+    return r->format && (r->state == ARGUMENTS || r->state == LITERAL || r->state == TAIL);
 }

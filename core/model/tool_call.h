@@ -11,6 +11,8 @@
  *   <tool_call>f<arg_key>KEY</arg_key><arg_value>...                GLM 4.5, the same
  *   <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}
  *                                               gpt-oss, whose messages core/model/harmony.h reads
+ *   <|tool_call>call:f{key:<|"|>text<|"|>,n:3}<tool_call|>       Gemma 4, see tool_literal.h
+ *   <|tool_call_start|>[f(key="text", n=3)]<|tool_call_end|>     LFM 2, the same; or as Hermes does
  *
  * The reader takes the text as it comes and gives out what stands outside of calls, names, and the
  * arguments as they were written, at once: it holds back no more than a mark and the way to the
@@ -71,8 +73,11 @@ struct tool_tags {
 /* NULL: the arguments are JSON. */
 const struct tool_tags *tool_call_tags(const struct tool_format *f);
 
-/* Calls are XML: their values have no types of their own. */
-bool tool_format_is_xml(const struct tool_format *f);
+/* Values have no types of their own, or not all: schemas say what they are. */
+bool tool_format_is_typed(const struct tool_format *f);
+
+/* Calls are Python's, as LFM 2 writes them. */
+bool tool_format_is_python(const struct tool_format *f);
 
 /* Its mark is a special token, so that the text has to be made with these. */
 bool tool_format_is_special(const struct tool_format *f);
@@ -108,13 +113,21 @@ struct tool_reader {
     u32 kinds;               /* it may be */
     u8 value;                /* and is */
     u8 mark, then;           /* the one of which `matched` bytes have come; the state to come */
-    bool any;                /* a parameter has come */
+    bool any;                /* a parameter has come, or what else is in brackets */
     bool first, line_end;    /* nothing of the value has come; a line end that may not be of it */
     u32 n_again, behind;     /* bytes that are read again, the next one last; where more come in */
     bool unread;             /* some are new */
     char again[128];
     u32 n_out;
     char out[TOOL_OUT_BYTES];
+
+    /* Of calls in literals. */
+    u8 literal, ends; /* a state; bytes of the mark that ends a call */
+    u8 quotes;        /* of those that end a string, how many have come */
+    char quote;       /* of a string; 0: the form's text */
+    bool key, triple; /* what comes is a key; three quotes end it */
+    bool passed;      /* a word that is passed on as a string */
+    u32 lists;        /* bits, of the brackets from the innermost one: it is a list */
 
     /* Of answers in messages, core/model/harmony.h; as it is asked for */
     bool harmony, raw, left_out, formed;
@@ -130,5 +143,8 @@ bool tool_next(struct tool_reader *r, struct str *text, struct piece *piece);
 
 /* Behind the last text: the next piece of what was held back; false: nothing is left. */
 bool tool_end(struct tool_reader *r, struct piece *piece);
+
+/* What comes next is of arguments. */
+bool tool_in_call(const struct tool_reader *r);
 
 #endif

@@ -23,7 +23,7 @@ enum state {
 /* What a value is. */
 enum value { UNKNOWN, STRING, JSON };
 
-enum { MARKS = 5, MARK_BYTES = 16, FULL_BYTES = 256 /* then what has come is passed on */ };
+enum { MARKS = 5, MARK_BYTES = 16 };
 
 struct mark {
     const char *text;
@@ -64,26 +64,25 @@ const struct tool_xml tool_xml_arg_key = {
 
 /* --- what is held, and what goes out --------------------------------------------------------- */
 
-static void put(struct tool_reader *r, struct str s)
+void tool_put(struct tool_reader *r, struct str s)
 {
     ASSERT(s.n <= sizeof r->out - r->n_out);
     memcpy(r->out + r->n_out, s.p, s.n);
     r->n_out += (u32)s.n;
 }
 
-/* Of a string of JSON. */
-static void put_escaped(struct tool_reader *r, struct str s)
+void tool_put_escaped(struct tool_reader *r, struct str s)
 {
     static const char hex[] = "0123456789abcdef", signs[] = "\"\\\b\f\n\r\t";
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i], code[] = {'\\', 'u', '0', '0', hex[(u8)c >> 4], hex[c & 15]};
         const char *at = c ? strchr(signs, c) : NULL;
         if (at)
-            put(r, (struct str){(char[]){'\\', "\"\\bfnrt"[at - signs]}, 2});
+            tool_put(r, (struct str){(char[]){'\\', "\"\\bfnrt"[at - signs]}, 2});
         else if ((u8)c < ' ')
-            put(r, (struct str){code, sizeof code});
+            tool_put(r, (struct str){code, sizeof code});
         else
-            put(r, (struct str){&c, 1});
+            tool_put(r, (struct str){&c, 1});
     }
 }
 
@@ -91,7 +90,7 @@ static void step(struct tool_reader *r, const struct tool_xml *form, char c);
 
 static void let_go(struct tool_reader *r)
 {
-    put(r, (struct str){r->held, r->n});
+    tool_put(r, (struct str){r->held, r->n});
     r->n = 0;
 }
 
@@ -122,7 +121,7 @@ static void is_none(struct tool_reader *r, const struct tool_xml *form, char c)
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static u32 kind_of(char first)
+u32 tool_kind_of(char first)
 {
     switch (first) {
     case 't':
@@ -144,7 +143,7 @@ static u32 kind_of(char first)
     }
 }
 
-static struct str trimmed(struct str s)
+struct str tool_trimmed(struct str s)
 {
     while (s.n && json_is_blank(*s.p))
         s = (struct str){s.p + 1, s.n - 1};
@@ -153,8 +152,7 @@ static struct str trimmed(struct str s)
     return s;
 }
 
-/* What Python calls it, as JSON; whole: all of it has come, else its beginning may have. */
-static const char *of_python(struct str s, bool whole)
+const char *tool_of_python(struct str s, bool whole)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     for (u32 i = 0; i < COUNTOF(words); i++)
@@ -166,8 +164,8 @@ static const char *of_python(struct str s, bool whole)
 static void is_text(struct tool_reader *r)
 {
     r->value = STRING;
-    put(r, STR("\""));
-    put_escaped(r, (struct str){r->held, r->n});
+    tool_put(r, STR("\""));
+    tool_put_escaped(r, (struct str){r->held, r->n});
     r->n = 0;
 }
 
@@ -209,34 +207,34 @@ static void feed(struct tool_reader *r, const struct tool_xml *form, char c)
 /* What it can be by the bytes that are held, of which c is the last. */
 static void judge(struct tool_reader *r, char c)
 {
-    struct str all = {r->held, r->n}, s = trimmed(all);
+    struct str all = {r->held, r->n}, s = tool_trimmed(all);
     if (s.n && !r->began) {
         r->began = true;
-        r->kinds &= kind_of(c);
+        r->kinds &= tool_kind_of(c);
         if (!r->kinds) {
             read_again(r);
             return;
         }
     }
     bool json = json_prefix_step(&r->json, c);
-    if (r->n <= TOOL_VALUE_BYTES && (json || of_python(s, false)))
+    if (r->n <= TOOL_VALUE_BYTES && (json || tool_of_python(s, false)))
         return;
     if (!json || !r->began || !(r->kinds & (TOOL_LIST | TOOL_OBJECT))) {
         read_again(r);
         return;
     }
     r->value = JSON;
-    put(r, (struct str){s.p, (size_t)(r->held + r->n - s.p)});
+    tool_put(r, (struct str){s.p, (size_t)(r->held + r->n - s.p)});
     r->n = 0;
 }
 
 static void settle(struct tool_reader *r, char c)
 {
     if (r->value == STRING) {
-        put_escaped(r, (struct str){&c, 1});
+        tool_put_escaped(r, (struct str){&c, 1});
     } else if (r->value == JSON) {
         (void)json_prefix_step(&r->json, c);
-        put(r, (struct str){&c, 1});
+        tool_put(r, (struct str){&c, 1});
     } else {
         keep(r, c);
         judge(r, c);
@@ -260,22 +258,22 @@ static void value(struct tool_reader *r, const struct tool_xml *form, char c)
 
 static void end_value(struct tool_reader *r)
 {
-    struct str s = trimmed((struct str){r->held, r->n});
-    const char *word = of_python(s, true);
+    struct str s = tool_trimmed((struct str){r->held, r->n});
+    const char *word = tool_of_python(s, true);
     if (r->value == UNKNOWN && json_prefix_complete(&r->json)) {
-        put(r, s);
+        tool_put(r, s);
     } else if (r->value == UNKNOWN && word) {
-        put(r, str_of(word));
+        tool_put(r, str_of(word));
     } else if (r->value != JSON) {
         if (r->value == UNKNOWN)
             is_text(r);
-        put(r, STR("\""));
+        tool_put(r, STR("\""));
     }
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-static u64 hash(u64 h, struct str s)
+u64 tool_hash(u64 h, struct str s)
 {
     for (size_t i = 0; i < s.n; i++) /* FNV-1a */
         h = (h ^ (u8)s.p[i]) * 0x100000001b3;
@@ -284,12 +282,12 @@ static u64 hash(u64 h, struct str s)
 
 static u64 hash_function(struct str name)
 {
-    return hash(hash(0xcbf29ce484222325, name), (struct str){"", 1});
+    return tool_hash(tool_hash(0xcbf29ce484222325, name), (struct str){"", 1});
 }
 
 u64 tool_parameter(struct str function, struct str key)
 {
-    return hash(hash_function(function), key);
+    return tool_hash(hash_function(function), key);
 }
 
 static bool in_call(const struct tool_reader *r)
@@ -299,28 +297,28 @@ static bool in_call(const struct tool_reader *r)
 
 static void key(struct tool_reader *r, struct str s)
 {
-    r->parameter = hash(r->parameter, s);
-    put_escaped(r, s);
+    r->parameter = tool_hash(r->parameter, s);
+    tool_put_escaped(r, s);
 }
 
 /* From one part of a call to the next one. */
 static void go(struct tool_reader *r, u8 to)
 {
     if (r->state == KEY)
-        put(r, STR("\": "));
+        tool_put(r, STR("\": "));
     if (r->state == COLON && to != VALUE) /* a key alone */
-        put(r, STR("null"));
+        tool_put(r, STR("null"));
     if (r->state == VALUE)
         end_value(r);
     r->state = to;
     if (to == VALUE) {
         begin_value(r);
     } else if (to == KEY) {
-        put(r, r->any ? STR(", \"") : STR("{\""));
+        tool_put(r, r->any ? STR(", \"") : STR("{\""));
         r->any = true;
         r->parameter = r->function;
     } else if (!in_call(r)) {
-        put(r, r->any ? STR("}") : STR("{}"));
+        tool_put(r, r->any ? STR("}") : STR("{}"));
         r->n = 0;
     }
 }
@@ -376,7 +374,7 @@ static void plain(struct tool_reader *r, const struct tool_xml *form, char c)
         if (blank)
             keep(r, c);
         else
-            put(r, (struct str){&c, 1});
+            tool_put(r, (struct str){&c, 1});
         break;
     case OPEN:
     case HEAD:
@@ -470,7 +468,7 @@ bool tool_xml_next(struct tool_reader *r, const struct tool_xml *form, struct st
         if (r->state == BEGUN) {
             go(r, r->then);
         } else {
-            if (r->n_out >= FULL_BYTES && ((u8)c & 0xc0) != 0x80)
+            if (r->n_out >= TOOL_FULL_BYTES && ((u8)c & 0xc0) != 0x80)
                 return give(r, was, piece);
             if (r->n_again)
                 r->n_again--;
@@ -507,7 +505,7 @@ bool tool_xml_end(struct tool_reader *r, const struct tool_xml *form, struct pie
     if (!in_call(r)) {
         let_go(r);
         if (r->matched && !(r->state == BEHIND && mark[1] == '/'))
-            put(r, (struct str){mark, r->matched});
+            tool_put(r, (struct str){mark, r->matched});
     }
     r->matched = 0;
     return give(r, false, piece);

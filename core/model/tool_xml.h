@@ -25,4 +25,21 @@ bool tool_xml_next(struct tool_reader *r, const struct tool_xml *form, struct st
                    struct piece *piece);
 bool tool_xml_end(struct tool_reader *r, const struct tool_xml *form, struct piece *piece);
 
+/* --- what literals (tool_literal.h) share ----------------------------------------------------- */
+
+enum { TOOL_FULL_BYTES = 256 /* of `out`: then what has come is passed on */ };
+
+void tool_put(struct tool_reader *r, struct str s);
+void tool_put_escaped(struct tool_reader *r, struct str s); /* of a string of JSON */
+struct str tool_trimmed(struct str s);
+
+/* The kind of what begins so; 0: text. */
+u32 tool_kind_of(char first);
+
+/* What Python calls it, as JSON; whole: all of it has come, else its beginning may have. */
+const char *tool_of_python(struct str s, bool whole);
+
+/* tool_parameter goes on. */
+u64 tool_hash(u64 h, struct str s);
+
 #endif

@@ -150,7 +150,9 @@ static void check_calls(struct str text, size_t cut)
                                          "tools <|tool_call|>",
                                          "tools \"parameters\": dictionary",
                                          "tools <parameter=",
-                                         "tools <arg_key>"};
+                                         "tools <arg_key>",
+                                         "tools <|tool_call>",
+                                         "tools <|tool_call_start|>"};
     static struct told whole, parts;
     for (u32 i = 0; i < COUNTOF(taught); i++) {
         const struct tool_format *f = tool_format_of(str_of(taught[i]));
@@ -158,13 +160,14 @@ static void check_calls(struct str text, size_t cut)
         take(f, text, cut, &parts);
         ASSERT(whole.calls == parts.calls && whole.n == parts.n);
         ASSERT(memcmp(whole.p, parts.p, whole.n) == 0);
-        if (tool_format_is_xml(f))
+        bool as_json = !tool_call_tags(f) && memmem(text.p, text.n, "\"name\"", 6);
+        if (tool_format_is_typed(f) && !as_json) /* which is as it was written */
             check_arguments(f, text);
         ASSERT(whole.calls || (whole.n == text.n && memcmp(whole.p, text.p, text.n) == 0));
     }
 }
 
-/* --- calls in XML by a schema ----------------------------------------------------------------- */
+/* --- calls in XML and literals by a schema ---------------------------------------------------- */
 
 /* kinds_read's list: where it is only for a request. */
 static u32 kinds_listed(const void *of, u64 parameter)
@@ -268,7 +271,8 @@ static void check_fits(const struct json *schema, struct str said, const struct 
 
 static void check_xml(struct str schema, struct str text)
 {
-    static const char *const taught[] = {"tools <parameter=", "tools <arg_key>"};
+    static const char *const taught[] = {"tools <parameter=", "tools <arg_key>",
+                                         "tools <|tool_call>", "tools <|tool_call_start|>"};
     static struct grammar g;
     static char said[1 << 12];
     const struct json *v;
@@ -278,12 +282,14 @@ static void check_xml(struct str schema, struct str text)
     for (u32 i = 0; i < COUNTOF(taught); i++) {
         const struct tool_format *f = tool_format_of(str_of(taught[i]));
         const struct tool_tags *own = tool_call_tags(f);
-        struct grammar_tags tags = {str_of(own->key), str_of(own->key_end), str_of(own->value),
-                                    str_of(own->value_end), own->lines};
+        struct grammar_tags tags = {0};
+        if (own)
+            tags = (struct grammar_tags){str_of(own->key), str_of(own->key_end), str_of(own->value),
+                                         str_of(own->value_end), own->lines};
         struct grammar_call call = {.open = tool_call_open(f, true),
                                     .name = STR("f"),
                                     .middle = tool_call_middle(f),
-                                    .tags = &tags,
+                                    .tags = own ? &tags : NULL,
                                     .parameters = v};
         struct str close = tool_call_close(f, true);
         e = (struct err_text){0};
@@ -291,7 +297,7 @@ static void check_xml(struct str schema, struct str text)
             ASSERT(e.code == ERR_REQUEST && e.text[0]);
             continue;
         }
-        size_t n = say(&g, text, own->value_end, said, sizeof said);
+        size_t n = say(&g, text, own ? own->value_end : "\"", said, sizeof said);
         if (n)
             check_fits(v, (struct str){said, n}, f);
     }
@@ -408,6 +414,10 @@ static void check_thoughts(struct str text, size_t cut)
          .first = THOUGHTS_MAY,
          .calls = tool_format_of(STR("tools <tool_call>"))},
         {.thoughts = thought_format_of(STR("</think>")), .first = THOUGHTS_OPEN, .left_out = true},
+        {.thoughts = thought_format_of(STR("<channel|>")),
+         .first = THOUGHTS_MAY,
+         .calls = tool_format_of(STR("tools <|tool_call>"))},
+        {.thoughts = thought_format_of(STR("<channel|>")), .left_out = true},
         {.thoughts = thought_format_of(str_of(harmony)), .first = THOUGHTS_MAY},
         {.thoughts = thought_format_of(str_of(harmony)),
          .first = THOUGHTS_MAY,

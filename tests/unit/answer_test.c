@@ -119,6 +119,44 @@ void answer_thoughts_and_calls(void)
     check(&f, "<think>a</think><tool_c", "R(a)T(<tool_c)");
 }
 
+/* Gemma 4's come again, behind text and calls. */
+void answer_thoughts_that_come_again(void)
+{
+    struct answer_format f = {.thoughts = format("<|channel>thought <channel|>"),
+                              .first = THOUGHTS_MAY},
+                         other = f;
+    check(&f, "<|channel>thought\nI think.\n<channel|>Yes.", "R(I think.)T(Yes.)");
+    check(&f, "<|channel>thought<channel|>Yes.", "T(Yes.)");
+    check(&f, "Yes <|channel>thoug <|<|channel>thought\n<channel|>", "T(Yes <|channel>thoug <|)");
+    check(&f, "<|channel>thought a<channel|>b<|channel>thought <c<channel|>d<|channel>thought \n",
+          "R(a)T(b)R(\n\n<c)T(d)");
+    check(&f, "a<|channel>thought", "T(a)");
+    check(&f, "a<|channel>th", "T(a<|channel>th)");
+    check(&f, "<channel|>a<channel|>", "T(<channel|>a<channel|>)");
+    other.first = THOUGHTS_NONE;
+    check(&other, "a<b<|channel>thought\nso<channel|>b", "T(a<b)R(so)T(b)");
+    other.formed = true;
+    check(&other, "\"<|channel>thought\nso\"", "T(\"<|channel>thought\nso\")");
+    other = f;
+    other.left_out = true;
+    check(&other, "<|channel>thought a<channel|>b<|channel>thought c<channel|>d", "T(bd)");
+    other.left_out = false;
+    other.raw = true;
+    check(&other, "<|channel>thought a<channel|>b", "T(<|channel>thought a<channel|>b)");
+    f.calls = tool_format_of(STR("tools <|tool_call>"));
+    check(&f,
+          "<|channel>thought a <|tool_call>call:f{}<channel|>b <|tool_call>call:f{a:<|\"|>"
+          "<|channel>thought<|\"|>,b:<|channel>thought}<tool_call|><|channel>thought c<channel|>"
+          "<|tool_call>call:g{}<tool_call|>",
+          "R(a <|tool_call>call:f{})T(b)N(f)A({\"a\": \"<|channel>thought\", \"b\": "
+          "\"<|channel>thought\"})R(\n\nc)N(g)A({})");
+    CHECK(thoughts_behind(f.thoughts, STR("model\n<|channel>thought\n<channel|>")) ==
+          THOUGHTS_NONE);
+    CHECK(thoughts_behind(f.thoughts, STR("model\n<|channel>thought\n")) == THOUGHTS_OPEN);
+    CHECK(strcmp(format("message.thinking </think>")->member, "thinking") == 0);
+    CHECK(!format("message.thinking reasoning_content </think>")->member);
+}
+
 /* More blanks than wait are a thought's, or a text's. */
 void answer_thoughts_of_blanks(void)
 {
@@ -278,7 +316,7 @@ void answer_messages_with_calls(void)
 {
     struct answer_format f = {
         .thoughts = format(taught), .first = THOUGHTS_MAY, .calls = tool_format_of(str_of(taught))};
-    CHECK(tool_format_is_special(f.calls) && !tool_format_is_xml(f.calls));
+    CHECK(tool_format_is_special(f.calls) && !tool_format_is_typed(f.calls));
     check(&f, ANALYSIS "a" NEXT TO "f" JSON "{\"a\": \"<|call|>}\\\"<|end|>\"}<|call|>",
           "R(a)N(f)A({\"a\": \"<|call|>}\\\"<|end|>\"})");
     check(&f, TO "f" JSON "{\"a\": [1, {}]}", "N(f)A({\"a\": [1, {}]})");

@@ -13,6 +13,8 @@ static const char phi[] = "{{ tools }}<|tool_call|>";
 static const char llama[] =
     "{{ tools }}{\"name\": function name, \"parameters\": dictionary of ...}";
 static const char xml[] = "{{ tools }}<tool_call><function={{ name }}><parameter={{ key }}>";
+static const char gemma[] = "{{ tools }}<|tool_call>call:";
+static const char lfm[] = "List of tools: {{ tools }}";
 static const char glm[] = "{{ tools }}<tool_call>{{ name }}<arg_key>";
 
 /* Of f and g, s is text and o text or null. */
@@ -154,10 +156,14 @@ void tool_calls_of_every_format(void)
     CHECK(!tool_format_is_special(tool_format_of(str_of(hermes))));
     CHECK(!tool_format_of(STR("{{ messages }} <tool_call>")));        /* takes no tools */
     CHECK(!tool_format_of(STR("{{ tools }} <tool_call><function="))); /* of no known form */
-    CHECK(tool_format_is_xml(tool_format_of(str_of(xml))));
-    CHECK(tool_format_is_xml(tool_format_of(str_of(glm))));
-    CHECK(!tool_format_is_xml(tool_format_of(str_of(hermes))));
+    CHECK(tool_format_is_typed(tool_format_of(str_of(xml))));
+    CHECK(tool_format_is_typed(tool_format_of(str_of(glm))));
+    CHECK(!tool_format_is_typed(tool_format_of(str_of(hermes))));
     CHECK(!tool_format_of(STR("{{ tools }} {{ messages }}")));
+    const struct tool_format *g = tool_format_of(str_of(gemma)), *l = tool_format_of(str_of(lfm));
+    CHECK(tool_format_is_special(g) && tool_format_is_typed(g) && !tool_format_is_python(g));
+    CHECK(tool_format_is_special(l) && tool_format_is_typed(l) && tool_format_is_python(l));
+    CHECK(tool_format_of(STR("tools <|tool_call_start|>")) == l && !tool_call_tags(l));
 }
 
 void tool_calls_in_xml(void)
@@ -234,6 +240,131 @@ void tool_calls_in_xml(void)
           "<tool_call>g</tool_call>so",
           "N(f)A({\"n\": \"[\\\"\"})N(g)A({})T(so)");
     reads(glm, "<tool_call>f<arg_key>a<b</arg_key>", "N(f)A({\"a<b\": )");
+}
+
+/* A text between Gemma's quotes. */
+#define Q(text) "<|\"|>" text "<|\"|>"
+#define CALL(text) "<|tool_call>call:f{" text "}<tool_call|>"
+#define LFM(text) "<|tool_call_start|>[" text "]<|tool_call_end|>"
+
+void tool_calls_in_literals(void)
+{
+    reads(gemma,
+          "I look.\n" CALL("s:" Q("Z\xc3\xbcrich, \"a\" {b}\n") ",n:-3.5e1,on:true,x:null,list:[" Q(
+              "a") ",1,[],{}],o2:{k e y:" Q("") ",q:{" Q("k") ":[false]}}") "\n",
+          "T(I look.)N(f)A({\"s\": \"Z\xc3\xbcrich, \\\"a\\\" {b}\\n\", \"n\": -3.5e1, \"on\": "
+          "true, \"x\": null, \"list\": [\"a\", 1, [], {}], \"o2\": {\"k e y\": \"\", \"q\": "
+          "{\"k\": [false]}}})");
+    reads(gemma, CALL("") "<|tool_call>call:g.h-2{n:1}<tool_call|> So.",
+          "N(f)A({})N(g.h-2)A({\"n\": 1})T(So.)");
+    reads(gemma,
+          "<|tool_call>call:f {\"s\": \"a\\n\\u00e9\\\"\", \"n\": [1, {\"b\": null}]}<tool_call|>",
+          "N(f)A({\"s\": \"a\\n\\u00e9\\\"\", \"n\": [1, {\"b\": null}]})"); /* JSON */
+    reads(gemma, "<|tool_call>f{ n : 1 , m : None }<tool_call|>",
+          "N(f)A({\"n\": 1, \"m\": null})"); /* what is forgotten, and blanks */
+    reads(gemma, CALL("s:" Q("<|\"|<|\"<tool_call|>")) "x",
+          "N(f)A({\"s\": \"<|\\\"|<|\\\"<tool_call|>\"})T(x)");
+
+    /* Without quotes, and by the schema. */
+    reads(gemma, CALL("s:12,o:12,n:12,m:New York ,s:true,o:null,k:1."),
+          "N(f)A({\"s\": \"12\", \"o\": \"12\", \"n\": 12, \"m\": \"New York\", \"s\": \"true\", "
+          "\"o\": null, \"k\": \"1.\"})");
+    reads(gemma, CALL("o:[12],s:{a:1}"), "N(f)A({\"o\": [12], \"s\": {\"a\": 1}})");
+
+    /* Brackets and values that are forgotten; the end of a call ends it. */
+    reads(gemma, "<|tool_call>call:f{n:[1,{a:2}<tool_call|>x",
+          "N(f)A({\"n\": [1, {\"a\": 2}]})T(x)");
+    reads(gemma, "<|tool_call>call:f{n:1 <tool_call|>x", "N(f)A({\"n\": 1})T(x)");
+    reads(gemma, "<|tool_call>call:f{n:<tool_call|>x", "N(f)A({\"n\": null})T(x)");
+    reads(gemma, "<|tool_call>call:f{n<tool_call|>x", "N(f)A({\"n\": null})T(x)");
+    reads(gemma, "<|tool_call>call:f{n:1,<tool_call|>x", "N(f)A({\"n\": 1})T(x)");
+    reads(gemma, CALL("n,m:,k:{a},b"),
+          "N(f)A({\"n\": null, \"m\": null, \"k\": {\"a\": null}, \"b\": null})");
+    reads(gemma, "<|tool_call>call:f{n:[1}x<tool_call|>", "N(f)A({\"n\": [1]})T(x<tool_call|>)");
+    reads(gemma, CALL("n:" Q("a") " so, m:2"),
+          "N(f)A({\"n\": \"a\", \"m\": 2})"); /* what stands between is of nothing */
+
+    /* Cut off by max_tokens. */
+    reads(gemma, "<|tool_call>call:f{s:<|\"|>ab<|\"|", "N(f)A({\"s\": \"ab)");
+    reads(gemma, "<|tool_call>call:f{n:12", "N(f)A({\"n\": )");
+    reads(gemma, "<|tool_call>call:f{n:12}<tool_c", "N(f)A({\"n\": 12})");
+
+    reads(
+        lfm,
+        LFM("f(s=\"a\", n=-3, x=None, on=True, l=['b', [1.5]], o2={\"k\": False, 'q': {}})") "I "
+                                                                                             "ask."
+                                                                                             "\n",
+        "N(f)A({\"s\": \"a\", \"n\": -3, \"x\": null, \"on\": true, \"l\": [\"b\", [1.5]], "
+        "\"o2\": {\"k\": false, \"q\": {}}})T(I ask.\n)");
+    reads(lfm, "Hm." LFM("f(), a.b( n = 1 )"), "T(Hm.)N(f)A({})N(a.b)A({\"n\": 1})");
+    reads(lfm, "<|tool_call_start|>f(n=null)<|tool_call_end|>x", "N(f)A({\"n\": null})T(x)");
+    reads(lfm, "<|tool_call_start|>[f(n=1)<|tool_call_end|>x", "N(f)A({\"n\": 1})T(x)");
+    reads(lfm, "<|tool_call_start|>[f(n=[1<|tool_call_end|>x", "N(f)A({\"n\": [1]})T(x)");
+    reads(lfm, LFM("{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}"),
+          "N(f)A({\"a\": 1})N(g)A({})");
+    reads(lfm, LFM("f(s=12, o=None, m=2026-11-28)"),
+          "N(f)A({\"s\": \"12\", \"o\": null, \"m\": \"2026-11-28\"})");
+
+    /* Strings of Python; quotes in them that nobody has escaped. */
+    reads(lfm, LFM("f(s=\"\\n\\t\\\\\\\"\\'\\/\\x41\\u00E9\\d\\x4\\u12\\\n\")"),
+          "N(f)A({\"s\": \"\\n\\t\\\\\\\"'\\/\\u0041\\u00E9\\\\d\\\\x4\\\\u12\"})");
+    reads(lfm, LFM("f(s='it's \"so\"', m='sed -n '1,9p' f', k='')"),
+          "N(f)A({\"s\": \"it's \\\"so\\\"\", \"m\": \"sed -n '1,9p' f\", \"k\": \"\"})");
+    reads(lfm, LFM("f(s='''a \"\"\" ''b\\'''', m=\"\"\"\"\"\" , k='a' , l=\"\" )"),
+          "N(f)A({\"s\": \"a \\\"\\\"\\\" ''b'\", \"m\": \"\", \"k\": \"a\", \"l\": \"\"})");
+    reads(lfm, LFM("f(s=\"a \x01\n\")"), "N(f)A({\"s\": \"a \\u0001\\n\"})");
+}
+
+/* Beyond what is held, and what brackets count. */
+void tool_calls_in_long_literals(void)
+{
+    char text[2048], wanted[2048];
+    u32 calls = 0;
+    for (int n = TOOL_VALUE_BYTES - 2; n <= TOOL_VALUE_BYTES + 1; n++) {
+        const char *quote = n < TOOL_VALUE_BYTES ? "" : "\"";
+        snprintf(text, sizeof text, CALL("%0*d:1%0*d"), n, 7, n - 1, 0);
+        snprintf(wanted, sizeof wanted, "N(f)A({\"%0*d\": %s1%0*d%s})", n, 7, quote, n - 1, 0,
+                 quote);
+        reads(gemma, text, wanted);
+    }
+    for (int n = 1; n < 99; n++) {
+        snprintf(text, sizeof text, "<|tool_call>call:f{a:%0*d<tool_call|>x", n, 0);
+        memset(strstr(text, "a:") + 2, '[', (size_t)n);
+        check(gemma, text, strlen(text), NULL, &calls);
+    }
+    memset(text, 1, 400);
+    memcpy(text, "<|tool_call>call:f{", 19);
+    check(gemma, text, 400, NULL, &calls);
+    CHECK(calls == 99);
+}
+
+static void is_text(const char *format, const char *text);
+
+void tool_calls_in_literals_that_are_none(void)
+{
+    static const char *const in_gemma[] = {"<|tool_call>",
+                                           "<|tool_call>call:",
+                                           "<|tool_call>call:f",
+                                           "<|tool_call>call:f so {",
+                                           "<|tool_call>call:{n:1}<tool_call|>",
+                                           "<|tool_call>call:f(n=1)<tool_call|>",
+                                           "<|tool_call>call:\"f\"{n:1}<tool_call|>",
+                                           "<|tool_call> \n",
+                                           "call:f{n:1}",
+                                           "<|tool_call|>call:f{n:1}<tool_call|>",
+                                           "a <b> <|tool_cal <tool_call|>"};
+    static const char *const in_lfm[] = {
+        "<|tool_call_start|>[",       LFM(""),      LFM("f"), LFM("(n=1)"), LFM("f{n:1}"),
+        "[f(n=1)] <|tool_call_end|>", "[link](url)"};
+    for (u32 i = 0; i < COUNTOF(in_gemma); i++)
+        is_text(gemma, in_gemma[i]);
+    for (u32 i = 0; i < COUNTOF(in_lfm); i++)
+        is_text(lfm, in_lfm[i]);
+    char text[2048];
+    snprintf(text, sizeof text, "<|tool_call>call:%065d{}<tool_call|>", 0);
+    is_text(gemma, text);
+    snprintf(text, sizeof text, "<|tool_call>call:%0600d{}<tool_call|>", 0);
+    is_text(gemma, text);
 }
 
 /* A value of f's parameter, in both forms. */
@@ -462,8 +593,17 @@ void tool_calls_of_noise(void)
                                          "<arg_value>",
                                          "</arg_value>",
                                          "1",
+                                         "<|tool_call>call:f{",
+                                         "<tool_call|>",
+                                         "<|\"|>",
+                                         "a:",
+                                         "<|tool_call_start|>[f(",
+                                         "<|tool_call_end|>",
+                                         "s='",
+                                         "')",
                                          "<"};
-    static const char *const all[] = {hermes, mistral, mistral11, phi, llama, xml, glm};
+    static const char *const all[] = {hermes, mistral, mistral11, phi,   llama,
+                                      xml,    glm,     gemma,     gemma, lfm};
     u32 seed = 1, calls = 0;
     for (u32 i = 0; i < 3000; i++) {
         char text[512];

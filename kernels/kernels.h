@@ -152,8 +152,10 @@ struct vector_ops {
     void (*read)(const void *p, size_t n);       /* memory, for benchmarks: kernels/cpu/read.h */
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */
     /* Of gated delta nets (core/model/model.h, struct delta_net); n and dimensions are multiples of
-     * 16. y = silu(sum over j of w[j] x[j]), `taps` rows of n; rows of w lie w_stride apart. */
-    void (*conv)(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n);
+     * 16. y = silu(sum over j of w[j] x[j]), `taps` rows of n; rows of w lie w_stride apart. Of
+     * short convolutions (silu false) the sums as they are. */
+    void (*conv)(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n,
+                 bool silu);
     /* Token by token: state *= decay; state += k (beta (v - state^T k))^T; y = state^T q. */
     void (*delta)(const struct delta_args *a);
 };

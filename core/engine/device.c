@@ -20,7 +20,7 @@ void device_check_step(const struct device *d, const struct step *s)
         ASSERT(row->samples <= row->n && (row->samples <= 1 || !sampling_counts(row->sampling)));
         ASSERT(!row->scores || !row->follows);
         ASSERT(row->keep <= d->limits.checkpoints);
-        ASSERT(row->samples <= 1 || !d->model->delta.value_heads); /* no guess is taken back */
+        ASSERT(row->samples <= 1 || !model_has_states(d->model)); /* no guess is taken back */
         samples += row->samples;
         scores += step_row_scores(row);
     }

@@ -54,7 +54,7 @@ struct step_row {
     u32 n_pages;       /* its length: what the positions need, or more; of the context at most */
     u32 pages_version; /* changes with any of them, and with nothing else */
     const struct sampling *sampling;
-    u32 keep; /* of models with delta nets: 1 + the checkpoint that receives the slot's state
+    u32 keep; /* of models with states: 1 + the checkpoint that receives the slot's state
                  behind the last token; 0: none does */
     /* NULL, or for each sample MASK_WORDS(vocab) words, whose bits say which tokens may come. Where
      * the step has late masks they are there when device_ops.masks is called. */

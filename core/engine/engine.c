@@ -99,7 +99,7 @@ enum err engine_open(struct arena *a, struct device *d, const struct tokenizer *
                      void *arg, struct engine **out, struct err_text *e)
 {
     ASSERT(d->depth >= 1 && d->depth <= FLIGHTS);
-    ASSERT(!d->model->delta.value_heads || !c->drafts);
+    ASSERT(!model_has_states(d->model) || !c->drafts);
     struct engine *g = ARENA_NEW(a, struct engine, 1);
     if (!g)
         return arena_full(a, "engine", e);

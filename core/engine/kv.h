@@ -19,8 +19,8 @@
 
 struct kv_page;
 
-/* Of models with states (delta nets): the state behind a page, which the device keeps. A prefix can
- * be gone on with only behind a page that has one. */
+/* Of models with states (delta nets, short convolutions): the state behind a page, which the device
+ * keeps. A prefix can be gone on with only behind a page that has one. */
 struct kv_checkpoint {
     u32 page; /* KV_NO_PAGE: of none yet, while it is written; or free */
     bool taken;

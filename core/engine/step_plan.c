@@ -41,7 +41,7 @@ static bool admit(struct engine *g, struct seq *s)
     /* The last prompt token is always computed: its logits are needed. */
     u32 reuse = s->prompt_logprobs ? 0 : s->n_prompt - 1; /* those need the logits of all */
     u32 checkpoint = KV_NO_CHECKPOINT, seen = 0, most = seq_pages(s->positions);
-    u32 found = g->device->model->delta.value_heads
+    u32 found = model_has_states(g->device->model)
                     ? kv_match_checkpoint(&g->kv, s->salt, s->tokens, reuse, s->pages, most,
                                           &checkpoint, &seen)
                     : kv_match(&g->kv, s->salt, s->tokens, reuse, s->pages, most);

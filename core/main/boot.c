@@ -194,7 +194,7 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
     limits->step_tokens = o->engine_step_tokens ? (u32)o->engine_step_tokens : STEP_TOKENS;
     limits->context = o->model_context ? (u32)o->model_context : m->context;
     limits->checkpoints =
-        m->delta.value_heads && o->engine_prefix_cache ? (u32)o->engine_checkpoints : 0;
+        model_has_states(m) && o->engine_prefix_cache ? (u32)o->engine_checkpoints : 0;
     set_slots(limits, o, o->engine_slots ? (u32)o->engine_slots : SLOTS);
     if (limits->step_tokens <= limits->slots)
         return err_set(e, ERR_CONFIG,
@@ -406,14 +406,13 @@ static enum err check_context(const struct box *b, struct err_text *e)
                    o->engine_kv ? bytes_text(o->engine_kv, kv) : "0, as much as the box can give");
 }
 
-/* A delta net's state is of all tokens so far: what was guessed could not be taken back out of it.
- */
+/* A layer's state is of all tokens so far: what was guessed could not be taken back out of it. */
 static void fit_options(struct box *b)
 {
-    if (!b->model->delta.value_heads || !b->options.engine_drafts)
+    if (!model_has_states(b->model) || !b->options.engine_drafts)
         return;
     log_event(LOG_INFO, "drafts",
-              "off=\"engine.drafts\" why=\"a delta net's state cannot take guesses back\"");
+              "off=\"engine.drafts\" why=\"a layer's state cannot take guesses back\"");
     b->options.engine_drafts = 0;
 }
 

@@ -41,6 +41,9 @@ static void print_model(const struct box *b)
         printf("         of the layers %u are gated delta nets: %u heads of %u by %u, %u of keys\n",
                m->layers_n - model_attention_layers(m), m->delta.value_heads, m->delta.key_dim,
                m->delta.value_dim, m->delta.key_heads);
+    if (m->conv_taps)
+        printf("         of the layers %u are short convolutions of %u tokens\n",
+               m->layers_n - model_attention_layers(m), m->conv_taps);
     printf("         vocabulary %u, context %u, %s head, %s chat template\n", m->vocab, m->context,
            m->tied ? "tied" : "own", b->template ? "with a" : "no");
 }

@@ -2,6 +2,7 @@
 
 #include "core/model/family.h"
 #include "core/model/gemma4.h"
+#include "core/model/mixers.h"
 #include "core/model/rope.h"
 
 #include <math.h>
@@ -54,12 +55,33 @@ static u32 or_required(u32 absent)
     return absent ? absent : KEY_U32_REQUIRED;
 }
 
+/* lfm2: the MLP is two thirds as wide as the key says, times a factor, rounded up. */
+static u32 adjusted(const struct fields *k, u32 wide)
+{
+    const char *key = "block_ffn_dim_multiplier";
+    const struct json *factor = json_get(k->object, key);
+    if (!fields_bool(k, "block_auto_adjust_ff_dim", true))
+        return wide;
+    double n = floor(2.0 * wide / 3), unit = fields_u32(k, "block_multiple_of", 256, 1, 1 << 16);
+    if (!factor || factor->type != JSON_NULL)
+        n = ceil(floor(n * fields_f64(k, key, 1, 1e-3, 1e3)) / unit) * unit;
+    if (n >= 1 && n <= LIMIT_INTERMEDIATE)
+        return (u32)n;
+    fields_refuse(k, key, "an MLP of %.0f features; 1 to %u are supported", n, LIMIT_INTERMEDIATE);
+    return wide;
+}
+
 static void read_shape(const struct fields *k, const struct family *f, struct model *m)
 {
     m->hidden = fields_u32(k, "hidden_size", KEY_U32_REQUIRED, 1, LIMIT_HIDDEN);
     const bool experts_only = f->delta && f->mixtures && !fields_get(k, "intermediate_size");
-    m->intermediate = fields_u32(k, experts_only ? "moe_intermediate_size" : "intermediate_size",
-                                 KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
+    const bool adjusts = f->short_conv && !f->mixtures;
+    const char *wide = experts_only                               ? "moe_intermediate_size"
+                       : adjusts && fields_get(k, "block_ff_dim") ? "block_ff_dim"
+                                                                  : "intermediate_size";
+    m->intermediate = fields_u32(k, wide, KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
+    if (adjusts)
+        m->intermediate = adjusted(k, m->intermediate);
     m->layers_n = fields_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
     m->heads = fields_u32(k, "num_attention_heads", or_required(f->heads), 1, LIMIT_HEADS);
     m->vocab = fields_u32(k, "vocab_size", or_required(f->vocab), 1, LIMIT_VOCAB);
@@ -95,8 +117,8 @@ static void read_activation(const struct fields *k, const struct family *f, stru
                           "\"gelu_pytorch_tanh\", which it was trained with");
         name = STR("gelu_pytorch_tanh"); /* what the first files meant, and all versions take */
     }
-    if (f->mixtures == MIXTURES_GPT_OSS) {
-        m->activation = ACT_GPT_OSS;
+    if (f->mixtures == MIXTURES_GPT_OSS || f->short_conv) {
+        m->activation = f->short_conv ? ACT_SILU : ACT_GPT_OSS;
         if (!str_is(name, "silu"))
             fields_refuse(k, key, "only silu is supported");
         return;
@@ -164,7 +186,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
                             struct config *c)
 {
     read_activation(k, f, m);
-    double eps = fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    double eps = fields_f64(k, f->short_conv ? "norm_eps" : "rms_norm_eps", f->eps, 0, 1);
     m->norm_eps = (float)eps;
     m->norm_plus_one = f->gemma || f->plus_one;
     m->qk_norm = f->qk_norm;
@@ -192,7 +214,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->logit_scale = 1;
     if (f->multipliers)
         read_multipliers(k, eps, m);
-    m->tied = fields_bool(k, "tie_word_embeddings", f->tied);
+    const bool older = f->short_conv && fields_get(k, "tie_embedding");
+    m->tied = fields_bool(k, older ? "tie_embedding" : "tie_word_embeddings", f->tied);
     c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
     c->gemma4 = f->gemma4;
@@ -254,7 +277,7 @@ static void read_layer_types(const struct fields *k, const struct family *f, u32
                              struct model *m)
 {
     const struct json *list = fields_get(k, "layer_types");
-    if (!list || f->delta)
+    if (!list || mixers_has(f))
         return;
     if (list->type != JSON_ARRAY || list->n != m->layers_n) {
         fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
@@ -332,65 +355,6 @@ static void read_windows(const struct fields *k, const struct family *f, struct 
         m->layers[i].rope = m->layers[i].window ? ROPE_LOCAL : ROPE_FULL;
 }
 
-static void read_delta_shape(const struct fields *k, const struct family *f, struct model *m)
-{
-    struct delta_shape *d = &m->delta;
-    struct str gate = fields_str(k, "output_gate_type", "swish");
-    d->joined = f->joined_delta;
-    d->key_heads = fields_u32(k, "linear_num_key_heads", 16, 1, LIMIT_HEADS);
-    d->value_heads = fields_u32(k, "linear_num_value_heads", 32, 1, LIMIT_HEADS);
-    d->key_dim = fields_u32(k, "linear_key_head_dim", 128, 1, LIMIT_DELTA_DIM);
-    d->value_dim = fields_u32(k, "linear_value_head_dim", 128, 1, LIMIT_DELTA_DIM);
-    d->taps = fields_u32(k, "linear_conv_kernel_dim", 4, 2, LIMIT_DELTA_TAPS);
-    if (d->value_heads % MAX(d->key_heads, 1u))
-        fields_refuse(k, "linear_num_value_heads", "no multiple of linear_num_key_heads (%u)",
-                      d->key_heads);
-    if (d->key_dim % 16)
-        fields_refuse(k, "linear_key_head_dim", "a multiple of 16 is needed");
-    if (d->value_dim % 16)
-        fields_refuse(k, "linear_value_head_dim", "a multiple of 16 is needed");
-    if (!str_is(gate, "swish") && !str_is(gate, "silu"))
-        fields_refuse(k, "output_gate_type", "only swish is supported");
-    m->attention_gated = fields_bool(k, "attn_output_gate", true);
-    if (!m->attention_gated)
-        fields_refuse(k, "attn_output_gate", "only true is supported");
-}
-
-/* Is a layer a gated delta net? By layer_types, else all but every n-th. */
-static bool is_delta(const struct fields *k, const struct json *type, u32 i, u32 every)
-{
-    if (!type)
-        return (i + 1) % every != 0;
-    bool linear = type->type == JSON_STRING && str_is(type->text, "linear_attention");
-    if (!linear && (type->type != JSON_STRING || !str_is(type->text, "full_attention")))
-        fields_refuse(k, "layer_types", "full_attention and linear_attention are supported");
-    return linear;
-}
-
-static enum err read_delta(struct arena *keep, const struct fields *k, const struct family *f,
-                           struct model *m)
-{
-    const struct json *list = fields_get(k, "layer_types"), *type = NULL;
-    const u32 every = fields_u32(k, "full_attention_interval", 4, 1, LIMIT_LAYERS);
-    read_delta_shape(k, f, m);
-    if (list && (list->type != JSON_ARRAY || list->n != m->layers_n))
-        return fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
-    for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
-        type = list ? (i ? type->next : list->child) : NULL;
-        if (!is_delta(k, type, i, every))
-            continue;
-        m->layers[i].delta = ARENA_NEW(keep, struct delta_net, 1);
-        if (!m->layers[i].delta)
-            return arena_full(keep, k->file, k->e);
-    }
-    if (!*k->failed && model_attention_layers(m) == 0)
-        fields_refuse(k, list ? "layer_types" : "full_attention_interval",
-                      "no layer has full_attention; at least one is needed");
-    if (!*k->failed && model_attention_layers(m) == m->layers_n)
-        m->delta = (struct delta_shape){0};
-    return *k->failed ? k->e->code : ERR_OK;
-}
-
 /* The number of experts has a name of its own, `key`, and another one in each version of
  * transformers. */
 static u32 read_expert_count(const struct fields *k, const char *key)
@@ -447,16 +411,32 @@ static void read_glm_mixtures(const struct fields *k, struct model *m, struct co
     u32 most = LIMIT_INTERMEDIATE / MAX(m->expert_intermediate, 1);
     m->shared_intermediate = m->expert_intermediate * fields_u32(k, "n_shared_experts", 1, 1, most);
     m->experts_scale = (float)fields_f64(k, "routed_scaling_factor", 1, 1e-4, 1e4);
+    m->experts_least = 1e-20f;
     c->router_bias = true;
     c->more_layers = fields_u32(k, "num_mtp_layers", 1, 0, LIMIT_LAYERS);
     c->more_layers = fields_u32(k, "num_nextn_predict_layers", c->more_layers, 0, LIMIT_LAYERS);
+}
+
+/* lfm2_moe's: the same, but of one group, and with none that all tokens take. */
+static void read_lfm2_mixtures(const struct fields *k, struct model *m, struct config *c,
+                               bool plain[LIMIT_LAYERS])
+{
+    u32 first = fields_u32(k, "num_dense_layers", 2, 0, LIMIT_LAYERS);
+    for (u32 i = 0; i < first; i++)
+        plain[i] = true;
+    m->experts_scale = (float)fields_f64(k, "routed_scaling_factor", 1, 1e-4, 1e4);
+    m->experts_least = 1e-6f;
+    c->router_bias = fields_bool(k, "use_expert_bias", true);
+    if (!c->router_bias)
+        fields_refuse(k, "use_expert_bias", "only true is supported");
 }
 
 /* Which layers have experts, and room for their weights. */
 static enum err read_mixtures(struct arena *keep, const struct fields *k, const struct family *f,
                               struct model *m, struct config *c)
 {
-    const bool glm = f->mixtures == MIXTURES_GLM, gemma4 = f->mixtures == MIXTURES_GEMMA4;
+    const bool glm = f->mixtures == MIXTURES_GLM, gemma4 = f->mixtures == MIXTURES_GEMMA4,
+               lfm2 = f->mixtures == MIXTURES_LFM2;
     const char *used = gemma4 ? "top_k_experts" : "num_experts_per_tok";
     bool plain[LIMIT_LAYERS] = {0};
     if (gemma4 && !fields_bool(k, "enable_moe_block", false))
@@ -474,8 +454,8 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     const bool always =
         f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS || gemma4;
     if (!always && !f->renormalized)
-        m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm || f->delta);
-    if (f->mixtures == MIXTURES_QWEN || glm || gemma4)
+        m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm || lfm2 || f->delta);
+    if (f->mixtures == MIXTURES_QWEN || glm || lfm2 || gemma4)
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     if (f->mixtures == MIXTURES_QWEN)
@@ -484,6 +464,8 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
         read_glm_mixtures(k, m, c, plain);
     if (gemma4)
         m->shared_intermediate = m->intermediate;
+    if (lfm2)
+        read_lfm2_mixtures(k, m, c, plain);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
         if (plain[i])
             continue;
@@ -729,8 +711,8 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     read_windows(k, f, m);
     if (f->gemma4)
         gemma4_read(k, f, m, c);
-    if (f->delta)
-        TRY(read_delta(keep, k, f, m));
+    if (mixers_has(f))
+        TRY(mixers_read(keep, k, f, m));
     if (f->mixtures)
         TRY(read_mixtures(keep, k, f, m, c));
     TRY(read_rope(keep, k, f, m));

@@ -12,9 +12,9 @@
 #include "core/model/model.h"
 #include "core/model/quant.h"
 
-/* Where norms are: before attention and MLP, behind both (olmo2), or either (gemma 2 and 3; under
- * other names, glm4). */
-enum norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND, NORMS_GLM };
+/* Where norms are: before attention and MLP (under other names, lfm2), behind both (olmo2), or
+ * either (gemma 2 and 3; under other names, glm4). */
+enum norms { NORMS_BEFORE, NORMS_LFM2, NORMS_AFTER, NORMS_AROUND, NORMS_GLM };
 
 /* What the weights must be like, beside the shapes in struct model. */
 struct config {

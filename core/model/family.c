@@ -239,6 +239,23 @@ static const struct family families[] = {
      .attention_bias_key = true,
      .attention_bias = true,
      .mixtures = MIXTURES_GPT_OSS},
+    {.name = "lfm2",
+     .kv_heads = 8,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .tied = true,
+     .qk_norm = QK_NORM_HEADS,
+     .norms = NORMS_LFM2,
+     .short_conv = true},
+    {.name = "lfm2_moe",
+     .kv_heads = 8,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .tied = true,
+     .qk_norm = QK_NORM_HEADS,
+     .norms = NORMS_LFM2,
+     .mixtures = MIXTURES_LFM2,
+     .short_conv = true},
     {.name = "exaone4",
      .kv_heads = 32,
      .theta = 1e4,
@@ -338,7 +355,8 @@ const struct family *family_find(const struct fields *k, struct str type)
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe, qwen3_next, "
         "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, olmo2, "
-        "olmo3, olmoe, gpt_oss, exaone4, gemma, gemma2, gemma3, gemma3_text, gemma4, gemma4_text, "
-        "gemma4_unified and gemma4_unified_text are supported");
+        "olmo3, olmoe, gpt_oss, lfm2, lfm2_moe, exaone4, gemma, gemma2, gemma3, gemma3_text, "
+        "gemma4, "
+        "gemma4_text, gemma4_unified and gemma4_unified_text are supported");
     return NULL;
 }

@@ -58,12 +58,15 @@ struct family {
         MIXTURES_GLM,     /* the same by other keys; chosen by sigmoids and a bias, and beside them
                              one that all tokens take as it is */
         MIXTURES_GEMMA4,  /* a key says whether there are any; beside the plain MLP */
+        MIXTURES_LFM2,    /* as GLM's, without that one */
         MIXTURES_GPT_OSS, /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
     } mixtures;
-    bool shared_expert;         /* of Qwen's: beside those, one that all tokens take, gated */
-    bool delta;                 /* three of four layers are gated delta nets; attention is gated */
-    bool joined_delta;          /* see struct delta_shape */
-    bool renormalized;          /* whatever the key says */
+    bool shared_expert; /* of Qwen's: beside those, one that all tokens take, gated */
+    bool delta;         /* three of four layers are gated delta nets; attention is gated */
+    bool joined_delta;  /* see struct delta_shape */
+    bool short_conv;    /* some layers are short convolutions; norms, MLPs and what attention
+                           gives have names of their own, and so have keys of the config */
+    bool renormalized;  /* whatever the key says */
     const char *activation_key; /* NULL: hidden_act */
 };
 

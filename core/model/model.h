@@ -131,6 +131,10 @@ static inline u32 delta_state_floats(const struct delta_shape *d)
 /* Norms of q and k: of each head for itself, or of a token's heads together. */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_ROWS };
 
+/* A gated short convolution (Liquid AI's LFM2) is in place of attention, too: of what a token has
+ * of its input, b, c and x side by side, each [hidden], it makes y = c * conv(b * x), a sum for
+ * each channel over the token and those before it, which the layer's `o` takes. A slot keeps b * x
+ * of the conv_taps - 1 newest tokens, [conv_taps - 1][hidden]. */
 struct layer {
     u32 rope;               /* index into model.rope, or ROPE_SETS: this layer does not rotate */
     u32 window;             /* keys seen: i - window < j <= i; 0: all */
@@ -144,12 +148,13 @@ struct layer {
     const struct tensor *norm_after_attention, *norm_after_mlp; /* behind them, or NULL */
     const struct tensor *norm_q, *norm_k; /* [model_qk_norm_n(heads)], [..(kv_heads)], or NULL */
     struct weight qkv[3]; /* q, k, v; or one fused matrix of rows Q,K,V with n_qkv = 1; none of a
-                             delta net. Where attention is gated, q has of each head its
-                             dimensions, then as many gates */
+                             delta net, of a short convolution one of b, c, x. Where attention is
+                             gated, q has of each head its dimensions, then as many gates */
     struct weight o;
     const struct tensor *sinks; /* [heads], or NULL: scores of a key that every query of the head
                                    sees and whose value is 0 (Xiao et al., arXiv:2309.17453) */
     struct delta_net *delta;    /* not NULL: in place of attention */
+    struct weight *conv;        /* likewise: WEIGHT_PLAIN [hidden][conv_taps], the newest last */
     struct weight gate_up[2];   /* gate, up; or one fused matrix with n_gate_up = 1 */
     struct weight down;
     struct mixture *mixture; /* not NULL: in place of gate_up and down, or beside a shared expert */
@@ -189,7 +194,8 @@ struct model {
     u32 experts, experts_used, expert_intermediate; /* of layers with a mixture; else 0 */
     u32 shared_intermediate;   /* of the shared expert of such a layer; 0: there is none */
     bool shared_gated;         /* see struct mixture */
-    bool experts_renormalized; /* p is divided by its sum over the experts used */
+    bool experts_renormalized; /* p is divided by its sum over the experts used, */
+    float experts_least;       /* plus this, as sigmoids may all be 0 */
     float experts_scale;       /* and multiplied by this, 1 without a bias */
     enum activation activation;
     float norm_eps;
@@ -200,6 +206,7 @@ struct model {
     float embed_scale; /* gemma: sqrt(hidden) rounded to the weight type; granite; else 1 */
     struct delta_shape delta;
     struct own_inputs own;
+    u32 conv_taps;                          /* of short convolutions; 0: it has none */
     bool attention_gated;                   /* its outputs times sigmoid(gate), see struct layer */
     float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
@@ -239,17 +246,23 @@ static inline u32 layer_qk_norm_n(const struct model *m, const struct layer *l, 
     return (m->qk_norm == QK_NORM_ROWS ? heads : 1) * l->head_dim;
 }
 
+/* A layer has attention, with keys and values of every position, or a state of fixed size. */
+static inline bool layer_attends(const struct layer *l)
+{
+    return !l->delta && !l->conv;
+}
+
 /* Has it keys and values of its own? */
 static inline bool layer_stores(const struct model *m, const struct layer *l)
 {
-    return !l->delta && l == &m->layers[l->kv_layer];
+    return layer_attends(l) && l == &m->layers[l->kv_layer];
 }
 
 /* The matrices that a layer's input goes into, *n of them. */
 static inline const struct weight *layer_inputs(const struct model *m, const struct layer *l,
                                                 u32 *n)
 {
-    *n = l->delta ? delta_inputs(&m->delta) : layer_stores(m, l) ? m->n_qkv : 1;
+    *n = l->delta ? delta_inputs(&m->delta) : l->conv ? 1 : layer_stores(m, l) ? m->n_qkv : 1;
     return l->delta ? l->delta->in : l->qkv;
 }
 
@@ -268,16 +281,39 @@ static inline u32 model_qkv_n(const struct model *m)
     return n;
 }
 
+/* The outputs of all inputs of a layer, of the widest. */
+static inline u32 model_row_n(const struct model *m)
+{
+    return MAX(MAX(model_qkv_n(m), delta_row_n(&m->delta)), m->conv_taps ? 3 * m->hidden : 0);
+}
+
+/* What goes into the `o` of a layer, of the widest. */
+static inline u32 model_mixed_n(const struct model *m)
+{
+    return MAX(MAX(m->heads * m->head_dim, delta_values(&m->delta)), m->conv_taps ? m->hidden : 0);
+}
+
+/* What a slot keeps of a layer, in floats. */
+static inline u32 layer_state_floats(const struct model *m, const struct layer *l)
+{
+    return l->delta ? delta_state_floats(&m->delta) : l->conv ? (m->conv_taps - 1) * m->hidden : 0;
+}
+
+static inline bool model_has_states(const struct model *m)
+{
+    return m->delta.value_heads || m->conv_taps;
+}
+
 /* Layers with attention. */
 static inline u32 model_attention_layers(const struct model *m)
 {
     u32 n = 0;
     for (u32 i = 0; i < m->layers_n; i++)
-        n += m->layers[i].delta == NULL;
+        n += layer_attends(&m->layers[i]);
     return n;
 }
 
-/* What a sequence has beside these: the states of all delta nets, in f32. */
+/* What a sequence has beside keys and values: the states of all layers, in f32. */
 size_t model_state_bytes(const struct model *m);
 
 /* How many positions a token attends to in as many operations as all products of the layers take; 0

@@ -49,6 +49,10 @@ static const struct {
      "\"num_hidden_layers\":32,\"num_attention_heads\":16,\"num_key_value_heads\":4,"
      "\"head_dim\":256,\"vocab_size\":248320,\"max_position_embeddings\":262144,"
      "\"rms_norm_eps\":1e-6,\"rope_theta\":10000000,\"tie_word_embeddings\":false}"},
+    {"lfm2-1.2b", "{\"model_type\":\"lfm2\",\"hidden_size\":2048,\"block_ff_dim\":12288,"
+                  "\"num_hidden_layers\":16,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
+                  "\"vocab_size\":65536,\"max_position_embeddings\":128000,\"norm_eps\":1e-5,"
+                  "\"rope_theta\":1000000,\"full_attn_idxs\":[2,5,8,10,12,14]}"},
     {"gpt-oss-20b",
      "{\"model_type\":\"gpt_oss\",\"hidden_size\":2880,\"intermediate_size\":2880,"
      "\"num_hidden_layers\":24,\"num_attention_heads\":64,\"num_key_value_heads\":8,"
@@ -241,6 +245,13 @@ static enum err carve_delta(struct carver *c, const struct model *m, u32 bits, s
     return carve_vector(c, d->value_dim, true, &net->norm);
 }
 
+static void carve_conv(struct carver *c, const struct model *m, u32 bits, struct layer *l)
+{
+    carve_linear(c, "in_proj", 3 * m->hidden, m->hidden, bits, &l->qkv[0]);
+    carve_linear(c, "conv", m->hidden, m->conv_taps, 16, l->conv);
+    carve_linear(c, "out_proj", m->hidden, m->hidden, bits, &l->o);
+}
+
 static enum err carve_attention(struct carver *c, const struct model *m, u32 bits, struct layer *l)
 {
     static const char *const qkv[] = {"q_proj", "k_proj", "v_proj"};
@@ -287,7 +298,10 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
     }
     if (m->own.n)
         TRY(carve_own(c, m, bits, l));
-    TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
+    if (l->conv)
+        carve_conv(c, m, bits, l);
+    else
+        TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
     struct mixture *x = l->mixture;
     if (!x) {
         carve_mlp(c, m, bits, l->intermediate, l->gate_up, &l->down);
@@ -377,11 +391,11 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
             *config = str_of(shapes[i].config);
             return ERR_OK;
         }
-    return err_set(
-        e, ERR_USAGE,
-        "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-        "qwen3.5-9b, gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and 100m are known",
-        name);
+    return err_set(e, ERR_USAGE,
+                   "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
+                   "qwen3.5-9b, lfm2-1.2b, gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and "
+                   "100m are known",
+                   name);
 }
 
 static enum err check_bits(const char *what, u32 bits, struct err_text *e)

@@ -211,21 +211,26 @@ static float *load_same(struct carve *c, u32 n, float value)
     return v;
 }
 
+/* The weights of a convolution, [channels][taps], as [taps][channels]. */
+static float *load_conv(struct carve *c, const struct weight *w)
+{
+    float *conv = carve(c, (size_t)w->n * w->k * sizeof *conv), row[LIMIT_DELTA_TAPS];
+    for (u32 i = 0; conv && i < w->n; i++) {
+        linear_row(&(struct packed){.w = w}, i, row);
+        for (u32 j = 0; j < w->k; j++)
+            conv[(size_t)j * w->n + i] = row[j];
+    }
+    return conv;
+}
+
 static void layout_delta(struct carve *c, const struct delta_shape *d, const struct delta_net *from,
                          struct forward_delta *to)
 {
-    const u32 channels = delta_channels(d);
-    float *rate = load_norm(c, from->a_log, d->value_heads, false), row[LIMIT_DELTA_TAPS];
-    float *conv = carve(c, (size_t)d->taps * channels * sizeof *conv);
+    float *rate = load_norm(c, from->a_log, d->value_heads, false);
     for (u32 i = 0; rate && i < d->value_heads; i++)
         rate[i] = -expf(rate[i]);
-    for (u32 i = 0; conv && i < channels; i++) {
-        linear_row(&(struct packed){.w = &from->conv}, i, row);
-        for (u32 j = 0; j < d->taps; j++)
-            conv[(size_t)j * channels + i] = row[j];
-    }
     to->rate = rate;
-    to->conv = conv;
+    to->conv = load_conv(c, &from->conv);
     to->dt_bias = load_norm(c, from->dt_bias, d->value_heads, false);
     to->norm = load_norm(c, from->norm, d->value_dim, false);
 }
@@ -270,6 +275,8 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
             x->share = load_values(carver, &l->mixture->share);
         if (l->delta)
             layout_delta(carver, &m->delta, l->delta, f->layers[i].delta);
+        if (l->conv)
+            f->layers[i].conv = load_conv(carver, l->conv);
     }
     const u32 dim = m->delta.key_dim;
     f->delta_unit_q = load_same(carver, dim, 1 / (float)dim);
@@ -307,7 +314,7 @@ static void layout_kv(struct forward *f, struct carve *c)
     for (u32 i = 0; i < f->model->layers_n; i++) {
         const struct layer *l = &f->model->layers[i];
         struct kv_layer *kv = &f->layers[i].kv;
-        if (l->delta)
+        if (!layer_attends(l))
             continue;
         *kv = f->layers[l->kv_layer].kv;
         if (!layer_stores(f->model, l))
@@ -323,11 +330,10 @@ static void layout_kv(struct forward *f, struct carve *c)
 
 static void layout_states(struct forward *f, struct carve *c)
 {
+    const struct model *m = f->model;
     const size_t n = f->limits.slots + f->limits.checkpoints;
-    const size_t floats = n * delta_state_floats(&f->model->delta);
-    for (u32 i = 0; i < f->model->layers_n; i++)
-        if (f->layers[i].delta)
-            f->layers[i].delta->state = carve(c, floats * sizeof(float));
+    for (u32 i = 0; i < m->layers_n; i++)
+        f->layers[i].state = carve(c, n * layer_state_floats(m, &m->layers[i]) * sizeof(float));
 }
 
 /* What the device takes, in this order, each piece page-aligned. */
@@ -388,8 +394,8 @@ static enum err cpu_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_NORMS), "norm weights", "", "f32");
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_KV), "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS, kv_name(f));
-    if (d->model->delta.value_heads)
-        plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_STATES), "delta nets' states", "engine.slots",
+    if (model_has_states(d->model))
+        plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_STATES), "layers' states", "engine.slots",
                  "%u slots, %u checkpoints, f32", d->limits.slots, d->limits.checkpoints);
     plan_add(p, PLACE_HOST, piece_bytes(c, PIECE_ACTIVATIONS), "activations", "engine.step_tokens",
              "tiles of %u tokens, steps of %u", f->tile, d->limits.step_tokens);
@@ -434,12 +440,11 @@ static enum err cpu_load(struct device *d, struct arena *host,
 /* Depth is 1: no step is in flight. */
 static void take_states(struct forward *f, u32 slot, u32 checkpoint)
 {
-    const size_t n = delta_state_floats(&f->model->delta);
-    for (u32 i = 0; i < f->model->layers_n; i++) {
-        const struct forward_delta *l = f->layers[i].delta;
-        if (l)
-            memcpy(l->state + slot * n, l->state + (f->limits.slots + checkpoint) * n,
-                   n * sizeof *l->state);
+    const struct model *m = f->model;
+    for (u32 i = 0; i < m->layers_n; i++) {
+        const size_t n = layer_state_floats(m, &m->layers[i]);
+        float *state = f->layers[i].state;
+        memcpy(state + slot * n, state + (f->limits.slots + checkpoint) * n, n * sizeof *state);
     }
 }
 

@@ -2,23 +2,16 @@
 
 #include <math.h>
 
-/* Consecutive tokens of a sequence in a tile, and its slot's state of the layer. */
-struct stretch {
-    u32 at, n;           /* rows of the tile */
-    bool first;          /* of the sequence: there is no state yet */
-    float *state, *past; /* [value_heads][key_dim][value_dim]; [taps - 1][channels] */
-    float *kept;         /* where both go behind the stretch, or NULL */
-};
-
 /* n channels of the convolution from `channel` on, whose inputs are columns of f->qkv from `column`
  * on. */
 struct channels {
     u32 channel, column, n;
 };
 
-static float *row_at(const struct forward *f, u32 at)
+/* A state is [value_heads][key_dim][value_dim], and behind it [taps - 1][channels]. */
+static float *past_of(const struct delta_shape *d, const struct stretch *s)
 {
-    return f->qkv + (size_t)at * f->qkv_stride;
+    return s->state + (size_t)delta_values(d) * d->key_dim;
 }
 
 static u32 column_of(const struct delta_shape *d, enum delta_part part, u32 key_head)
@@ -33,7 +26,7 @@ static const float *inputs_at(const struct forward *f, const struct stretch *s, 
 {
     const struct delta_shape *d = &f->model->delta;
     const u32 before = d->taps - 1;
-    return i < before ? s->past + (size_t)i * delta_channels(d) + c.channel
+    return i < before ? past_of(d, s) + (size_t)i * delta_channels(d) + c.channel
                       : row_at(f, s->at + i - before) + c.column;
 }
 
@@ -45,7 +38,7 @@ static void convolve(const struct forward *f, const struct forward_delta *l,
     const float *x[LIMIT_DELTA_TAPS];
     for (u32 j = 0; j < d->taps; j++)
         x[j] = inputs_at(f, s, i + j, c);
-    f->vector->conv(y, x, l->conv + c.channel, delta_channels(d), d->taps, c.n);
+    f->vector->conv(y, x, l->conv + c.channel, delta_channels(d), d->taps, c.n, true);
 }
 
 /* Before the stretch, if it is the sequence's first. */
@@ -53,7 +46,7 @@ static void forget_inputs(const struct forward *f, const struct stretch *s, stru
 {
     const struct delta_shape *d = &f->model->delta;
     for (u32 j = 0; j + 1 < d->taps && s->first; j++)
-        memset(s->past + (size_t)j * delta_channels(d) + c.channel, 0, c.n * sizeof *s->past);
+        memset(past_of(d, s) + (size_t)j * delta_channels(d) + c.channel, 0, c.n * sizeof(float));
 }
 
 /* Behind it. */
@@ -61,7 +54,7 @@ static void keep_inputs(const struct forward *f, const struct stretch *s, struct
 {
     const struct delta_shape *d = &f->model->delta;
     for (u32 j = 0; j + 1 < d->taps; j++) {
-        float *to = s->past + (size_t)j * delta_channels(d) + c.channel;
+        float *to = past_of(d, s) + (size_t)j * delta_channels(d) + c.channel;
         memcpy(to, inputs_at(f, s, s->n + j, c), c.n * sizeof *to);
         if (s->kept)
             memcpy(s->kept + (to - s->state), to, c.n * sizeof *to);
@@ -160,26 +153,13 @@ static void run_key_head(const struct pass *p, const struct forward_delta *l,
         memcpy(s->kept + head * floats, s->state + head * floats, floats * sizeof *s->state);
 }
 
-void delta_pass(const struct pass *p, const struct forward_delta *l)
+void delta_pass(const struct pass *p, const struct forward_layer *l)
 {
-    const struct forward *f = p->f;
-    const struct delta_shape *d = &f->model->delta;
-    const struct forward_block *b = f->blocks + p->tile->block, *end = b + p->tile->blocks;
-    for (u32 item = 0; b < end;) {
-        const u32 of = b->row;
-        const struct step_row *row = &f->step->rows[of];
-        float *state = l->state + (size_t)row->slot * delta_state_floats(d);
-        struct stretch s = {.at = b->token - p->tile->token,
-                            .first = row->pos + b->token == row->first,
-                            .state = state,
-                            .past = state + (size_t)delta_values(d) * d->key_dim};
-        for (; b < end && b->row == of; b++)
-            s.n += b->n;
-        if (row->keep && p->tile->token + s.at + s.n == row->first + row->n)
-            s.kept = l->state + (size_t)(f->limits.slots + row->keep - 1) * delta_state_floats(d);
+    const struct delta_shape *d = &p->f->model->delta;
+    struct stretch s = {0};
+    for (u32 item = 0; next_stretch(p, l->state, delta_state_floats(d), &s);)
         for (u32 head = 0; head < d->key_heads; head++, item++)
-            if (item % f->threads == p->id)
-                run_key_head(p, l, &s, head);
-    }
+            if (item % p->f->threads == p->id)
+                run_key_head(p, l->delta, &s, head);
     barrier(p);
 }

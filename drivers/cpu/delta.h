@@ -17,6 +17,6 @@ static inline u32 delta_work_floats(const struct delta_shape *d)
 
 /* From rows of f->qkv that are products to rows of f->attention that the layer's `o` takes. Ends
  * with a barrier. */
-void delta_pass(const struct pass *p, const struct forward_delta *l);
+void delta_pass(const struct pass *p, const struct forward_layer *l);
 
 #endif

@@ -3,6 +3,7 @@
 #include "drivers/cpu/delta.h"
 #include "drivers/cpu/mixture.h"
 #include "drivers/cpu/pass.h"
+#include "drivers/cpu/short_conv.h"
 
 #include <math.h>
 
@@ -41,7 +42,7 @@ static u32 plain_intermediate(const struct model *m)
 static u32 k_max(const struct model *m)
 {
     u32 mlp = MAX(plain_intermediate(m), m->expert_intermediate);
-    return MAX(MAX(m->hidden, m->heads * m->head_dim), MAX(delta_values(&m->delta), mlp));
+    return MAX(MAX(m->hidden, model_mixed_n(m)), mlp);
 }
 
 static size_t act_bytes_max(const struct forward *f, u32 rows)
@@ -119,8 +120,8 @@ void forward_layout(struct forward *f, struct carve *c)
     for (u32 i = 0; i < ROPE_SETS; i++)
         rope_dims = MAX(rope_dims, MAX(m->rope[i].dims, m->rope_long[i].dims));
     f->x_stride = stride_of(m->hidden);
-    f->qkv_stride = stride_of(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
-    f->attention_stride = stride_of(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
+    f->qkv_stride = stride_of(model_row_n(m));
+    f->attention_stride = stride_of(model_mixed_n(m));
     f->rope_stride = ROUND_UP(rope_dims, 16u);
     f->own_stride = stride_of(m->layers_n * m->own.n);
     f->x = carve_rows(c, f->tile, f->x_stride);
@@ -460,6 +461,8 @@ static void attend(const struct pass *p, u32 layer)
     const struct forward *f = p->f;
     u32 kv_heads = f->model->layers[layer].kv_heads, items = p->tile->blocks * kv_heads;
     const struct forward_block *blocks = f->blocks + p->tile->block;
+    if (f->model->qk_norm == QK_NORM_ROWS)
+        norm_rows(p, &f->layers[layer]);
     for (u32 i = p->id; i < items; i += f->threads)
         store_block(p, layer, &blocks[i / kv_heads], i % kv_heads);
     if (!p->tile->one_block_per_row)
@@ -541,21 +544,17 @@ static void layer_pass(const struct pass *p, u32 layer)
     const struct forward_layer *l = &f->layers[layer];
     u32 n = p->tile->n;
     struct input in = input_rows(p, f->x, f->x_stride, n, m->hidden, l->norm[NORM_ATTENTION], NULL);
-    u32 wide = m->heads * m->layers[layer].head_dim, inputs;
+    u32 inputs;
     layer_inputs(m, &m->layers[layer], &inputs);
-    if (l->delta) {
-        multiply_group(p, l->delta->in, inputs, &in, f->qkv, f->qkv_stride);
-        barrier(p);
-        delta_pass(p, l->delta);
-        wide = delta_values(&m->delta);
-    } else {
-        multiply_group(p, l->qkv, inputs, &in, f->qkv, f->qkv_stride);
-        barrier(p);
-        if (m->qk_norm == QK_NORM_ROWS)
-            norm_rows(p, l);
+    multiply_group(p, l->delta ? l->delta->in : l->qkv, inputs, &in, f->qkv, f->qkv_stride);
+    barrier(p);
+    if (l->delta)
+        delta_pass(p, l);
+    else if (l->conv)
+        short_conv_pass(p, l);
+    else
         attend(p, layer);
-    }
-    in = input_rows(p, f->attention, f->attention_stride, n, wide, NULL, NULL);
+    in = input_rows(p, f->attention, f->attention_stride, n, l->o.w->k, NULL, NULL);
     add_product(p, &l->o, &in, l->norm[NORM_AFTER_ATTENTION], 1);
     if (l->mixture && m->shared_intermediate)
         shared_expert(p, l);

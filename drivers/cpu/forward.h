@@ -54,7 +54,6 @@ struct forward_delta {
     const float *conv;              /* [taps][channels] */
     const float *rate, *dt_bias;    /* [value_heads]: -exp(a_log); as it is */
     const float *norm;              /* [value_dim] */
-    float *state;                   /* [slots, checkpoints][delta_state_floats()] */
 };
 
 struct forward_layer {
@@ -63,6 +62,8 @@ struct forward_layer {
     const float *sinks;              /* [heads] or NULL: see struct layer */
     struct forward_mixture *mixture; /* not NULL: as in struct layer; */
     struct forward_delta *delta;     /* likewise */
+    const float *conv;               /* likewise: [taps][hidden] */
+    float *state;                    /* [slots, checkpoints][layer_state_floats()] */
     struct kv_layer kv;
 };
 
@@ -139,8 +140,8 @@ struct forward {
     u32 x_stride, qkv_stride, attention_stride, mlp_stride, logits_stride, rope_stride;
     float *x, *y, *h; /* [tile][hidden] residual, matrix result, normed */
     float *qkv; /* [tile][q heads, k heads, v heads][head_dim], of some layers without k and v; or
-                   delta_row_n() */
-    float *attention; /* [tile][heads][head_dim], or [value_heads][value_dim] */
+                   delta_row_n(), or b, c, x */
+    float *attention; /* [tile][heads][head_dim], or [value_heads][value_dim], or [hidden] */
     float *mlp;       /* [tile][gate, up][intermediate]; of a mixture [routes][gate, up][...] */
     u32 own_stride;
     float *own, *own_made; /* [tile][layers_n][n] per-layer inputs, and what they are made of */

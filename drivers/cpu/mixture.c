@@ -35,7 +35,6 @@ static void choose_experts(const struct model *m, const struct forward_mixture *
                            const float *logits, struct forward_route *out)
 {
     const float *bias = x->bias;
-    const float least = 1e-20f; /* sigmoids may all be 0; beside a softmax's it is nothing */
     float most = logits[0], total = 0, kept = 0;
     for (u32 i = 1; i < m->experts && !bias; i++)
         most = MAX(most, logits[i]);
@@ -47,7 +46,7 @@ static void choose_experts(const struct model *m, const struct forward_mixture *
         out[i].weight = bias ? sigmoid(logit) : expf(logit - most) / total;
         kept += out[i].weight;
     }
-    float by = m->experts_renormalized ? kept + least : 1;
+    float by = m->experts_renormalized ? kept + m->experts_least : 1;
     for (u32 i = 0; i < m->experts_used; i++)
         out[i].weight =
             out[i].weight / by * (x->scale ? x->scale[out[i].expert] : m->experts_scale);

@@ -87,6 +87,42 @@ static inline void make_ready(const struct pass *p, struct input *in, const stru
         barrier(p);
 }
 
+/* Consecutive tokens of a sequence in a tile, and its slot's state of a layer. */
+struct stretch {
+    u32 at, n;    /* rows of the tile */
+    bool first;   /* of the sequence: there is no state yet */
+    float *state; /* [layer_state_floats()] */
+    float *kept;  /* where it goes behind the stretch, too, or NULL */
+    u32 blocks;   /* of the tile, up to its end */
+};
+
+/* The next of the tile, from all zeros on; false behind the last. states: of the layer, `floats`
+ * each. */
+static inline bool next_stretch(const struct pass *p, float *states, u32 floats, struct stretch *s)
+{
+    const struct forward *f = p->f;
+    const struct forward_block *b = f->blocks + p->tile->block + s->blocks;
+    if (s->blocks == p->tile->blocks)
+        return false;
+    const struct step_row *row = &f->step->rows[b->row];
+    const u32 of = b->row;
+    *s = (struct stretch){.at = b->token - p->tile->token,
+                          .first = row->pos + b->token == row->first,
+                          .state = states + (size_t)row->slot * floats,
+                          .blocks = s->blocks};
+    for (; s->blocks < p->tile->blocks && b->row == of; b++, s->blocks++)
+        s->n += b->n;
+    if (row->keep && p->tile->token + s->at + s->n == row->first + row->n)
+        s->kept = states + (size_t)(f->limits.slots + row->keep - 1) * floats;
+    return true;
+}
+
+/* What a layer's inputs give, and what its `o` takes. */
+static inline float *row_at(const struct forward *f, u32 at)
+{
+    return f->qkv + (size_t)at * f->qkv_stride;
+}
+
 /* The columns of a product, in tiles of the kernels, as they are handed out: first each worker's
  * own stretch of all but the last eighth, then what is left, tile by tile, to whoever comes first,
  * so that one core which others disturb does not hold the rest up. Who computes a tile changes no

@@ -136,12 +136,12 @@ void buffers_activations(struct list *l, struct vram *s, struct buffers *b)
     const u32 mixed = delta_channels(&m->delta) + 4 * m->delta.value_heads; /* struct op_delta */
     const u32 gates = m->attention_gated ? m->heads * m->head_dim : 0;
     b->qkv_stride = row_stride(MAX(model_qkv_n(m) - gates, mixed));
-    b->attention_stride = row_stride(MAX(m->heads * m->head_dim, delta_values(&m->delta)));
+    b->attention_stride = row_stride(model_mixed_n(m));
     b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
     b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
     b->x = carve_rows(s, tokens, b->x_stride);
     b->y = has_answers(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
-    b->in_stride = row_stride(MAX(model_qkv_n(m), delta_row_n(&m->delta)));
+    b->in_stride = row_stride(model_row_n(m));
     b->in = list_has_delta(m) ? carve_rows(s, tokens, b->in_stride) : NULL;
     b->qkv = carve_rows(s, tokens, b->qkv_stride);
     b->qkv_window = shares_keys(m) ? carve_rows(s, tokens, b->qkv_stride) : b->qkv;

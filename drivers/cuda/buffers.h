@@ -14,8 +14,8 @@ struct prepared {
 
 struct buffers {
     u32 x_stride, in_stride, qkv_stride, attention_stride, h_stride, raw_stride;
-    /* [step_tokens][stride]; in: what delta nets and gated attention are made of; raw: gate and up
-     * apart */
+    /* [step_tokens][stride]; in: what short convolutions, delta nets and gated attention are made
+     * of; raw: gate and up apart */
     float *x, *y, *in, *qkv, *attention, *h, *raw;
     float
         *qkv_window; /* of layers that see a window, where some see keys and values of others: so

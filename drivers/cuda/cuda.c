@@ -321,7 +321,7 @@ static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
              "%u slots, %u samples, %u rows of logits", d->limits.slots, d->limits.samples,
              l->head_rows);
     if (l->bytes[LIST_STATES])
-        plan_add(p, PLACE_DEVICE, l->bytes[LIST_STATES], "delta nets' states", "engine.slots",
+        plan_add(p, PLACE_DEVICE, l->bytes[LIST_STATES], "layers' states", "engine.slots",
                  "%u slots, %u checkpoints, f32", d->limits.slots, d->limits.checkpoints);
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_KV], "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS,

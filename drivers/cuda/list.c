@@ -36,7 +36,7 @@ size_t list_kv_page_bytes(const struct list *l)
 
 bool list_has_delta(const struct model *m)
 {
-    return m->attention_gated || m->delta.value_heads;
+    return m->attention_gated || model_has_states(m);
 }
 
 /* --- operations ---------------------------------------------------------------------------- */
@@ -304,6 +304,19 @@ static void add_delta(struct list *l, const struct buffers *b, const struct part
     add(l, OP_DELTA_END, "delta_end")->delta = d;
 }
 
+static void add_short(struct list *l, const struct buffers *b, const struct parts *p)
+{
+    struct op_delta d = p->delta;
+    d.in = b->in;
+    d.out = b->attention;
+    d.stride = b->in_stride;
+    d.out_stride = b->attention_stride;
+    d.state_stride = l->state_floats;
+    d.channels = l->model->hidden;
+    d.taps = l->model->conv_taps;
+    add(l, OP_SHORT, "short")->delta = d;
+}
+
 /* h = act(gate) * up. */
 static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer,
                     const struct parts *p)
@@ -384,8 +397,8 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
     struct op_route route = {b->routes,        input_of(b, in, p->expert_up),
                              p->router,        p->bias,
-                             m->experts_scale, p->router_bias,
-                             p->by_expert};
+                             m->experts_scale, m->experts_least,
+                             p->router_bias,   p->by_expert};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
@@ -453,8 +466,8 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     b->attention = row_of(b, b->attention, b->attention_stride);
     if (!layer->mixture)
         b->h = row_of(b, b->h, b->h_stride);
-    const bool apart = layer->delta || m->attention_gated;
-    struct output out = {.label = layer->delta ? "in" : "qkv",
+    const bool attends = layer_attends(layer), apart = !attends || m->attention_gated;
+    struct output out = {.label = attends ? "qkv" : "in",
                          .y = apart           ? b->in
                               : layer->window ? b->qkv_window
                                               : b->qkv,
@@ -467,6 +480,8 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     add_linears(l, b, in, p->qkv, n, out);
     if (layer->delta)
         add_delta(l, b, p);
+    else if (layer->conv)
+        add_short(l, b, p);
     else
         add_attention(l, b, layer, p);
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
@@ -515,7 +530,7 @@ static void carve_states(struct list *l, struct vram *s, struct parts *parts)
     l->states = (uintptr_t)at;
     for (u32 i = 0; i < m->layers_n; i++) {
         parts[i].delta.state = at;
-        at += m->layers[i].delta ? delta_state_floats(&m->delta) : 0;
+        at += layer_state_floats(m, &m->layers[i]);
     }
 }
 

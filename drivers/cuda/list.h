@@ -43,7 +43,8 @@ struct list_weight {
 };
 
 /* A norm's weights (with gemma's 1 added, and scaled), sinks, a router's weights or its bias, the
- * frequencies of a rotation, or what a delta net has but for its linears: f32 on the card. */
+ * frequencies of a rotation, or what a delta net, or a short convolution, has but for its linears:
+ * f32 on the card. */
 struct list_vector {
     const struct tensor *tensor; /* one of these five */
     const struct weight *router;
@@ -62,7 +63,7 @@ enum list_piece {
     LIST_OPS, /* operations, norms, page tables, what the host sends */
     LIST_ACTIVATIONS,
     LIST_SAMPLING,
-    LIST_STATES, /* of delta nets */
+    LIST_STATES, /* of layers without attention */
     LIST_KV,     /* staging for the upload lies there too, until the first step */
     LIST_PIECES
 };
@@ -104,7 +105,7 @@ struct list {
     size_t packed_bytes;
     float *logits;
     const u32 *masks;
-    u64 states;       /* [slots, checkpoints][state_floats] of all delta nets */
+    u64 states;       /* [slots, checkpoints][state_floats] of all layers without attention */
     u32 state_floats; /* 0: there are none */
     u64 zeros, unset; /* words that must be zero before the first step, or NOT_YET */
     size_t n_zeros, n_unset;

@@ -125,12 +125,16 @@ static void place_mixture_norms(struct list *l, struct vram *s, const struct mix
     to->by_expert = as_is(l, s, from->scale, l->model->experts);
 }
 
+static const float *conv(struct list *l, struct vram *s, const struct weight *w)
+{
+    return place_vector(l, s, (struct list_vector){.conv = w, .n = w->n * w->k});
+}
+
 static void place_delta(struct list *l, struct vram *s, const struct delta_net *from,
                         struct parts *to)
 {
     const struct delta_shape *d = &l->model->delta;
-    struct list_vector conv = {.conv = &from->conv, .n = delta_channels(d) * d->taps};
-    to->delta.conv = place_vector(l, s, conv);
+    to->delta.conv = conv(l, s, &from->conv);
     to->delta.a_log = as_is(l, s, from->a_log, d->value_heads);
     to->delta.dt_bias = as_is(l, s, from->dt_bias, d->value_heads);
     to->delta.norm = as_is(l, s, from->norm, d->value_dim);
@@ -143,4 +147,6 @@ void place_vectors(struct list *l, struct vram *s, const struct layer *from, str
         place_delta(l, s, from->delta, to);
     if (from->mixture && from->mixture->norms)
         place_mixture_norms(l, s, from->mixture->norms, to);
+    if (from->conv)
+        to->delta.conv = conv(l, s, from->conv);
 }

@@ -220,7 +220,7 @@ static enum err copy_state(struct steps *s, u32 to, u32 from, struct err_text *e
     const struct list *l = s->list;
     const size_t bytes = l->state_floats * sizeof(float);
     CUDA_TRY(cuda_copy(l->states + to * bytes, l->states + from * bytes, bytes, s->stream), e,
-             "copy a delta net's state");
+             "copy a layer's state");
     return ERR_OK;
 }
 

@@ -178,13 +178,14 @@ static void softcap(float *x, u32 n, float cap)
         x[i] = cap * tanhf(x[i] / cap);
 }
 
-static void conv(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n)
+static void conv(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n,
+                 bool silu)
 {
     for (u32 c = 0; c < n; c++) {
         float sum = 0;
         for (u32 j = 0; j < taps; j++)
             sum += w[(size_t)j * w_stride + c] * x[j][c];
-        y[c] = sum / (1 + expf(-sum));
+        y[c] = silu ? sum / (1 + expf(-sum)) : sum;
     }
 }
 

@@ -540,13 +540,14 @@ static void attention(const struct attention_args *a, u32 kv_head, void *scratch
 /* --- gated delta nets --------------------------------------------------------------------------
  */
 
-static void conv(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n)
+static void conv(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n,
+                 bool silu)
 {
     for (u32 c = 0; c < n; c += VW) {
         vf sum = v_zero();
         for (u32 j = 0; j < taps; j++)
             sum = v_fma(v_load(w + (size_t)j * w_stride + c), v_load(x[j] + c), sum);
-        v_store(y + c, activate(sum, ACT_SILU));
+        v_store(y + c, silu ? activate(sum, ACT_SILU) : sum);
     }
 }
 

@@ -1,9 +1,11 @@
-/* Gated delta nets (core/model/model.h, struct delta_net), and the gates of attention beside them.
+/* Gated delta nets (core/model/model.h, struct delta_net), the gates of attention beside them, and
+ * short convolutions.
  * The state goes from token to token, and each sum has one order: so a token's bits depend neither
  * on how a prompt is cut nor on who shares the step.
  *
  * What a slot keeps of a layer are S^T, [value_heads][value_dim][key_dim], and behind them past
- * inputs of the convolution, [taps - 1][channels], the newest token's last.
+ * inputs of the convolution, [taps - 1][channels], the newest token's last; of a short convolution
+ * these alone.
  */
 #ifndef ZIGCUDA_DELTA_CUH
 #define ZIGCUDA_DELTA_CUH
@@ -184,23 +186,29 @@ GPU void delta_mix(const struct op_delta *op, const struct delta_piece *p)
                           delta_weigh(op, p, token + gpu_lane()));
 }
 
+/* Each of the rows has `items` for every so many tokens. From row *r on, which item *i is of: it
+ * becomes the number within that row. False behind the last. */
+GPU bool delta_find(const struct gpu_row *all_rows, u32 rows, u32 tokens, u32 items, u32 *r, u32 *i,
+                    struct gpu_row *row)
+{
+#pragma unroll 1
+    for (; *r < rows; ++*r) {
+        *row = all_rows[*r];
+        const u32 all = (row->n + tokens - 1) / tokens * items;
+        if (*i < all)
+            return true;
+        *i -= all;
+    }
+    return false;
+}
+
 /* OP_CONVOLVE */
 GPU void delta_mix_all(const struct op_delta *op, const struct gpu_step *s)
 {
     const u32 heads = 2 * op->key_heads + op->value_heads, rows = gpu_uniform(s->n_rows);
     u32 r = 0, i = gpu_uniform(gpu_block() * GPU_WARPS + gpu_warp());
-    for (;; i += gpu_blocks() * GPU_WARPS) {
-        struct gpu_row row;
-#pragma unroll 1
-        for (; r < rows; r++) {
-            row = s->rows[r];
-            const u32 all = (row.n + 3) / 4 * heads;
-            if (i < all)
-                break;
-            i -= all;
-        }
-        if (r == rows)
-            break;
+    struct gpu_row row;
+    for (; delta_find(s->rows, rows, 4, heads, &r, &i, &row); i += gpu_blocks() * GPU_WARPS) {
         const u32 four = i / heads;
         const struct delta_piece p = delta_piece_of(op, &row, four * 4, i - four * heads);
         delta_mix(op, &p);
@@ -499,6 +507,52 @@ GPU void delta_gated(const struct op_gated *op, u32 tokens, bool copies)
 #pragma unroll 1
         for (u32 j = gpu_thread(); j < dim; j += GPU_THREADS)
             out[j] = copies ? in[j] : out[j] * delta_sigmoid(in[dim + j]);
+    }
+}
+
+/* --- short convolutions -------------------------------------------------------------------- */
+
+/* What the convolution sees of a row's token. */
+GPU float short_input(const struct op_delta *op, const struct gpu_row *row, i32 token, u32 channel)
+{
+    const u32 kept = op->taps - 1 + (u32)token;
+    if (token < 0)
+        return row->pos ? delta_past(op, row->slot)[kept * op->channels + channel] : 0;
+    const float *in = gpu_global(op->in) + (size_t)(row->first + (u32)token) * op->stride + channel;
+    return in[0] * in[2 * op->channels];
+}
+
+GPU void short_token(const struct op_delta *op, const struct gpu_row *row, u32 token, u32 channel)
+{
+    const size_t at = row->first + token;
+    float sum = 0;
+#pragma unroll 1
+    for (u32 tap = 0; tap < op->taps; tap++)
+        sum = fmaf(gpu_global(op->conv)[tap * op->channels + channel],
+                   short_input(op, row, (i32)(token + tap + 1 - op->taps), channel), sum);
+    gpu_global(op->out)[at * op->out_stride + channel] =
+        gpu_global(op->in)[at * op->stride + op->channels + channel] * sum;
+}
+
+/* OP_SHORT. A thread takes a channel of some tokens: none but a row's first see what the slot has
+ * kept, so that theirs replaces it, oldest first. */
+GPU void short_convolve(const struct op_delta *op, const struct gpu_step *s)
+{
+    enum { TOKENS = 8 };
+    static_assert(TOKENS >= LIMIT_DELTA_TAPS - 1, "what is kept");
+    u32 r = 0, i = gpu_block() * GPU_THREADS + gpu_thread();
+    struct gpu_row row;
+#pragma unroll 1
+    for (; delta_find(s->rows, s->n_rows, TOKENS, op->channels, &r, &i, &row);
+         i += gpu_blocks() * GPU_THREADS) {
+        const u32 first = i / op->channels * TOKENS, channel = i % op->channels;
+#pragma unroll 1
+        for (u32 t = first; t < MIN(first + TOKENS, row.n); t++)
+            short_token(op, &row, t, channel);
+        float *kept = delta_past(op, row.slot) + channel;
+#pragma unroll 1
+        for (u32 t = 1; t < op->taps && first == 0; t++, kept += op->channels)
+            *kept = short_input(op, &row, (i32)(row.n + t - op->taps), channel);
     }
 }
 

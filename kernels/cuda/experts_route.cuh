@@ -335,7 +335,7 @@ GPU struct experts_choice experts_choice_biased(const struct op_route *op, u32 t
         mine.before += gpu_shuffle(mine.expert, i) < mine.expert;
         sum += gpu_shuffle(mine.share, i);
     }
-    mine.share = r->renormalized ? mine.share / (sum + 1e-20f) : mine.share;
+    mine.share = r->renormalized ? mine.share / (sum + op->least) : mine.share;
     mine.share *= op->scale;
     return mine;
 }

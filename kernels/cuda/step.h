@@ -185,6 +185,7 @@ enum op_kind {
                     mixture) */
     OP_QUERIES,  /* these by `delta`: of gated attention, rows without their gates */
     OP_GATES,    /* out *= sigmoid(gate) */
+    OP_SHORT,    /* a short convolution; alone in its launch */
     OP_CONVOLVE, /* a gated delta net: q, k, v, decay and beta, */
     OP_DELTA,    /* S^T q of each head, and S, which stays with the slot, */
     OP_DELTA_END,
@@ -408,7 +409,7 @@ struct delta_columns {
 };
 
 /* OP_CONVOLVE, OP_DELTA and OP_DELTA_END: core/model/model.h, struct delta_net. What rows have is
- * aligned to 16. */
+ * aligned to 16. OP_SHORT, of no heads: in is b, c and x, [channels] each, out [channels]. */
 struct op_delta {
     const float *in; /* [token][stride]: products, see struct delta_columns */
     float *mixed; /* [token][mixed_stride]: q, k, v as channels are; decay, beta, and two that are
@@ -456,7 +457,8 @@ struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE, OP_
     struct input in;          /* INPUT_NORM; features, stride: multiples of 4 */
     const float *router;      /* [experts][features] */
     const float *bias;        /* [experts]; NULL: OP_JUDGE is not what chooses */
-    float scale;              /* OP_JUDGE: shares are multiplied by it */
+    float scale, least;       /* OP_JUDGE: shares are multiplied by scale; least is added to the sum
+                                 that they are divided by */
     const float *router_bias; /* [experts] or NULL: is added to the logits */
     const float *by_expert;   /* [experts] or NULL: OP_CHOOSE; shares are multiplied by it */
 };

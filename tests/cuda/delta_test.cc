@@ -1,6 +1,6 @@
-/* OP_CONVOLVE, OP_DELTA and OP_DELTA_END, OP_QUERIES and OP_GATES against plain double-precision
- * references; and the same bits for a token however its sequence is cut, whoever shares the step,
- * by any number of blocks.
+/* OP_CONVOLVE, OP_DELTA and OP_DELTA_END, OP_SHORT, OP_QUERIES and OP_GATES against plain
+ * double-precision references; and the same bits for a token however its sequence is cut, whoever
+ * shares the step, by any number of blocks.
  *
  * g++ -std=gnu++17 -O2 -mf16c -Wall -Wextra -Wno-unknown-pragmas -I. -static-libstdc++ \
  *     -static-libgcc -o delta_test tests/cuda/delta_test.cc tests/cuda/harness.cc \
@@ -103,13 +103,47 @@ static u32 column_of(const struct op_delta &op, u32 channel)
     return op.v.at + channel / value * op.v.step + channel % value;
 }
 
-static void list_ops(struct op ops[3], const struct op_delta &delta)
+/* Of no heads: a short convolution. Returns how many there are. */
+static u32 list_ops(struct op ops[3], const struct op_delta &delta)
 {
     const u32 kinds[] = {OP_CONVOLVE, OP_DELTA, OP_DELTA_END};
-    for (u32 i = 0; i < 3; i++) {
-        ops[i].kind = kinds[i];
+    const u32 n = delta.value_heads ? 3 : 1;
+    for (u32 i = 0; i < n; i++) {
+        ops[i].kind = delta.value_heads ? kinds[i] : (u32)OP_SHORT;
         ops[i].delta = delta;
     }
+    return n;
+}
+
+static u32 outputs_of(const struct op_delta &op)
+{
+    return op.value_heads ? op.value_heads * op.value_dim : op.channels;
+}
+
+/* What all have: weights of the convolution, and room. */
+static void take_room(struct net *net)
+{
+    struct op_delta *op = &net->op;
+    vector<float> rows; /* [taps][channels] */
+    net->conv = random_floats(op->channels * op->taps, 0.8f);
+    for (u32 i = 0; i < op->taps * op->channels; i++)
+        rows.push_back(net->conv[i % op->channels * op->taps + i / op->channels]);
+    op->conv = floats_of(rows);
+    op->in = (float *)gpu_take((size_t)STEP_TOKENS * op->stride * 4);
+    op->out = (float *)gpu_take((size_t)STEP_TOKENS * op->out_stride * 4);
+    op->state = floats_of(vector<float>((size_t)SLOTS * op->state_stride, NAN));
+}
+
+static struct net make_short(u32 channels, u32 taps)
+{
+    struct net net = {};
+    net.op.channels = channels;
+    net.op.taps = taps;
+    net.op.stride = 3 * channels + BEHIND;
+    net.op.out_stride = channels + BEHIND;
+    net.op.state_stride = (taps - 1) * channels;
+    take_room(&net);
+    return net;
 }
 
 static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
@@ -130,21 +164,14 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->out_stride = value_heads * value_dim + BEHIND;
     op->mixed_stride = op->channels + 4 * value_heads + BEHIND;
     op->state_stride = value_heads * value_dim * key_dim + (taps - 1) * op->channels;
-    net.conv = random_floats(op->channels * taps, 0.8f);
     net.a_log = random_floats(value_heads, 2, -1);
     net.dt_bias = random_floats(value_heads, 2, -1);
     net.norm = random_floats(value_dim, 1);
-    vector<float> rows; /* [taps][channels] */
-    for (u32 i = 0; i < taps * op->channels; i++)
-        rows.push_back(net.conv[i % op->channels * taps + i / op->channels]);
-    op->conv = floats_of(rows);
     op->a_log = floats_of(net.a_log);
     op->dt_bias = floats_of(net.dt_bias);
     op->norm = floats_of(net.norm);
-    op->in = (float *)gpu_take((size_t)STEP_TOKENS * op->stride * 4);
-    op->out = (float *)gpu_take((size_t)STEP_TOKENS * op->out_stride * 4);
     op->mixed = floats_of(vector<float>((size_t)STEP_TOKENS * op->mixed_stride, NAN));
-    op->state = floats_of(vector<float>((size_t)SLOTS * op->state_stride, NAN));
+    take_room(&net);
     return net;
 }
 
@@ -200,19 +227,37 @@ static vector<double> reference(const struct net &net, const vector<float> &in)
     return out;
 }
 
+static vector<double> short_reference(const struct net &net, const vector<float> &in)
+{
+    const struct op_delta &op = net.op;
+    const u32 n = op.channels;
+    vector<double> out;
+    for (u32 t = 0; t < in.size() / op.stride; t++)
+        for (u32 c = 0; c < n; c++) {
+            double sum = 0;
+            for (u32 i = 0; i < op.taps; i++)
+                if (t + i + 1 >= op.taps) {
+                    const float *row = &in[(size_t)(t + i + 1 - op.taps) * op.stride];
+                    sum += (double)net.conv[c * op.taps + i] * row[c] * row[2 * n + c];
+                }
+            out.push_back(sum * in[(size_t)t * op.stride + n + c]);
+        }
+    return out;
+}
+
 struct sequence {
     vector<float> in; /* [tokens][stride] */
     u32 tokens, slot, chunk, done;
-    vector<float> out; /* [tokens][value_heads * value_dim] */
+    vector<float> out; /* [tokens][outputs_of()] */
 };
 
 /* Steps until all are through, of up to `chunk` tokens of each. What is behind rows stays. */
 static bool go(const struct net &net, vector<struct sequence *> all, u32 blocks)
 {
     const struct op_delta &op = net.op;
-    const u32 n = op.value_heads * op.value_dim;
+    const u32 n = outputs_of(op);
     struct op ops[3] = {};
-    list_ops(ops, op);
+    const u32 n_ops = list_ops(ops, op);
     bool kept = true;
     for (;;) {
         vector<struct gpu_row> rows;
@@ -236,7 +281,7 @@ static bool go(const struct net &net, vector<struct sequence *> all, u32 blocks)
         gpu_put(op.out, out.data(), out.size() * 4);
         step.n_rows = (u32)rows.size();
         step.rows = gpu_copy_of(rows.data(), rows.size());
-        launch(ops, 3, step, blocks, DELTA_SHARED_BYTES);
+        launch(ops, n_ops, step, blocks, DELTA_SHARED_BYTES);
         gpu_get(out.data(), op.out, out.size() * 4);
         for (u32 r = 0; r < rows.size(); r++)
             for (u32 t = rows[r].first; t < rows[r].first + rows[r].n; t++) {
@@ -254,14 +299,13 @@ static struct sequence make_sequence(const struct net &net, u32 tokens, u32 slot
     return {random_floats((size_t)tokens * net.op.stride, 2), tokens, slot, chunk, 0, {}};
 }
 
-static void test_delta(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
-                       bool joined)
+static void test_net(const struct net &net, const char *what)
 {
     enum { TOKENS = 41 };
-    const struct net net = make_net(key_heads, value_heads, key_dim, value_dim, taps, joined);
     struct sequence first = make_sequence(net, TOKENS, 1, TOKENS);
     bool same = go(net, {&first}, 3);
-    const vector<double> want = reference(net, first.in);
+    const vector<double> want =
+        net.op.value_heads ? reference(net, first.in) : short_reference(net, first.in);
     double worst = 0, size = 0;
     for (size_t i = 0; i < want.size(); i++) {
         worst = fmax(worst, isnan(first.out[i]) ? INFINITY : fabs(first.out[i] - want[i]));
@@ -278,10 +322,24 @@ static void test_delta(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_di
             same &= alone ? go(net, {&mine}, chunk) : go(net, {&before, &mine, &behind}, 5);
             same &= memcmp(mine.out.data(), first.out.data(), mine.out.size() * 4) == 0;
         }
-    printf("delta     keys %2u of %3u values %2u of %3u taps %u%s: max error %.1e of %.1e%s\n",
-           key_heads, key_dim, value_heads, value_dim, taps, joined ? " joined" : "", worst, size,
-           same ? "" : ", NOT same");
-    report(worst < 2e-5 * size && same, "delta");
+    printf("%s: max error %.1e of %.1e%s\n", what, worst, size, same ? "" : ", NOT same");
+    report(worst < 2e-5 * size && same, what);
+}
+
+static void test_delta(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
+                       bool joined)
+{
+    char what[96];
+    snprintf(what, sizeof what, "delta     keys %2u of %3u values %2u of %3u taps %u%s", key_heads,
+             key_dim, value_heads, value_dim, taps, joined ? " joined" : "");
+    test_net(make_net(key_heads, value_heads, key_dim, value_dim, taps, joined), what);
+}
+
+static void test_short(u32 channels, u32 taps)
+{
+    char what[96];
+    snprintf(what, sizeof what, "short     channels %4u taps %u", channels, taps);
+    test_net(make_short(channels, taps), what);
 }
 
 /* --- gated attention ----------------------------------------------------------------------- */
@@ -366,6 +424,9 @@ int main(int argc, char **argv)
     test_delta(1, 3, 48, 32, 4, false);
     test_delta(1, 1, 112, 48, 8, false);
     test_delta(1, 1, 128, 16, 3, false);
+    test_short(16, 2);
+    test_short(48, 8);
+    test_short(1040, 3);
     test_gated(4, 2, 64);
     test_gated(3, 1, 256);
     if (gpu_is_real() && argc > 3) {

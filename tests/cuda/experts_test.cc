@@ -291,7 +291,7 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     in.norm = gpu_copy_of(m.norm.data(), hidden);
     in.eps = 1e-6f;
     m.route.kind = OP_ROUTE;
-    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, NULL};
+    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, 0, NULL};
     if (way == GPT_OSS) {
         m.router_bias = random_floats(experts, 1);
         m.route.route.router_bias = gpu_copy_of(m.router_bias.data(), experts);

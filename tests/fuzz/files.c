@@ -25,7 +25,7 @@ static enum err config(struct str text, struct err_text *e)
     ASSERT(model_attention_layers(&m) > 0);
     ASSERT(!d->value_heads || (d->key_heads && d->value_heads % d->key_heads == 0));
     ASSERT(d->key_dim <= LIMIT_DELTA_DIM && d->value_dim <= LIMIT_DELTA_DIM);
-    ASSERT(d->taps <= LIMIT_DELTA_TAPS);
+    ASSERT(d->taps <= LIMIT_DELTA_TAPS && m.conv_taps <= LIMIT_DELTA_TAPS);
     return ERR_OK;
 }
 

@@ -342,6 +342,33 @@ for i, (key, value, says) in enumerate([
         ("layer_types", ["full_attention"] * 4, "model.layers.0.self_attn"),
         ("layer_types", ["linear_attention"] * 3, "layer_types")]):
     case(f"delta-{i}", "qwen3-5-f32", config(key, value), says)
+LFM2 = "model.layers.1."
+for i, name in enumerate((LFM2 + "conv.conv.weight", LFM2 + "conv.in_proj.weight",
+                          LFM2 + "conv.out_proj.weight", LFM2 + "operator_norm.weight",
+                          LFM2 + "ffn_norm.weight", LFM2 + "feed_forward.w3.weight",
+                          "model.layers.2.self_attn.out_proj.weight",
+                          "model.layers.2.self_attn.k_layernorm.weight",
+                          "model.embedding_norm.weight")):
+    case(f"lfm2-without-{i}", "lfm2-f32", without(name), name)
+case("lfm2-conv-shape", "lfm2-f32", entry("shape", [64, 3], LFM2 + "conv.conv.weight"),
+     [LFM2 + "conv.conv.weight", "[64, 1, 3]", "conv_L_cache 3"])
+for i, (key, value, says) in enumerate([
+        ("conv_bias", True, "conv_bias"), ("conv_L_cache", 1, "conv_L_cache"),
+        ("conv_L_cache", 9, "conv_L_cache"), ("conv_L_cache", 4, "conv.conv.weight"),
+        ("layer_types", ["conv"] * 4, "layer_types"), ("layer_types", ["conv"] * 3, "layer_types"),
+        ("layer_types", ["conv", "mamba", "full_attention", "conv"], "layer_types"),
+        ("layer_types", ["full_attention"] * 4, "model.layers.0.self_attn"),
+        ("block_auto_adjust_ff_dim", True, "feed_forward.w1"), ("hidden_act", "gelu", "hidden_act"),
+        ("block_ff_dim", 128, "feed_forward.w1"), ("norm_eps", "x", "norm_eps"),
+        ("hidden_size", 72, "short convolutions")]):
+    case(f"lfm2-{i}", "lfm2-f32", config(key, value), says)
+EXPERT_BIAS = "model.layers.1.feed_forward.expert_bias"
+case("lfm2-moe-bias", "lfm2-moe-bf16", without(EXPERT_BIAS), EXPERT_BIAS)
+for i, (key, value, says) in enumerate([
+        ("use_expert_bias", False, "use_expert_bias"), ("layer_types", None, "layer_types"),
+        ("num_dense_layers", 2, "model.layers.1.feed_forward.w1"),
+        ("num_dense_layers", 0, "model.layers.0.feed_forward.")]):
+    case(f"lfm2-moe-{i}", "lfm2-moe-bf16", config(key, value), says)
 case("exaone-norm", "exaone4-f32", without(AFTER), AFTER)
 case("exaone-no-window", "exaone4-f32", config("sliding_window", None), [CONFIG, "layer_types"])
 case("exaone-letters", "exaone4-f32", edit(CONFIG, lambda j: (

@@ -400,7 +400,7 @@ static bool against_itself(const struct golden *g, struct device *d, const struc
                            struct result *other, const u32 *chunks, u32 n, bool neighbours)
 {
     enum { OUTPUTS = 12 };
-    const bool guesses = !neighbours && !g->model->delta.value_heads;
+    const bool guesses = !neighbours && !model_has_states(g->model);
     const u32 *truth = !guesses ? NULL : want->forced ? want->forced : want->tokens;
     size_t bytes = (size_t)(g->n_prompt + OUTPUTS) * g->model->vocab * sizeof(float);
     bool same = true;

@@ -114,7 +114,7 @@ static enum err fake_submit(struct device *d, const struct step *s, struct err_t
             fake.page_tokens[row->pages[p / LIMIT_PAGE_TOKENS]][p % LIMIT_PAGE_TOKENS] =
                 row->follows ? fake.slot_last[row->slot] : s->tokens[row->first + i];
         }
-        if (fake.device.model->delta.value_heads)
+        if (model_has_states(fake.device.model))
             fake_go_on(row);
         fake.guesses += row->samples > 1;
         if (row->samples > 1)

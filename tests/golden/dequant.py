@@ -169,8 +169,7 @@ def tool_ct(folder):
     model = auto.from_pretrained(
         folder, torch_dtype="auto",
         quantization_config=CompressedTensorsConfig(run_compressed=False))
-    return {n[:-7]: p for n, p in model.named_parameters()
-            if n.endswith(("_proj.weight", "in_proj_qkv.weight", "in_proj_z.weight"))}
+    return {n[:-7]: p for n, p in model.named_parameters() if n.endswith(".weight")}
 
 
 def tool_mxfp4(folder):

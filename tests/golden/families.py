@@ -152,9 +152,14 @@ SEEING = {
                                           num_heads=2, deepstack_visual_indexes=[0], **VISION)),
     "qwen3-5-seeing": ("qwen3_5", PATCHES),
     "qwen3-5-moe": ("qwen3_5_moe", PATCHES),
+    "gemma4-seeing": ("gemma4", dict(position_embedding_size=16, head_dim=8, pooling_kernel_size=1,
+                                     num_key_value_heads=2, **VISION)),
     "gemma3-seeing": ("gemma3", dict(model_type="siglip_vision_model", **VISION)),
     "mistral3-seeing": ("mistral3", dict(model_type="pixtral", head_dim=8, **VISION)),
 }
+# and beside ears: name: audio_config
+HEARING = {"gemma4-seeing": dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                                 subsampling_conv_channels=[4, 4], output_proj_dims=16)}
 FAMILIES["qwen3-embedding"] = ("qwen3", dict(head_dim=32, num_hidden_layers=1,
                                              num_attention_heads=2, num_key_value_heads=1,
                                              intermediate_size=64, tie_word_embeddings=True), 18)
@@ -210,17 +215,64 @@ FAMILIES["gpt-oss-many"] = ("gpt_oss", dict(
                          beta_slow=1.0, truncate=False,
                          original_max_position_embeddings=256)), 90)
 
+# layers that attend beside convolutions of three tokens; the size of the MLP follows from three
+# more keys: 2/3 of 144, times 1.3, in whole pieces of 32, is 128
+LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "conv", "full_attention", "conv"],
+            conv_L_cache=3, conv_bias=False, tie_word_embeddings=True)
+FAMILIES["lfm2"] = ("lfm2", dict(LFM2, intermediate_size=144, block_auto_adjust_ff_dim=True,
+                                 block_ffn_dim_multiplier=1.3, block_multiple_of=32), 50)
+FAMILIES["lfm2-form4"] = ("lfm2", dict(FAMILIES["lfm2"][1], num_hidden_layers=2,
+                                       layer_types=["conv", "full_attention"]), 58)
+FAMILIES["lfm2-plain"] = ("lfm2", dict(LFM2, block_auto_adjust_ff_dim=False), 51)
+FAMILIES["lfm2-moe"] = ("lfm2_moe", dict(
+    LFM2, layer_types=["conv", "full_attention", "conv", "conv"], num_dense_layers=1,
+    num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, use_expert_bias=True,
+    norm_topk_prob=True, routed_scaling_factor=1.5), 105)
+
+S, F = "sliding_attention", "full_attention"
+GEMMA4 = dict(
+    intermediate_size=64, head_dim=32, global_head_dim=64, sliding_window=8,
+    final_logit_softcapping=30.0, vocab_size_per_layer_input=288, tie_word_embeddings=True,
+    rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25,
+                            rope_theta=1000000.0),
+        sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
+# as E2B, beside eyes and ears as E4B, as 31B and as 26B-A4B
+FAMILIES["gemma4"] = ("gemma4_text", dict(
+    GEMMA4, num_hidden_layers=6, layer_types=[S, S, F] * 2, num_kv_shared_layers=3,
+    use_double_wide_mlp=True, num_key_value_heads=1, hidden_size_per_layer_input=32), 53)
+FAMILIES["gemma4-seeing"] = ("gemma4_text", dict(
+    GEMMA4, hidden_size=96, num_hidden_layers=5, layer_types=[S, F, S, S, F], head_dim=16,
+    global_head_dim=32, num_attention_heads=6, pad_token_id=0, sliding_window=12,
+    num_kv_shared_layers=2, hidden_size_per_layer_input=32), 62)
+DENSE = dict(GEMMA4, num_hidden_layers=4, layer_types=[S, F] * 2, head_dim=16, global_head_dim=32,
+             attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
+             use_bidirectional_attention="vision")
+FAMILIES["gemma4-dense"] = ("gemma4_text", DENSE, 55)
+FAMILIES["gemma4-moe"] = ("gemma4_text", dict(
+    DENSE, num_hidden_layers=2, layer_types=[S, F], enable_moe_block=True, num_experts=4,
+    top_k_experts=2, moe_intermediate_size=32), 248)
+
+# as granite-4.0-350m, -1b and -micro: all layers attend, and no experts
+FAMILIES["granite-hybrid"] = ("granitemoehybrid", dict(
+    layer_types=["attention"] * 2, num_local_experts=0, num_experts_per_tok=0,
+    shared_intermediate_size=96, position_embedding_type="rope", embedding_multiplier=6.0,
+    attention_multiplier=0.15, residual_multiplier=0.7, logits_scaling=2.5, mamba_n_heads=8,
+    tie_word_embeddings=True), 57)
+FAMILIES["granite-hybrid-form5"] = FAMILIES["granite-hybrid"][:2] + (59,)
+
 FORM4 = {"llama-form4"}
 
 
 def fill(model, seed):
     """Draws every parameter: O(1) activations, attention that looks somewhere, spread logits."""
     gen = torch.Generator().manual_seed(seed)
-    gemma = model.config.model_type.startswith("gemma")
+    gemma4 = model.config.model_type.startswith("gemma4")
+    gemma = model.config.model_type.startswith("gemma") and not gemma4  # norms of 1 + w
     hybrid = model.config.model_type.startswith(("qwen3_5", "qwen3_next"))
     oss = model.config.model_type == "gpt_oss"
     tied = model.config.tie_word_embeddings
-    embed = 0.06 if gemma else 0.45 if tied else 1.0  # gemma multiplies it by sqrt(hidden)
+    embed = 0.06 if gemma or gemma4 else 0.45 if tied else 1.0  # gemma's times sqrt(hidden)
     embed /= getattr(model.config, "embedding_multiplier", 1)
     for name, p in sorted(model.named_parameters()):
         x = torch.randn(p.shape, generator=gen)
@@ -232,8 +284,16 @@ def fill(model, seed):
             x *= 1.5 if name.endswith("gate_up_proj_bias") else 0.3
         elif "norm" in name:
             x = 0.25 * x + (0.0 if gemma or hybrid and "linear_attn" not in name else 1.0)
-            if gemma and name in ("model.norm.weight", "model.language_model.norm.weight"):
-                x += 6.0  # makes up for the small tied embedding
+            if name in ("model.norm.weight", "model.language_model.norm.weight"):
+                x += 6.0 if gemma else 14.0 if gemma4 else 0.0  # the tied embedding is small
+            if gemma4 and ".q_norm" in name:
+                x *= p.shape[-1] ** -0.5  # in place of what scores are not divided by
+        elif name.endswith(("router.scale", "per_expert_scale")):
+            x = 0.4 * x + 1.0
+        elif "router.proj" in name:
+            x *= 1.5  # of what is divided by the root of hidden_size
+        elif "embed_tokens_per_layer" in name:
+            x *= 0.2
         elif "embed_tokens" in name:
             x *= embed
         elif "lm_head" in name:
@@ -247,12 +307,14 @@ def fill(model, seed):
 
 
 def correct(model, seed):
-    """Draws what is added to the scores of experts when they are chosen: f32 in files, whatever
-    the type of the weights is, and no parameter."""
+    """Draws what is no parameter: what is added to the scores of experts when they are chosen, f32
+    in files, whatever the type of the weights is, and what multiplies gemma 4's layers."""
     gen = torch.Generator().manual_seed(seed)
     for name, b in sorted(model.named_buffers()):
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             b.data = 0.3 * torch.randn(b.shape, generator=gen)
+        elif name.endswith("layer_scalar"):
+            b.data = (0.3 + torch.rand(b.shape, generator=gen)).to(b.dtype)
 
 
 def kept_f32(model):
@@ -280,17 +342,73 @@ def add_mtp(folder, seed):
     save_file(tensors, path, metadata=dict(format="pt"))
 
 
-def older_config(folder):
-    """Qwen3-Next's config.json as transformers 4 wrote it, which names no layer's type."""
+def rewrite(folder, change):
+    """config.json as change(its values) leaves it"""
     with open(folder + "/config.json") as f:
         config = json.load(f)
+    change(config)
+    with open(folder + "/config.json", "w") as f:
+        json.dump(dict(sorted(config.items())), f, indent=2)
+        f.write("\n")
+
+
+def older_qwen3_next(config):
+    """As transformers 4 wrote it, which names no layer's type."""
     rope = config.pop("rope_parameters")
     config.pop("layer_types")
     config.update(torch_dtype=config.pop("dtype"), full_attention_interval=4, rope_scaling=None,
                   rope_theta=rope["rope_theta"], partial_rotary_factor=0.25)
-    with open(folder + "/config.json", "w") as f:
-        json.dump(dict(sorted(config.items())), f, indent=2)
-        f.write("\n")
+
+
+def older_granite_hybrid(config):
+    """As IBM publishes it: layers of the type "attention", two keys that only training reads."""
+    config.update(torch_dtype=config.pop("dtype"), rope_scaling=None, init_method="mup",
+                  rope_theta=config.pop("rope_parameters")["rope_theta"],
+                  normalization_function="rmsnorm",
+                  layer_types=["attention" for _ in config["layer_types"]])
+    config.pop("time_step_limit")
+
+
+def published_gemma4(config):
+    """As Google publishes it: what transformers says layer by layer since, in two keys."""
+    text = config.get("text_config", config)
+    full = list(text.pop("per_layer_config").values())[0]
+    text.update(global_head_dim=full["head_dim"],
+                num_global_key_value_heads=full.get("num_key_value_heads"))
+
+
+def older_lfm2(config):
+    """As Liquid published the first ones: the layers that attend by number, another name of
+    intermediate_size, and keys that say again what others do."""
+    types = config.pop("layer_types")
+    config.pop("tie_word_embeddings")
+    hidden = config["hidden_size"]
+    config.update(torch_dtype=config.pop("dtype"), block_ff_dim=config.pop("intermediate_size"),
+                  full_attn_idxs=[i for i, t in enumerate(types) if t == "full_attention"],
+                  rope_theta=config.pop("rope_parameters")["rope_theta"], block_dim=hidden,
+                  conv_dim=hidden, conv_dim_out=hidden, num_heads=config["num_attention_heads"],
+                  block_norm_eps=config["norm_eps"], block_use_swiglu=True, use_pos_enc=True)
+
+
+# config.json in the form of files in use, where that is another than transformers 5 writes
+FORMS = {"qwen3-next": older_qwen3_next, "granite-hybrid": older_granite_hybrid,
+         "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
+         "gemma4-dense": published_gemma4, "gemma4-moe": published_gemma4}
+
+
+def add_shared(folder, seed):
+    """Keys and values of layers that take those of another, which the files of gemma 4 have
+    nevertheless, and which are not used."""
+    path = folder + "/model.safetensors"
+    tensors = load_file(path)
+    gen = torch.Generator().manual_seed(seed)
+    at = "model.language_model.layers."
+    for i, like in ((3, 2), (4, 1)):
+        for leaf in ("k_proj", "v_proj", "k_norm"):
+            t = tensors[f"{at}{like}.self_attn.{leaf}.weight"]
+            tensors[f"{at}{i}.self_attn.{leaf}.weight"] = \
+                (0.1 * torch.randn(t.shape, generator=gen)).to(t.dtype)
+    save_file(tensors, path, metadata=dict(format="pt"))
 
 
 def draw_mxfp4(folder, seed):
@@ -310,11 +428,9 @@ def draw_mxfp4(folder, seed):
     save_file(tensors, path, metadata=dict(format="pt"))
 
 
-def published_config(folder):
-    """The config.json of gpt-oss as OpenAI wrote it: no dtype, rope in transformers 4's form, two
-    keys that say again what others do, and one that transformers does not read."""
-    with open(folder + "/config.json") as f:
-        config = json.load(f)
+def published_gpt_oss(config):
+    """As OpenAI wrote it: no dtype, rope in transformers 4's form, two keys that say again what
+    others do, and one that transformers does not read."""
     rope = config.pop("rope_parameters")
     for key in ("dtype", "bos_token_id"):
         config.pop(key, None)
@@ -325,9 +441,6 @@ def published_config(folder):
                       modules_to_not_convert=["model.layers.*.self_attn",
                                               "model.layers.*.mlp.router", "model.embed_tokens",
                                               "lm_head"], quant_method="mxfp4"))
-    with open(folder + "/config.json", "w") as f:
-        json.dump(dict(sorted(config.items())), f, indent=2)
-        f.write("\n")
 
 
 def form4(over):
@@ -352,8 +465,9 @@ def config_of(name):
     if name in SEEING:
         outer, vision = SEEING[name]
         text = AutoConfig.for_model(kind, **over)
+        ears = dict(audio_config=HEARING[name]) if name in HEARING else {}
         return AutoConfig.for_model(outer, text_config=text.to_dict(), vision_config=vision,
-                                    tie_word_embeddings=text.tie_word_embeddings)
+                                    tie_word_embeddings=text.tie_word_embeddings, **ears)
     return AutoConfig.for_model(kind, **over)
 
 
@@ -403,14 +517,16 @@ def build(name, dtype, folder, shard=None):
     model.save_pretrained(folder, max_shard_size=shard or "50MB", **usual)
     if "mtp_num_hidden_layers" in FAMILIES[name][1]:
         add_mtp(folder, FAMILIES[name][2])
-    if name == "qwen3-next":
-        older_config(folder)
+    if name == "gemma4-seeing":
+        add_shared(folder, FAMILIES[name][2])
+    if name in FORMS:
+        rewrite(folder, FORMS[name])
 
 
 def build_mxfp4(name, folder):
     build(name, torch.bfloat16, folder)
     draw_mxfp4(folder, FAMILIES[name][2])
-    published_config(folder)
+    rewrite(folder, published_gpt_oss)
 
 
 if __name__ == "__main__":  # transformers 4 is run as a process of its own

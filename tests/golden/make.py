@@ -54,7 +54,11 @@ AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe
 BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3",
         "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe", "seed-oss", "ernie4-5",
         "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe", "qwen3-5", "qwen3-5-seeing",
-        "qwen3-5-moe"]
+        "qwen3-5-moe", "lfm2", "gemma4", "granite-hybrid-form5"]
+
+# in names of folders, where not the family's
+NAMES = {"qwen3-5-seeing": "qwen3-5", "lfm2-plain": "lfm2",
+         "granite-hybrid-form5": "granite-hybrid"}
 
 
 def plan():
@@ -79,7 +83,12 @@ def plan():
              ("qwen3-5-seeing", "ct4"), ("qwen3-5-moe", "ct4"), ("qwen3-5", "gptq4"),
              ("qwen3-5", "awq"), ("qwen3-next", "bf16")]
     rows += [("gpt-oss", "mxfp4"), ("gpt-oss-many", "mxfp4")]
-    return [(f"{f}-{q}".replace("qwen3-5-seeing", "qwen3-5"), f, q) for f, q in rows]
+    rows += [("lfm2", "bf16"), ("lfm2-plain", "f32"), ("lfm2", "ct4"), ("lfm2", "gptq4"),
+             ("lfm2-form4", "bf16"), ("lfm2-moe", "bf16")]
+    rows += [("gemma4", "bf16"), ("gemma4-seeing", "bf16"), ("gemma4-dense", "f32"),
+             ("gemma4-moe", "bf16"), ("gemma4", "ct4"), ("gemma4", "gptq4")]
+    rows += [("granite-hybrid", "bf16"), ("granite-hybrid-form5", "ct4")]
+    return [(f"{NAMES.get(f, f)}-{q}", f, q) for f, q in rows]
 
 
 def setup():

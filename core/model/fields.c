@@ -46,7 +46,7 @@ static void describe(char *out, size_t cap, const struct json *v)
 
 enum err fields_refuse(const struct fields *k, const char *key, const char *why_fmt, ...)
 {
-    char value[128], why[400];
+    char value[128], why[640];
     va_list args;
     va_start(args, why_fmt);
     vsnprintf(why, sizeof why, why_fmt, args);

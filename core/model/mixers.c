@@ -35,14 +35,14 @@ static void read_conv_shape(const struct fields *k, struct model *m)
     if (fields_bool(k, "conv_bias", false))
         fields_refuse(k, "conv_bias", "only false is supported");
     if (m->hidden % 16)
-        fields_refuse(k, "hidden_size", "of short convolutions a multiple of 16 is needed");
+        fields_refuse(k, "hidden_size", "a multiple of 16 is needed");
 }
 
 /* layer_types: full_attention, and what the others are called. */
 static void read_types(const struct fields *k, const struct json *list, const char *other,
                        struct model *m, bool is_other[LIMIT_LAYERS])
 {
-    if (list->type != JSON_ARRAY || list->n != m->layers_n) {
+    if (!list || list->type != JSON_ARRAY || list->n != m->layers_n) {
         fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
         return;
     }
@@ -61,15 +61,16 @@ static void read_attending(const struct fields *k, const struct model *m,
 {
     const char *key = "full_attn_idxs";
     const struct json *list = fields_get(k, key);
+    bool fits = !list || list->type == JSON_ARRAY;
     u64 i;
-    if (list && list->type != JSON_ARRAY)
-        fields_refuse(k, key, "a list of numbers of layers is expected");
     memset(is_other, list != NULL, m->layers_n * sizeof *is_other);
-    for (const struct json *v = list ? list->child : NULL; v; v = v->next)
-        if (!json_u64(v, &i) || i >= m->layers_n)
-            fields_refuse(k, key, "numbers of layers from 0 to %u are expected", m->layers_n - 1);
-        else
+    for (const struct json *v = list ? list->child : NULL; v && fits; v = v->next) {
+        fits = json_u64(v, &i) && i < m->layers_n;
+        if (fits)
             is_other[i] = false;
+    }
+    if (!fits)
+        fields_refuse(k, key, "a list of numbers below %u is expected", m->layers_n);
 }
 
 static void read_others(const struct fields *k, const struct family *f, struct model *m,
@@ -77,10 +78,8 @@ static void read_others(const struct fields *k, const struct family *f, struct m
 {
     const struct json *list = fields_get(k, "layer_types");
     const u32 every = fields_u32(k, "full_attention_interval", 4, 1, LIMIT_LAYERS);
-    if (list)
+    if (list || (f->short_conv && f->mixtures))
         read_types(k, list, f->delta ? "linear_attention" : "conv", m, is_other);
-    else if (f->short_conv && f->mixtures)
-        fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
     else if (f->short_conv)
         read_attending(k, m, is_other);
     for (u32 i = 0; i < m->layers_n && f->delta && !list; i++)

@@ -360,7 +360,7 @@ for i, (key, value, says) in enumerate([
         ("layer_types", ["full_attention"] * 4, "model.layers.0.self_attn"),
         ("block_auto_adjust_ff_dim", True, "feed_forward.w1"), ("hidden_act", "gelu", "hidden_act"),
         ("block_ff_dim", 128, "feed_forward.w1"), ("norm_eps", "x", "norm_eps"),
-        ("hidden_size", 72, "short convolutions")]):
+        ("hidden_size", 72, "a multiple of 16")]):
     case(f"lfm2-{i}", "lfm2-f32", config(key, value), says)
 EXPERT_BIAS = "model.layers.1.feed_forward.expert_bias"
 case("lfm2-moe-bias", "lfm2-moe-bf16", without(EXPERT_BIAS), EXPERT_BIAS)

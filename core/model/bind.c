@@ -8,18 +8,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How modules are called: within a layer, and the last norm. */
+/* How modules are called: within a layer, and the last norm. leaf: gate, up, down of an MLP, and
+ * the first two in one. */
 struct names {
-    const char *norm_q, *norm_k, *o, *mlp, *leaf[3], *norm_final;
+    const char *norm_q, *norm_k, *o, *mlp, *leaf[4], *norm_final;
 };
-static const struct names usual_names = {"q_norm",
-                                         "k_norm",
-                                         "o_proj",
-                                         "mlp",
-                                         {"gate_proj", "up_proj", "down_proj"},
-                                         "model.norm"},
-                          lfm2_names = {"q_layernorm",  "k_layernorm",      "out_proj",
-                                        "feed_forward", {"w1", "w3", "w2"}, "model.embedding_norm"};
+static const struct names
+    usual_names = {"q_norm",
+                   "k_norm",
+                   "o_proj",
+                   "mlp",
+                   {"gate_proj", "up_proj", "down_proj", "gate_up_proj"},
+                   "model.norm"},
+    lfm2_names = {"q_layernorm",  "k_layernorm",          "out_proj",
+                  "feed_forward", {"w1", "w3", "w2", ""}, "model.embedding_norm"},
+    granite_hybrid_names = {"q_norm",
+                            "k_norm",
+                            "o_proj",
+                            "shared_mlp",
+                            {"gate_proj", "up_proj", "output_linear", "input_linear"},
+                            "model.norm"};
 
 /* The dot-terminated prefix of one layer's tensors. */
 struct place_name {
@@ -147,8 +155,8 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, const char 
     u32 hidden = o->m->hidden;
     bool bias = o->config.mlp_bias;
     if (o->m->n_gate_up == 1) {
-        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.gate_up_proj", i, of), 2 * wide, hidden,
-                        bias, &l->gate_up[0]));
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, o->names->leaf[3]), 2 * wide,
+                        hidden, bias, &l->gate_up[0]));
     } else {
         for (u32 j = 0; j < 2; j++)
             TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, o->names->leaf[j]), wide,
@@ -523,10 +531,10 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
         snprintf(delta, sizeof delta, ", conv_L_cache %u", m->conv_taps);
     snprintf(
         out, cap,
-        "hidden_size %u, intermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
+        "hidden_size %u, %sintermediate_size %u, num_attention_heads %u, num_key_value_heads %u, "
         "head_dim %u, vocab_size %u%s%s%s%s",
-        m->hidden, m->intermediate, m->heads, m->kv_heads, m->head_dim, m->vocab, experts, shared,
-        delta, group);
+        m->hidden, o->config.shared_mlp ? "shared_" : "", m->intermediate, m->heads, m->kv_heads,
+        m->head_dim, m->vocab, experts, shared, delta, group);
 }
 
 enum err bind_model(struct opening *o)
@@ -534,7 +542,9 @@ enum err bind_model(struct opening *o)
     char shape[512];
     struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, shape, o->e};
     describe_shape(o, shape, sizeof shape);
-    o->names = o->config.norms == NORMS_LFM2 ? &lfm2_names : &usual_names;
+    o->names = o->config.norms == NORMS_LFM2 ? &lfm2_names
+               : o->config.shared_mlp        ? &granite_hybrid_names
+                                             : &usual_names;
     find_fused(o);
     TRY(bind_ends(o, &b));
     for (u32 i = 0; i < o->m->layers_n; i++) {

@@ -78,6 +78,7 @@ static void read_shape(const struct fields *k, const struct family *f, struct mo
     const bool adjusts = f->short_conv && !f->mixtures;
     const char *wide = experts_only                               ? "moe_intermediate_size"
                        : adjusts && fields_get(k, "block_ff_dim") ? "block_ff_dim"
+                       : f->granite_hybrid                        ? "shared_intermediate_size"
                                                                   : "intermediate_size";
     m->intermediate = fields_u32(k, wide, KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     if (adjusts)
@@ -219,6 +220,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     c->fused = f->fused || f->fused_gate_up;
     c->norms = f->norms;
     c->gemma4 = f->gemma4;
+    c->shared_mlp = f->granite_hybrid;
     read_biases(k, f, c);
     refuse_unsupported(k, f);
 }
@@ -250,6 +252,30 @@ static void read_nope(const struct fields *k, struct model *m)
     }
 }
 
+/* granitemoehybrid: layers that attend, all or none of which rotate. */
+static void read_granite_hybrid(const struct fields *k, struct model *m)
+{
+    const char *key = fields_get(k, "layers_block_type") ? "layers_block_type" : "layer_types";
+    const struct json *list = fields_get(k, key);
+    struct str position = fields_str(k, "position_embedding_type", "nope");
+    bool rotates = str_is(position, "rope");
+    if (!list || list->type != JSON_ARRAY || list->n != m->layers_n) {
+        fields_refuse(k, key, "a list of %u names is expected", m->layers_n);
+        return;
+    }
+    const struct json *v = list->child;
+    for (u32 i = 0; i < m->layers_n; i++, v = v->next) {
+        if (v->type != JSON_STRING ||
+            (!str_is(v->text, "attention") && !str_is(v->text, "full_attention")))
+            fields_refuse(k, key, "layer %u does not attend; layers of Mamba are not supported", i);
+        m->layers[i].rope = rotates ? ROPE_FULL : ROPE_SETS;
+    }
+    if (fields_u32(k, "num_local_experts", 0, 0, UINT32_MAX - 1))
+        fields_refuse(k, "num_local_experts", "experts beside the MLP are not supported");
+    if (!rotates && !str_is(position, "nope"))
+        fields_refuse(k, "position_embedding_type", "rope and nope are supported");
+}
+
 static bool slides(const struct family *f, const struct model *m, u32 i, u32 max_window_layers,
                    u32 pattern)
 {
@@ -277,7 +303,7 @@ static void read_layer_types(const struct fields *k, const struct family *f, u32
                              struct model *m)
 {
     const struct json *list = fields_get(k, "layer_types");
-    if (!list || mixers_has(f))
+    if (!list || mixers_has(f) || f->granite_hybrid)
         return;
     if (list->type != JSON_ARRAY || list->n != m->layers_n) {
         fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
@@ -708,6 +734,8 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
                                       .scale = 1};
     if (f->nope)
         read_nope(k, m);
+    if (f->granite_hybrid)
+        read_granite_hybrid(k, m);
     read_windows(k, f, m);
     if (f->gemma4)
         gemma4_read(k, f, m, c);

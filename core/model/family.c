@@ -206,6 +206,13 @@ static const struct family families[] = {
      .attention_bias_key = true,
      .multipliers = true,
      .mixtures = MIXTURES_MIXTRAL},
+    {.name = "granitemoehybrid",
+     .theta = 1e4,
+     .eps = 1e-6,
+     .attention_bias_key = true,
+     .fused_gate_up = true,
+     .multipliers = true,
+     .granite_hybrid = true},
     {.name = "olmo2",
      .theta = 1e4,
      .eps = 1e-5,
@@ -354,9 +361,9 @@ const struct family *family_find(const struct fields *k, struct str type)
         k, "model_type",
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe, qwen3_next, "
-        "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, olmo2, "
-        "olmo3, olmoe, gpt_oss, lfm2, lfm2_moe, exaone4, gemma, gemma2, gemma3, gemma3_text, "
-        "gemma4, "
-        "gemma4_text, gemma4_unified and gemma4_unified_text are supported");
+        "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, "
+        "granitemoehybrid, olmo2, olmo3, olmoe, gpt_oss, lfm2, lfm2_moe, exaone4, gemma, gemma2, "
+        "gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified and gemma4_unified_text are "
+        "supported");
     return NULL;
 }

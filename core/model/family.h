@@ -46,10 +46,12 @@ struct family {
                         query_pre_attn_scalar and softcaps */
     bool gemma4;     /* scaled embedding, tanh-GELU, a softcap of logits, and what gemma4.h reads */
     bool own_inputs; /* the default of hidden_size_per_layer_input is 256 */
-    bool multipliers;   /* of embedding, attention, what is added to x, logits */
-    bool query_scaling; /* of queries beyond the positions of training */
-    bool mrope;         /* positions are of time, height and width: of text all three are the same,
-                           and which dimensions go by which makes no difference */
+    bool multipliers;    /* of embedding, attention, what is added to x, logits */
+    bool granite_hybrid; /* MLPs go by keys and names of their own; other layers and experts, which
+                            it may have, are refused */
+    bool query_scaling;  /* of queries beyond the positions of training */
+    bool mrope;          /* positions are of time, height and width: of text all three are the same,
+                            and which dimensions go by which makes no difference */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */

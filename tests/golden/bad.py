@@ -459,6 +459,17 @@ case("granitemoe-joined", "granitemoe-bf16", config("intermediate_size", 64),
 case("granitemoe-apart", "granitemoe-ct4", without(*(
     f"model.layers.1.block_sparse_moe.experts.4.up_proj.weight_{leaf}" for leaf in
     ("packed", "scale", "shape"))), "model.layers.1.block_sparse_moe.experts.4.up_proj.weight")
+HYBRID, FUSED = "granite-hybrid-bf16", "model.layers.1.shared_mlp.input_linear.weight"
+for i, (key, value) in enumerate([
+        ("layer_types", ["attention", "mamba"]), ("layer_types", ["attention"]),
+        ("layer_types", None), ("layers_block_type", ["linear_attention", "attention"]),
+        ("num_local_experts", 4), ("position_embedding_type", "alibi"),
+        ("shared_intermediate_size", None), ("sliding_window", 8)]):
+    case(f"hybrid-{i}", HYBRID, config(key, value), [CONFIG, key])
+case("hybrid-width", HYBRID, config("shared_intermediate_size", 48),
+     [FUSED.replace("1", "0"), "shared_intermediate_size 48"])
+case("hybrid-without", HYBRID, without(FUSED), FUSED)
+case("ok-hybrid", HYBRID, config("intermediate_size", 64), [], "ok")  # of experts
 OSS, SINKS = "gpt-oss-mxfp4", "model.layers.1.self_attn.sinks"
 EXPERTS = "model.layers.1.mlp.experts."
 for i, name in enumerate([

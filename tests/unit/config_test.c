@@ -156,6 +156,25 @@ void config_multipliers(void)
     CHECK(opens("gemma2", KV, &m, &c) && c.rounds_embed_scale && m.logit_scale == 1);
 }
 
+#define HYBRID "\"shared_intermediate_size\":96,\"layer_types\":"
+#define ATTEND "[\"attention\",\"attention\",\"attention\",\"full_attention\"]"
+
+void config_granite_hybrid(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("granitemoehybrid",
+                HYBRID ATTEND ",\"position_embedding_type\":\"rope\",\"num_local_experts\":0,"
+                              "\"logits_scaling\":4,\"mamba_n_heads\":0",
+                &m, &c));
+    CHECK(m.layers[3].intermediate == 96 && m.n_gate_up == 1 && m.n_qkv == 3 && c.shared_mlp);
+    CHECK(m.layers[3].rope == ROPE_FULL && !m.tied && m.logit_scale == 0.25f && m.kv_heads == 4);
+    CHECK(opens("granitemoehybrid",
+                HYBRID "[],\"layers_block_type\":" ATTEND ",\"position_embedding_type\":null", &m,
+                &c));
+    CHECK(m.layers[0].rope == ROPE_SETS && m.layers[3].rope == ROPE_SETS && !m.layers[0].mixture);
+}
+
 #define MOE "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
 
 void config_experts(void)
@@ -651,6 +670,13 @@ void config_refusals(void)
         {"granite", "\"attention_multiplier\":0", "attention_multiplier is 0"},
         {"granite", "\"logits_scaling\":0", "logits_scaling is 0"},
         {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
+        {"granitemoehybrid", "", "shared_intermediate_size is missing"},
+        {"granitemoehybrid", HYBRID "null", "layer_types is null: a list of 4"},
+        {"granitemoehybrid", HYBRID "[\"attention\",\"mamba\",1,2]", "layer 1 does not attend"},
+        {"granitemoehybrid", HYBRID ATTEND ",\"num_local_experts\":8",
+         "num_local_experts is 8: experts"},
+        {"granitemoehybrid", HYBRID ATTEND ",\"position_embedding_type\":\"alibi\"",
+         "rope and nope"},
         {"seed_oss", KV ",\"attention_out_bias\":1", "attention_out_bias is 1: true or false"},
         {"seed_oss", KV ",\"sliding_window\":8", "sliding_window is 8: seed_oss has none"},
         {"seed_oss", KV ",\"partial_rotary_factor\":0.5", "this family rotates whole heads"},

@@ -37,6 +37,21 @@ static void read_layer_config(const struct fields *k, const struct fields *all, 
     }
 }
 
+/* Devices plan attention once for all layers of a window. */
+static void check_alike(const struct fields *k, const struct model *m)
+{
+    for (u32 i = 1; i < m->layers_n; i++)
+        for (u32 j = 0; j < i; j++) {
+            const struct layer *a = &m->layers[i], *b = &m->layers[j];
+            if (a->window == b->window &&
+                (a->head_dim != b->head_dim || a->kv_heads != b->kv_heads)) {
+                fields_refuse(k, "per_layer_config",
+                              "layers %u and %u are of one type, but have other heads", j, i);
+                return;
+            }
+        }
+}
+
 /* Heads of the layers that see all. */
 static void read_heads(const struct fields *k, struct model *m)
 {
@@ -48,6 +63,7 @@ static void read_heads(const struct fields *k, struct model *m)
         full.kv_heads = m->kv_heads; /* the other key is not looked at then */
     if (each.object) {
         read_layer_config(k, &each, m);
+        check_alike(k, m);
         return;
     }
     check_heads(k, m, &full, "global_head_dim", "num_global_key_value_heads");
@@ -70,8 +86,7 @@ static void share_keys(const struct fields *k, struct model *m)
         struct layer *l = &m->layers[i], *from = &m->layers[own - 1];
         while (from > m->layers && (from->window != 0) != (l->window != 0))
             from--;
-        if (from->window != l->window || from->head_dim != l->head_dim ||
-            from->kv_heads != l->kv_heads) {
+        if (from->window != l->window) {
             fields_refuse(k, key, "layer %u has none of its kind before it", i);
             return;
         }

@@ -87,11 +87,12 @@ void gemma4_heads_by_layer(void)
     CHECK(m.layers[0].mixture && m.layers[0].mixture->norms && m.experts_renormalized);
     CHECK(read("\"num_global_key_value_heads\":2," ROPE, &m, &c, &e) == ERR_OK);
     CHECK(m.layers[1].kv_heads == 4);
-    CHECK(read("\"attention_k_eq_v\":true,\"per_layer_config\":{\"1\":{\"head_dim\":128,"
-               "\"num_key_value_heads\":1},\"4\":{\"head_dim\":128}}," ROPE,
-               &m, &c, &e) == ERR_OK);
+    CHECK(
+        read("\"attention_k_eq_v\":true,\"per_layer_config\":{\"1\":{\"head_dim\":128,"
+             "\"num_key_value_heads\":1},\"4\":{\"head_dim\":128,\"num_key_value_heads\":1}}," ROPE,
+             &m, &c, &e) == ERR_OK);
     CHECK(m.layers[1].head_dim == 128 && m.layers[1].kv_heads == 1);
-    CHECK(m.layers[4].head_dim == 128 && m.layers[4].kv_heads == 4);
+    CHECK(m.layers[4].head_dim == 128 && m.layers[4].kv_heads == 1);
 }
 
 void gemma4_refusals(void)
@@ -106,6 +107,7 @@ void gemma4_refusals(void)
     CHECK(refused("\"per_layer_config\":{\"x\":{}}," ROPE, "numbers of layers"));
     CHECK(refused("\"per_layer_config\":{\"1\":{\"hidden_size\":64}}," ROPE, "head_dim and"));
     CHECK(refused("\"per_layer_config\":{\"1\":{\"head_dim\":63}}," ROPE, "even"));
+    CHECK(refused("\"per_layer_config\":{\"1\":{\"head_dim\":64}}," ROPE, "layers 1 and 4"));
     CHECK(refused("\"enable_moe_block\":true,\"num_experts\":4,\"top_k_experts\":5,"
                   "\"moe_intermediate_size\":32," ROPE,
                   "top_k_experts"));

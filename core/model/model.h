@@ -138,7 +138,7 @@ enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_ROWS };
 struct layer {
     u32 rope;               /* index into model.rope, or ROPE_SETS: this layer does not rotate */
     u32 window;             /* keys seen: i - window < j <= i; 0: all */
-    u32 kv_heads, head_dim; /* of its attention */
+    u32 kv_heads, head_dim; /* of its attention; the same in all layers of a window */
     u32 kv_layer;     /* the layer whose keys and values it sees: itself, or an earlier one whose
                          rope, window and heads are the same. Then it has neither k nor v, but
                          that one's norm_k */

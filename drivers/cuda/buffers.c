@@ -137,7 +137,7 @@ void buffers_activations(struct list *l, struct vram *s, struct buffers *b)
     const u32 gates = m->attention_gated ? m->heads * m->head_dim : 0;
     b->qkv_stride = row_stride(MAX(model_qkv_n(m) - gates, mixed));
     b->attention_stride = row_stride(model_mixed_n(m));
-    b->h_stride = row_stride(MAX(m->intermediate, m->shared_intermediate));
+    b->h_stride = row_stride(MAX(MAX(m->intermediate, m->shared_intermediate), m->own.n));
     b->raw_stride = row_stride(2 * MAX(m->intermediate, m->shared_intermediate));
     b->x = carve_rows(s, tokens, b->x_stride);
     b->y = has_answers(m) ? carve_rows(s, tokens, b->x_stride) : NULL;

@@ -1,4 +1,4 @@
-/* What the tokenizers library knows about each code point, in one two-stage table, and the
+/* What the tokenizers library knows about each code point, in one three-stage table, and the
  * decompositions and compositions of NFC (UAX 15). The data (unicode_table.c) was asked from the
  * library by tests/tokenizer/unicode_gen.py, because its engines follow different Unicode
  * versions. Constant; owns nothing.
@@ -33,8 +33,9 @@ struct unicode_pair { /* sorted by (first, second) */
     u32 first, second, composed;
 };
 
-enum { UNICODE_BLOCK_BITS = 8 };
-extern const u8 unicode_stage[0x110000 >> UNICODE_BLOCK_BITS];
+enum { UNICODE_BLOCK_BITS = 4, UNICODE_MIDDLE_BITS = 5 };
+extern const u8 unicode_top[];
+extern const u16 unicode_middle[];
 extern const u8 unicode_kind[];
 extern const struct unicode_bits unicode_bits_of[]; /* by kind */
 extern const u32 unicode_kind_count;
@@ -48,9 +49,10 @@ extern const u32 unicode_pair_count;
 
 static inline u32 unicode_kind_of(u32 cp)
 {
-    u32 block = unicode_stage[cp >> UNICODE_BLOCK_BITS];
-    u32 low = cp & ((1u << UNICODE_BLOCK_BITS) - 1);
-    return unicode_kind[block << UNICODE_BLOCK_BITS | low];
+    u32 low = cp & ((1u << UNICODE_BLOCK_BITS) - 1), rest = cp >> UNICODE_BLOCK_BITS;
+    u32 middle = rest & ((1u << UNICODE_MIDDLE_BITS) - 1);
+    middle |= (u32)unicode_top[rest >> UNICODE_MIDDLE_BITS] << UNICODE_MIDDLE_BITS;
+    return unicode_kind[(u32)unicode_middle[middle] << UNICODE_BLOCK_BITS | low];
 }
 
 static inline struct unicode_bits unicode_of(u32 cp)

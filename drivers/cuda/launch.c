@@ -11,12 +11,12 @@ enum {
 
 /* --- what kernels can do --------------------------------------------------------------------- */
 
-/* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM, OP_PAIRS or
- * OP_SHARED, nothing of `delta`, and heads that fit. */
+/* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM, OP_PAIRS,
+ * OP_SHARED or OP_SHORT, nothing of `delta`, and heads that fit. */
 static bool layers_fit(const struct model *m)
 {
     if (m->qk_norm == QK_NORM_ROWS || m->v_norm || m->rope_pairs || m->shared_intermediate ||
-        list_has_delta(m))
+        m->conv_taps || list_has_delta(m))
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -228,7 +228,7 @@ static struct table prefill_table(const struct steps *s)
 static bool is_attention(const struct op *op)
 {
     return op->kind == OP_NORM || op->kind == OP_PAIRS || op->kind == OP_SHARED ||
-           op->kind == OP_ROPE || op->kind == OP_ATTENTION;
+           op->kind == OP_SHORT || op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
 /* Which kernels compute the attention of a step: rows of many tokens, and others. */

@@ -74,6 +74,9 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
     case OP_SHARED:
         vector_shared(&op->shared, s);
         return true;
+    case OP_SHORT:
+        short_convolve(&op->delta, s);
+        return true;
     case OP_ROPE:
         if (few || attention_is_fused(run))
             return false;
@@ -210,14 +213,8 @@ GPU_KERNEL(step, struct gpu_run, 1)
     run_ops<false>(&p);
 }
 
-/* OP_SHORT comes alone; among the others it has ptxas make twice as much of these. */
 GPU_KERNEL(delta, struct gpu_run, 2)
 {
-    if (gpu_uniform(p.ops[p.first].kind) == OP_SHORT) {
-        const struct op_delta op = p.ops[p.first].delta;
-        short_convolve(&op, p.step);
-        return;
-    }
     for (u32 i = p.first; i < p.last; i++) {
         delta_op(&p.ops[i], p.step);
         if (i + 1 < p.last)

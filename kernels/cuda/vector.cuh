@@ -60,27 +60,90 @@ GPU float vector_sum_block(float v, float *work)
     return sum;
 }
 
-/* A block takes a head of a token. Without `adds` what was in x does not count. */
+/* Item i of an OP_ADD_NORM or OP_NORM: a head of a token. */
+struct vector_row {
+    float *x;
+    const float *y;
+};
+GPU struct vector_row vector_row_of(const struct op_add_norm *op, u32 i)
+{
+    const u32 token = i / op->heads, at = i % op->heads * op->hidden;
+    return {gpu_global(op->x) + (size_t)token * op->x_stride + at,
+            gpu_global(op->y) + (size_t)token * op->y_stride + at};
+}
+
+/* What becomes of its features `first`, first + step, ..., AT_ONCE of them, as far as there are so
+ * many: all are read before any is written, as x may be y. inverse: of the rms. Without `adds` what
+ * was in x does not count. */
+enum { VECTOR_AT_ONCE = 8 };
+template <bool adds, u32 step>
+GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row *row, u32 first,
+                          float inverse)
+{
+    const float *norm = gpu_global(op->norm);
+    const float scale = op->scale;
+    const u32 hidden = op->hidden;
+    float v[VECTOR_AT_ONCE];
+#pragma unroll
+    for (u32 k = 0; k < VECTOR_AT_ONCE; k++) {
+        const u32 j = MIN(first + k * step, hidden - 1);
+        const float w = op->norm ? norm[j] : 1, y = gpu_mul(row->y[j], inverse);
+        v[k] = adds ? gpu_mul(fmaf(y, w, row->x[j]), scale) : gpu_mul(y, w);
+    }
+#pragma unroll
+    for (u32 k = 0; k < VECTOR_AT_ONCE; k++)
+        if (first + k * step < hidden)
+            row->x[first + k * step] = v[k];
+}
+
+/* A warp takes an item, each lane the parts that lanes of GPU_WARPS warps have where a block takes
+ * one: the sums are the same. */
+template <bool adds> GPU_CALL void vector_add_norms(const struct op_add_norm *op, u32 n)
+{
+    const u32 hidden = op->hidden;
+    op = gpu_near(op);
+#pragma unroll 1
+    for (u32 i = gpu_block() * GPU_WARPS + gpu_warp(); i < n; i += gpu_blocks() * GPU_WARPS) {
+        const struct vector_row row = vector_row_of(op, i);
+        float part[GPU_WARPS] = {}, sum = 0;
+#pragma unroll 2
+        for (u32 first = gpu_lane(); first < hidden; first += GPU_THREADS)
+#pragma unroll
+            for (u32 w = 0; w < GPU_WARPS; w++) {
+                const float y = first + w * 32 < hidden ? row.y[first + w * 32] : 0;
+                part[w] = fmaf(y, y, part[w]);
+            }
+#pragma unroll
+        for (u32 w = 0; w < GPU_WARPS; w++)
+            sum += gpu_sum_warp(part[w]);
+        const float inverse = 1 / sqrtf(sum / (float)hidden + op->eps);
+#pragma unroll 1
+        for (u32 first = gpu_lane(); first < hidden; first += 32 * VECTOR_AT_ONCE)
+            vector_norm_some<adds, 32>(op, &row, first, inverse);
+    }
+}
+
+/* A block takes an item; where there are more of them a warp does. */
 template <bool adds = true>
 GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
 {
-    float *work = (float *)gpu_shared(), *xs = gpu_global(op->x), eps = op->eps, scale = op->scale;
-    const float *ys = gpu_global(op->y), *norm = gpu_global(op->norm);
-    u32 hidden = op->hidden, x_stride = op->x_stride, y_stride = op->y_stride;
-    u32 heads = op->heads, n = s->n_tokens * heads;
+    float *work = (float *)gpu_shared();
+    const u32 hidden = op->hidden, n = s->n_tokens * op->heads;
+    if (n > gpu_blocks()) {
+        vector_add_norms<adds>(op, n);
+        return;
+    }
     for (u32 i = gpu_block(); i < n; i += gpu_blocks()) {
-        float *x = xs + (size_t)(i / heads) * x_stride + i % heads * hidden, sum = 0;
-        const float *y = ys + (size_t)(i / heads) * y_stride + i % heads * hidden;
+        const struct vector_row row = vector_row_of(op, i);
+        float sum = 0;
 #pragma unroll 4
         for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
-            sum = fmaf(y[j], y[j], sum);
+            sum = fmaf(row.y[j], row.y[j], sum);
         sum = vector_sum_block(sum, work);
-        float inverse = 1 / sqrtf(sum / (float)hidden + eps);
-#pragma unroll 4
-        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS) {
-            float w = op->norm ? norm[j] : 1;
-            x[j] = adds ? (x[j] + y[j] * inverse * w) * scale : y[j] * inverse * w;
-        }
+        const float inverse = 1 / sqrtf(sum / (float)hidden + op->eps);
+#pragma unroll 1
+        for (u32 first = gpu_thread(); first < hidden; first += GPU_THREADS * VECTOR_AT_ONCE)
+            vector_norm_some<adds, GPU_THREADS>(op, &row, first, inverse);
         gpu_sync(); /* before `work` is used again */
     }
 }
@@ -140,20 +203,20 @@ GPU void vector_pairs(const struct op_pairs *op, const struct gpu_step *s)
     }
 }
 
-/* A warp takes 256 columns of a token. */
+/* A warp takes 64 columns of a token. */
 GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
 {
     const float *gates = gpu_global(op->gate), *ups = gpu_global(op->up);
     float *hs = gpu_global(op->h);
     u32 columns = op->n, activation = op->activation;
-    u32 in_stride = op->in_stride, h_stride = op->h_stride, pieces = CEIL_DIV(columns, 256u);
+    u32 in_stride = op->in_stride, h_stride = op->h_stride, pieces = CEIL_DIV(columns, 64u);
     u32 n = s->n_tokens * pieces;
     for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;
          item += gpu_blocks() * GPU_WARPS) {
-        u32 i = item / pieces, from = item % pieces * 256;
+        u32 i = item / pieces, from = item % pieces * 64;
         const float *gate = gates + (size_t)i * in_stride, *up = ups + (size_t)i * in_stride;
         float *h = hs + (size_t)i * h_stride;
-        for (u32 j = from + gpu_lane(); j < MIN(from + 256, columns); j += 32)
+        for (u32 j = from + gpu_lane(); j < MIN(from + 64, columns); j += 32)
             h[j] = linear_activate(gate[j], activation) * up[j];
     }
 }

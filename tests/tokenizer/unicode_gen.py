@@ -25,6 +25,8 @@ CATEGORIES = (
 ).split()
 SCRIPTS = "Han Hiragana Katakana Hangul Latin Greek Cyrillic Arabic Hebrew Thai".split()
 
+BLOCK_BITS, MIDDLE_BITS = 4, 5  # as core/model/unicode.h has them; no others take less room
+
 
 def matches(regex):
     """The set of code points that an Oniguruma class matches."""
@@ -195,6 +197,15 @@ def rows(values, form="%d"):
     yield line
 
 
+def staged(values, n):
+    """Which of the blocks of n values comes where, and these, each once."""
+    blocks = {}
+    stage = [
+        blocks.setdefault(tuple(values[i : i + n]), len(blocks)) for i in range(0, len(values), n)
+    ]
+    return stage, blocks
+
+
 def render():
     check_contractions()
     combining = combining_classes()
@@ -214,11 +225,9 @@ def render():
         for c, b in enumerate(bits)
     ]
     assert len(kinds) <= 256
-    blocks = {}
-    stage = [
-        blocks.setdefault(tuple(kind[i : i + 256]), len(blocks)) for i in range(0, 0x110000, 256)
-    ]
-    assert len(blocks) <= 256
+    middle, blocks = staged(kind, 1 << BLOCK_BITS)
+    top, middles = staged(middle, 1 << MIDDLE_BITS)
+    assert len(middles) <= 256
     pool, maps = [], []
     for c in sorted(decomposed):
         d = [ord(x) for x in decomposed[c]]
@@ -230,8 +239,11 @@ def render():
         '#include "core/model/unicode.h"',
         "",
         "/* clang-format off */",
-        "const u8 unicode_stage[0x110000 >> 8] = {",
-        *rows(stage),
+        "const u8 unicode_top[] = {",
+        *rows(top),
+        "};",
+        "const u16 unicode_middle[] = {",
+        *rows([k for b in middles for k in b]),
         "};",
         "const u8 unicode_kind[] = {",
         *rows([k for b in blocks for k in b]),

@@ -23,7 +23,7 @@ struct cpu_device {
     const struct kernel_set *set;
     bool pin, spin;
     struct matrix *matrices;
-    u32 n_matrices;
+    u32 n_matrices, most_matrices;
     u8 *packed_memory;
     u32 advised; /* matrices that the kernel was told to read, and their bytes */
     size_t advised_bytes;
@@ -40,6 +40,7 @@ static struct cpu_device *cpu_of(struct device *d)
 static void list_matrix(struct cpu_device *c, const struct weight *w, struct packed *packed)
 {
     size_t at = 0;
+    ASSERT(c->n_matrices < c->most_matrices);
     if (c->n_matrices) {
         const struct matrix *last = &c->matrices[c->n_matrices - 1];
         at = last->at + ROUND_UP(last->bytes, (size_t)64);
@@ -558,9 +559,9 @@ static const struct device_ops cpu_ops = {
 
 static size_t most_matrices(const struct model *m)
 {
-    size_t n = 2;
+    size_t n = 4;
     for (u32 i = 0; i < m->layers_n; i++)
-        n += 8 + (m->layers[i].mixture ? 1 + 3 * (size_t)m->experts : 0);
+        n += 10 + (m->layers[i].mixture ? 1 + 3 * (size_t)m->experts : 0);
     return n;
 }
 
@@ -608,6 +609,7 @@ enum err cpu_open(struct arena *keep, const struct model *model, const struct de
                                 .deep = DEEP_TOKENS,
                                 .kv_page_bytes = cpu_kv_page_bytes(model, options->kv_type),
                                 .kernels = options->set->name};
+    c->most_matrices = (u32)most_matrices(model);
     c->set = options->set;
     /* Of more CPUs, and of a quota's, the kernel knows which are idle: the first are what every
      * other process that pins takes, too. */

@@ -2,11 +2,6 @@
 
 #include "drivers/cuda/place.h"
 
-size_t buffers_ops_max(const struct model *m)
-{
-    return LIST_STRETCHES * (LIST_OPS_BESIDE + (size_t)LIST_LAYER_OPS * m->layers_n);
-}
-
 /* Inputs of the widest matrix, packed. */
 static u32 inputs_max(const struct list *l)
 {
@@ -182,7 +177,7 @@ void buffers_state(struct list *l, struct vram *s)
     state->last = vram_pointer(s, slots * sizeof *state->last);
     for (u32 i = 0; i < l->steps; i++)
         l->card_steps[i] = vram_carve(s, l->step_bytes);
-    l->card_ops = vram_pointer(s, buffers_ops_max(m) * sizeof *l->ops);
+    l->card_ops = vram_pointer(s, l->most_ops * sizeof *l->ops);
 }
 
 void buffers_sampling(struct list *l, struct vram *s, struct op_sample *op)

@@ -57,9 +57,6 @@ static inline float *carve_rows(struct vram *s, u32 rows, u32 stride)
     return vram_pointer(s, (size_t)rows * stride * sizeof(float));
 }
 
-/* Operations of all lists, at most. */
-size_t buffers_ops_max(const struct model *m);
-
 /* Words that must be zero before the first step, and are left zero by each; what stays from step to
  * step; activations; logits and what sampling works with. */
 void buffers_zeros(struct list *l, struct vram *s, struct buffers *b);

@@ -11,10 +11,13 @@ enum err list_open(struct list *l, struct arena *keep, struct err_text *e)
     size_t layers = l->model->layers_n;
     l->head_rows = MIN(MAX(l->limits.samples, (u32)LIST_HEAD_ROWS), l->limits.step_tokens);
     size_t weights = LIST_LAYER_WEIGHTS + 3 * l->model->experts;
-    l->weights = ARENA_NEW(keep, struct list_weight, LIST_WEIGHTS_BESIDE + weights * layers);
-    l->vectors = ARENA_NEW(keep, struct list_vector, 2 + LIST_LAYER_VECTORS * layers + 4);
-    l->ops = ARENA_NEW(keep, struct op, buffers_ops_max(l->model));
-    l->labels = ARENA_NEW(keep, const char *, buffers_ops_max(l->model));
+    l->most_weights = LIST_WEIGHTS_BESIDE + weights * layers;
+    l->most_vectors = LIST_VECTORS_BESIDE + LIST_LAYER_VECTORS * layers;
+    l->most_ops = LIST_STRETCHES * (LIST_OPS_BESIDE + LIST_LAYER_OPS * layers);
+    l->weights = ARENA_NEW(keep, struct list_weight, l->most_weights);
+    l->vectors = ARENA_NEW(keep, struct list_vector, l->most_vectors);
+    l->ops = ARENA_NEW(keep, struct op, l->most_ops);
+    l->labels = ARENA_NEW(keep, const char *, l->most_ops);
     if (!l->weights || !l->vectors || !l->ops || !l->labels)
         return arena_full(keep, "the list of GPU operations", e);
     return ERR_OK;
@@ -43,6 +46,7 @@ bool list_has_delta(const struct model *m)
 
 static struct op *add(struct list *l, enum op_kind kind, const char *label)
 {
+    ASSERT(l->n_ops < l->most_ops);
     struct op *op = &l->ops[l->n_ops];
     l->labels[l->n_ops++] = label;
     *op = (struct op){.kind = kind};

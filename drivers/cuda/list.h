@@ -26,6 +26,7 @@ enum {
     LIST_LAYER_VECTORS = 18, /* norms, sinks, router and its bias, share or bias; of a delta net */
     LIST_OPS_BESIDE = 7,     /* those of no layer */
     LIST_WEIGHTS_BESIDE = 4, /* embedding and head, and of per-layer inputs */
+    LIST_VECTORS_BESIDE = 6, /* norms, rotations */
     LIST_STRETCHES = 4,      /* lists of them */
     LIST_HEAD_ROWS = 16,     /* rows of logits, or as many as samples */
 };
@@ -90,6 +91,7 @@ struct list {
     struct op *ops;      /* the host's copy */
     const char **labels; /* of each, for profiles: "qkv" */
     u32 n_weights, n_vectors, n_ops;
+    size_t most_weights, most_vectors, most_ops;
     struct list_stretch step, mid, decode, one; /* of ops: what each kernel runs */
     u32 k_max;                                  /* the most packed inputs of a linear */
     u32 few_rows;                               /* the fewest of experts' few_rows */

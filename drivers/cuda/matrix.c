@@ -103,6 +103,7 @@ static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias
 
 static struct list_weight *add_weight(struct list *l, const struct weight *from, u32 first, u32 n)
 {
+    ASSERT(l->n_weights < l->most_weights);
     struct list_weight *w = &l->weights[l->n_weights++];
     *w = (struct list_weight){
         .from = from, .first = first, .n = n, .to = shape(from), .run = 16, .step = 16};

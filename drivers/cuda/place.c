@@ -7,6 +7,7 @@
 const float *place_vector(struct list *l, struct vram *s, struct list_vector v)
 {
     v.to = vram_pointer(s, (size_t)v.n * sizeof *v.to);
+    ASSERT(l->n_vectors < l->most_vectors);
     l->vectors[l->n_vectors++] = v;
     return v.to;
 }

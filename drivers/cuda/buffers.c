@@ -21,13 +21,6 @@ static bool has_answers(const struct model *m)
     return m->layers[0].norm_after_attention || m->layers[0].norm_after_mlp || m->shared_gated;
 }
 
-/* Are there layers whose products are made into something else before they are attended to, or in
- * place of that? */
-static bool has_inputs(const struct model *m)
-{
-    return list_has_delta(m) || m->conv_taps;
-}
-
 /* Does a layer see the keys and values of another? */
 static bool shares_keys(const struct model *m)
 {
@@ -91,7 +84,7 @@ static struct prepared carve_prepared(struct vram *s, u32 room, u32 n)
 static void carve_awaited(struct list *l, struct vram *s, struct buffers *b)
 {
     const bool one = shares_all(l->model) && !has_answers(l->model) &&
-                     !l->model->shared_intermediate && !has_inputs(l->model);
+                     !l->model->shared_intermediate && !list_has_delta(l->model);
     const bool layers = one && !l->model->experts;
     const u32 tokens = layers ? MIN(l->limits.step_tokens, (u32)MID_TOKENS) : 0;
     const u32 qkv_h = b->qkv_stride + b->h_stride;
@@ -144,7 +137,7 @@ void buffers_activations(struct list *l, struct vram *s, struct buffers *b)
     b->x = carve_rows(s, tokens, b->x_stride);
     b->y = has_answers(m) ? carve_rows(s, tokens, b->x_stride) : NULL;
     b->in_stride = row_stride(model_row_n(m));
-    b->in = has_inputs(m) ? carve_rows(s, tokens, b->in_stride) : NULL;
+    b->in = list_has_delta(m) ? carve_rows(s, tokens, b->in_stride) : NULL;
     b->qkv = carve_rows(s, tokens, b->qkv_stride);
     b->qkv_window = shares_keys(m) ? carve_rows(s, tokens, b->qkv_stride) : b->qkv;
     b->own_stride = row_stride(m->layers_n * m->own.n);

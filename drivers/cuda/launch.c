@@ -12,11 +12,11 @@ enum {
 /* --- what kernels can do --------------------------------------------------------------------- */
 
 /* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM, OP_PAIRS,
- * OP_SHARED or OP_SHORT, nothing of `delta`, and heads that fit. */
+ * OP_SHARED, nothing of `delta`, and heads that fit. */
 static bool layers_fit(const struct model *m)
 {
     if (m->qk_norm == QK_NORM_ROWS || m->v_norm || m->rope_pairs || m->shared_intermediate ||
-        m->conv_taps || list_has_delta(m))
+        list_has_delta(m))
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -142,14 +142,14 @@ static bool is_experts(const struct op *op)
 
 static bool is_delta(const struct op *op)
 {
-    return op->kind >= OP_QUERIES && op->kind <= OP_DELTA_END;
+    return op->kind == OP_SHORT || (op->kind >= OP_QUERIES && op->kind <= OP_DELTA_END);
 }
 
 /* Which computes it where k does the rest? `decode` has no OP_JUDGE, and may have no experts. */
 static const struct steps_kernel *kernel_for(const struct steps *s, const struct steps_kernel *k,
                                              const struct op *op)
 {
-    if (is_delta(op))
+    if (is_delta(op) && !(op->kind == OP_SHORT && k == &s->decode))
         return &s->delta;
     const bool apart = op->kind == OP_JUDGE || (is_experts(op) && !s->few_experts);
     return k == &s->decode && apart ? &s->step : k;
@@ -228,7 +228,7 @@ static struct table prefill_table(const struct steps *s)
 static bool is_attention(const struct op *op)
 {
     return op->kind == OP_NORM || op->kind == OP_PAIRS || op->kind == OP_SHARED ||
-           op->kind == OP_SHORT || op->kind == OP_ROPE || op->kind == OP_ATTENTION;
+           op->kind == OP_ROPE || op->kind == OP_ATTENTION;
 }
 
 /* Which kernels compute the attention of a step: rows of many tokens, and others. */

@@ -39,7 +39,7 @@ size_t list_kv_page_bytes(const struct list *l)
 
 bool list_has_delta(const struct model *m)
 {
-    return m->attention_gated || m->delta.value_heads;
+    return m->attention_gated || model_has_states(m);
 }
 
 /* --- operations ---------------------------------------------------------------------------- */

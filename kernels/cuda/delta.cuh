@@ -536,10 +536,8 @@ GPU void short_token(const struct op_delta *op, const struct gpu_row *row, u32 t
 
 /* OP_SHORT. A thread takes a channel of some tokens: none but a row's first see what the slot has
  * kept, so that theirs replaces it, oldest first. */
-GPU_CALL void short_convolve(const struct op_delta *op, const struct gpu_step *s)
+GPU void short_convolve(const struct op_delta *op, const struct gpu_step *s)
 {
-    op = gpu_near(op);
-    s = gpu_near(s);
     enum { TOKENS = 8 };
     static_assert(TOKENS >= LIMIT_DELTA_TAPS - 1, "what is kept");
     u32 r = 0, i = gpu_block() * GPU_THREADS + gpu_thread();

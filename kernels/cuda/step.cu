@@ -63,10 +63,10 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         linear_run<few>(op, run, begun, meanwhile);
         return true;
     case OP_ADD_NORM:
-        vector_add_norm(&op->add_norm, s);
+        vector_add_norm<!few>(&op->add_norm, s);
         return true;
     case OP_NORM:
-        vector_add_norm<false>(&op->add_norm, s);
+        vector_add_norm<!few, false>(&op->add_norm, s);
         return true;
     case OP_PAIRS:
         vector_pairs(&op->pairs, s);
@@ -74,8 +74,9 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
     case OP_SHARED:
         vector_shared(&op->shared, s);
         return true;
-    case OP_SHORT:
-        short_convolve(&op->delta, s);
+    case OP_SHORT: /* of more tokens `delta` does it */
+        if (few)
+            short_convolve(&op->delta, s);
         return true;
     case OP_ROPE:
         if (few || attention_is_fused(run))
@@ -213,8 +214,14 @@ GPU_KERNEL(step, struct gpu_run, 1)
     run_ops<false>(&p);
 }
 
+/* OP_SHORT comes alone; among the others it has ptxas make twice as much of these. */
 GPU_KERNEL(delta, struct gpu_run, 2)
 {
+    if (gpu_uniform(p.ops[p.first].kind) == OP_SHORT) {
+        const struct op_delta op = p.ops[p.first].delta;
+        short_convolve(&op, p.step);
+        return;
+    }
     for (u32 i = p.first; i < p.last; i++) {
         delta_op(&p.ops[i], p.step);
         if (i + 1 < p.last)
@@ -242,12 +249,12 @@ GPU_KERNEL_OF(PREFILL_THREADS, prefill_attention, struct gpu_run, 1)
 }
 
 /* What is neither a linear nor attention. */
-GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
+template <bool many> GPU void run_vector_op(const struct op *op, const struct gpu_run *run)
 {
     if (op->kind == OP_EMBED)
         vector_embed(&op->embed, run);
     else if (op->kind == OP_ADD_NORM)
-        vector_add_norm(&op->add_norm, run->step);
+        vector_add_norm<many>(&op->add_norm, run->step);
     else
         vector_gate(&op->gate, run->step);
 }
@@ -259,7 +266,7 @@ GPU void prefill_op(const struct op *op, const struct gpu_run *run, struct broad
     if (op->kind == OP_LINEAR)
         broad_run<kind>(&op->linear, run, ring);
     else
-        run_vector_op(op, run);
+        run_vector_op<true>(op, run);
 }
 
 template <u32 kind> GPU void prefill_ops(const struct gpu_run *p)
@@ -441,7 +448,7 @@ template <class shape, class way> GPU void mid_ops(const struct gpu_run *p)
         else if (kind == OP_ATTENTION)
             splits_run<true, way>(&op->attention, &near->run);
         else if (kind != OP_LINEAR)
-            run_vector_op(op, &near->run);
+            run_vector_op<false>(op, &near->run);
         gpu_copy_wait<0>();
         gpu_sync(); /* without it the compiler takes the operation for divergent */
         i = mid_kept<shape>(&walk->op) + 1;
@@ -504,7 +511,7 @@ template <bool kv8> GPU bool one_op(const struct op *op, const struct gpu_run *r
         vector_embed(&op->embed, run);
         return true;
     case OP_ADD_NORM:
-        vector_add_norm(&op->add_norm, run->step);
+        vector_add_norm<false>(&op->add_norm, run->step);
         return true;
     case OP_ATTENTION:
         if (splits_is_alone(run))

@@ -181,7 +181,7 @@ enum op_kind {
     OP_NORM,     /* these by `step` and `decode`: x = rmsnorm(y) * norm, where y may be x */
     OP_PAIRS,    /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
     OP_SHARED,   /* x += sigmoid(share rmsnorm(x)) * y */
-    OP_SHORT,    /* a short convolution */
+    OP_SHORT,    /* a short convolution, by `decode`, and alone in a launch of `delta` */
     OP_JUDGE,    /* by `step`: as OP_CHOOSE, by sigmoids and a bias (core/model/model.h, struct
                     mixture) */
     OP_QUERIES,  /* these by `delta`: of gated attention, rows without their gates */

@@ -62,11 +62,6 @@ static void launch(const struct op *ops, u32 n, const struct gpu_step &step, u32
     run.step = gpu_copy_of(&step, 1);
     run.last = n;
     run.state.barrier = barrier;
-    if (ops->kind == OP_SHORT) {
-        run.shared_bytes = 32 << 10;
-        gpu_launch("step", blocks, run.shared_bytes + STEP_SHARED_BYTES, &run, sizeof run);
-        return;
-    }
     gpu_launch("delta", blocks, shared_bytes, &run, sizeof run);
 }
 

@@ -33,19 +33,19 @@ static size_t decompose(u32 cp, u32 *out)
     size_t lo = 0, hi = unicode_decomposed_count;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (unicode_decomposed[mid].cp < cp)
+        if (unicode_wide(unicode_decomposed[mid].cp) < cp)
             lo = mid + 1;
         else
             hi = mid;
     }
-    if (lo == unicode_decomposed_count || unicode_decomposed[lo].cp != cp) {
+    if (lo == unicode_decomposed_count || unicode_wide(unicode_decomposed[lo].cp) != cp) {
         out[0] = cp;
         return 1;
     }
-    const struct unicode_decomposed *d = &unicode_decomposed[lo];
-    for (u32 i = 0; i < d->n; i++)
-        out[i] = unicode_pool[d->at + i];
-    return d->n;
+    const u32 place = unicode_decomposed[lo].at, n = place % UNICODE_DECOMPOSED_MAX + 1;
+    for (u32 i = 0; i < n; i++)
+        out[i] = unicode_wide(unicode_pool[place / UNICODE_DECOMPOSED_MAX + i]);
+    return n;
 }
 
 /* The composite of two characters, or 0. */
@@ -59,13 +59,17 @@ static u32 compose(u32 a, u32 b)
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
         const struct unicode_pair *p = &unicode_pairs[mid];
-        if (p->first < a || (p->first == a && p->second < b))
+        const u32 first = unicode_wide(p->first);
+        if (first < a || (first == a && unicode_wide(p->second) < b))
             lo = mid + 1;
         else
             hi = mid;
     }
+    if (lo == unicode_pair_count)
+        return 0;
     const struct unicode_pair *p = &unicode_pairs[lo];
-    return lo < unicode_pair_count && p->first == a && p->second == b ? p->composed : 0;
+    const bool found = unicode_wide(p->first) == a && unicode_wide(p->second) == b;
+    return found ? unicode_wide(p->composed) : 0;
 }
 
 /* Stable sort of marks by combining class: counting sort, so that a megabyte of marks is no

@@ -24,13 +24,14 @@ struct unicode_bits {
     u8 category;  /* of Oniguruma, as number of unicode_categories */
     u8 script;    /* of unicode_scripts; 0: another */
 };
+/* Code points in these tables are two bytes each: unicode_wide. */
 struct unicode_decomposed { /* sorted by cp; Hangul syllables are left to arithmetic */
-    u32 cp;
-    u16 at; /* in unicode_pool */
-    u16 n;  /* 1..4 */
+    u16 cp;
+    u16 at; /* in unicode_pool, times UNICODE_DECOMPOSED_MAX, plus how many behind the first */
 };
+enum { UNICODE_DECOMPOSED_MAX = 4 };
 struct unicode_pair { /* sorted by (first, second) */
-    u32 first, second, composed;
+    u16 first, second, composed;
 };
 
 enum { UNICODE_BLOCK_BITS = 4, UNICODE_MIDDLE_BITS = 5 };
@@ -43,9 +44,16 @@ extern const char unicode_categories[];     /* "CnCc...": two letters each */
 extern const char *const unicode_scripts[]; /* NULL behind the last */
 extern const struct unicode_decomposed unicode_decomposed[];
 extern const u32 unicode_decomposed_count;
-extern const u32 unicode_pool[];
+extern const u16 unicode_pool[];
 extern const struct unicode_pair unicode_pairs[];
 extern const u32 unicode_pair_count;
+extern const u32 unicode_high[]; /* those that take more than two bytes */
+
+/* Surrogates, which are no characters, number those of unicode_high. */
+static inline u32 unicode_wide(u16 cp)
+{
+    return cp >= 0xd800 && cp < 0xe000 ? unicode_high[cp - 0xd800] : cp;
+}
 
 static inline u32 unicode_kind_of(u32 cp)
 {

@@ -63,10 +63,10 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         linear_run<few>(op, run, begun, meanwhile);
         return true;
     case OP_ADD_NORM:
-        vector_add_norm<!few>(&op->add_norm, s);
+        vector_add_norm<!few, VECTOR_AT_ONCE>(&op->add_norm, s);
         return true;
     case OP_NORM:
-        vector_add_norm<!few, false>(&op->add_norm, s);
+        vector_add_norm<!few, VECTOR_AT_ONCE, false>(&op->add_norm, s);
         return true;
     case OP_PAIRS:
         vector_pairs(&op->pairs, s);
@@ -254,7 +254,7 @@ template <bool many> GPU void run_vector_op(const struct op *op, const struct gp
     if (op->kind == OP_EMBED)
         vector_embed(&op->embed, run);
     else if (op->kind == OP_ADD_NORM)
-        vector_add_norm<many>(&op->add_norm, run->step);
+        vector_add_norm<many, 1>(&op->add_norm, run->step);
     else
         vector_gate(&op->gate, run->step);
 }
@@ -511,7 +511,7 @@ template <bool kv8> GPU bool one_op(const struct op *op, const struct gpu_run *r
         vector_embed(&op->embed, run);
         return true;
     case OP_ADD_NORM:
-        vector_add_norm<false>(&op->add_norm, run->step);
+        vector_add_norm<false, 1>(&op->add_norm, run->step);
         return true;
     case OP_ATTENTION:
         if (splits_is_alone(run))

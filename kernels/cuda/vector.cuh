@@ -72,26 +72,40 @@ GPU struct vector_row vector_row_of(const struct op_add_norm *op, u32 i)
             gpu_global(op->y) + (size_t)token * op->y_stride + at};
 }
 
-/* What becomes of a feature. Without `adds` what was in x does not count. */
-template <bool adds>
-GPU float vector_normed(float x, float y, float inverse, float norm, float scale)
+/* What becomes of its features `first`, first + step, ..., `n` of them as far as it has so many:
+ * all are read before any is written, as x may be y. inverse: of the rms. Without `adds` what was
+ * in x does not count. */
+template <bool adds, u32 n, u32 step>
+GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row *row, u32 first,
+                          float inverse)
 {
-    y = gpu_mul(y, inverse);
-    return adds ? gpu_mul(fmaf(y, norm, x), scale) : gpu_mul(y, norm);
+    const float *norm = gpu_global(op->norm);
+    const u32 hidden = op->hidden;
+    float v[n];
+#pragma unroll
+    for (u32 k = 0; k < n; k++) {
+        const u32 j = n == 1 ? first : MIN(first + k * step, hidden - 1);
+        const float w = op->norm ? norm[j] : 1, y = gpu_mul(row->y[j], inverse);
+        v[k] = adds ? gpu_mul(fmaf(y, w, row->x[j]), op->scale) : gpu_mul(y, w);
+    }
+#pragma unroll
+    for (u32 k = 0; k < n; k++)
+        if (first + k * step < hidden)
+            row->x[first + k * step] = v[k];
 }
+
+enum { VECTOR_AT_ONCE = 8 };
 
 /* A warp takes an item, each lane the parts that lanes of GPU_WARPS warps have where a block takes
  * one: the sums are the same. */
 template <bool adds> GPU_CALL void vector_add_norms(const struct op_add_norm *op, u32 n)
 {
-    enum { AT_ONCE = 8 };
-    const float *norm = gpu_global(op->norm);
     const u32 hidden = op->hidden;
     op = gpu_near(op);
 #pragma unroll 1
     for (u32 i = gpu_block() * GPU_WARPS + gpu_warp(); i < n; i += gpu_blocks() * GPU_WARPS) {
         const struct vector_row row = vector_row_of(op, i);
-        float part[GPU_WARPS] = {}, sum = 0, v[AT_ONCE];
+        float part[GPU_WARPS] = {}, sum = 0;
 #pragma unroll 2
         for (u32 first = gpu_lane(); first < hidden; first += GPU_THREADS)
 #pragma unroll
@@ -104,27 +118,17 @@ template <bool adds> GPU_CALL void vector_add_norms(const struct op_add_norm *op
             sum += gpu_sum_warp(part[w]);
         const float inverse = 1 / sqrtf(sum / (float)hidden + op->eps);
 #pragma unroll 1
-        for (u32 first = gpu_lane(); first < hidden; first += 32 * AT_ONCE) {
-#pragma unroll
-            for (u32 k = 0; k < AT_ONCE; k++) { /* all are read before any is written: x may be y */
-                const u32 j = MIN(first + k * 32, hidden - 1);
-                v[k] = vector_normed<adds>(row.x[j], row.y[j], inverse, op->norm ? norm[j] : 1,
-                                           op->scale);
-            }
-#pragma unroll
-            for (u32 k = 0; k < AT_ONCE; k++)
-                if (first + k * 32 < hidden)
-                    row.x[first + k * 32] = v[k];
-        }
+        for (u32 first = gpu_lane(); first < hidden; first += 32 * VECTOR_AT_ONCE)
+            vector_norm_some<adds, VECTOR_AT_ONCE, 32>(op, &row, first, inverse);
     }
 }
 
-/* A block takes an item; in kernels of many tokens, where there are more of them, a warp does. */
-template <bool many, bool adds = true>
+/* A block takes an item; in kernels of `many` tokens, where there are more of them, a warp does.
+ * at_once: features of a thread, which is code that not all kernels have room for. */
+template <bool many, u32 at_once, bool adds = true>
 GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
 {
     float *work = (float *)gpu_shared();
-    const float *norm = gpu_global(op->norm);
     const u32 hidden = op->hidden, n = s->n_tokens * op->heads;
     if (many && n > gpu_blocks()) {
         vector_add_norms<adds>(op, n);
@@ -133,15 +137,14 @@ GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
     for (u32 i = gpu_block(); i < n; i += gpu_blocks()) {
         const struct vector_row row = vector_row_of(op, i);
         float sum = 0;
-#pragma unroll 4
+#pragma unroll(at_once == 1 ? 4 : 8)
         for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
             sum = fmaf(row.y[j], row.y[j], sum);
         sum = vector_sum_block(sum, work);
         const float inverse = 1 / sqrtf(sum / (float)hidden + op->eps);
-#pragma unroll 4
-        for (u32 j = gpu_thread(); j < hidden; j += GPU_THREADS)
-            row.x[j] =
-                vector_normed<adds>(row.x[j], row.y[j], inverse, op->norm ? norm[j] : 1, op->scale);
+#pragma unroll(at_once == 1 ? 4 : 1)
+        for (u32 first = gpu_thread(); first < hidden; first += GPU_THREADS * at_once)
+            vector_norm_some<adds, at_once, GPU_THREADS>(op, &row, first, inverse);
         gpu_sync(); /* before `work` is used again */
     }
 }

@@ -25,6 +25,33 @@ static void print_kernels(const struct box *b)
     }
 }
 
+/* In what layers differ. */
+static void print_layers(const struct model *m)
+{
+    const struct layer *window = NULL;
+    u32 windows = 0, share = 0, others = m->layers_n - model_attention_layers(m);
+    for (u32 i = 0; i < m->layers_n; i++) {
+        const struct layer *l = &m->layers[i];
+        window = l->window ? l : window;
+        windows += l->window != 0;
+        share += l->kv_layer != i;
+    }
+    if (m->delta.value_heads)
+        printf("         of the layers %u are gated delta nets: %u heads of %u by %u, %u of keys\n",
+               others, m->delta.value_heads, m->delta.key_dim, m->delta.value_dim,
+               m->delta.key_heads);
+    if (m->conv_taps)
+        printf("         of the layers %u are short convolutions of %u tokens\n", others,
+               m->conv_taps);
+    if (window)
+        printf("         of the layers %u see %u tokens, with heads of %u, %u KV heads\n", windows,
+               window->window, window->head_dim, window->kv_heads);
+    if (share)
+        printf("         of the layers %u see keys and values of others\n", share);
+    if (m->own.n)
+        printf("         inputs of %u features for each layer\n", m->own.n);
+}
+
 static void print_model(const struct box *b)
 {
     const struct model *m = b->model;
@@ -37,13 +64,7 @@ static void print_model(const struct box *b)
     if (m->experts)
         printf("         %u experts a layer, %u of them a token, intermediate %u\n", m->experts,
                m->experts_used, m->expert_intermediate);
-    if (m->delta.value_heads)
-        printf("         of the layers %u are gated delta nets: %u heads of %u by %u, %u of keys\n",
-               m->layers_n - model_attention_layers(m), m->delta.value_heads, m->delta.key_dim,
-               m->delta.value_dim, m->delta.key_heads);
-    if (m->conv_taps)
-        printf("         of the layers %u are short convolutions of %u tokens\n",
-               m->layers_n - model_attention_layers(m), m->conv_taps);
+    print_layers(m);
     printf("         vocabulary %u, context %u, %s head, %s chat template\n", m->vocab, m->context,
            m->tied ? "tied" : "own", b->template ? "with a" : "no");
 }

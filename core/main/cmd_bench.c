@@ -70,7 +70,7 @@ static size_t mixture_bytes(const struct model *m, const struct mixture *x, u32 
 
 static size_t step_weight_bytes(const struct model *m, u32 tokens)
 {
-    size_t bytes = weight_bytes(&m->head);
+    size_t bytes = weight_bytes(&m->head) + (m->own.n ? weight_bytes(&m->own.project) : 0);
     for (u32 l = 0; l < m->layers_n; l++) {
         const struct layer *layer = &m->layers[l];
         u32 n;
@@ -78,6 +78,8 @@ static size_t step_weight_bytes(const struct model *m, u32 tokens)
         for (u32 i = 0; i < n; i++)
             bytes += weight_bytes(&in[i]);
         bytes += weight_bytes(&layer->o);
+        if (m->own.n)
+            bytes += weight_bytes(&layer->own_gate) + weight_bytes(&layer->own_out);
         if (layer->mixture) {
             bytes += mixture_bytes(m, layer->mixture, tokens);
             if (!m->shared_intermediate)
@@ -90,10 +92,23 @@ static size_t step_weight_bytes(const struct model *m, u32 tokens)
     return bytes;
 }
 
-/* What a step reads of the KV cache for each token that is in it. */
+/* What a token takes of the KV cache. */
 static double kv_token_bytes(void)
 {
     return (double)bench.box.device->kv_page_bytes / LIMIT_PAGE_TOKENS;
+}
+
+/* What a step reads of it for a sequence of so many tokens: each layer what it sees. */
+static double kv_seen_bytes(double tokens)
+{
+    const struct model *m = bench.box.model;
+    double kept = 0, seen = 0;
+    for (const struct layer *l = m->layers; l < m->layers + m->layers_n; l++) {
+        double each = layer_attends(l) ? (double)l->kv_heads * l->head_dim : 0;
+        kept += layer_stores(m, l) ? each : 0;
+        seen += each * (l->window ? MIN(tokens, (double)l->window) : tokens);
+    }
+    return kv_token_bytes() / kept * seen;
 }
 
 /* --- running requests ---------------------------------------------------------------------- */
@@ -270,7 +285,7 @@ static enum err decode_row(u32 batch, struct err_text *e)
     double s[LIST_MAX], share[LIST_MAX], hosts[LIST_MAX];
     struct row r = {.batch = batch, .depth = bench.depth};
     double bytes = (double)step_weight_bytes(m, batch) +
-                   batch * (bench.depth + bench.generate / 2.0) * kv_token_bytes();
+                   batch * kv_seen_bytes(bench.depth + bench.generate / 2.0);
     for (u32 i = 0; i < bench.repeat; i++) {
         double before = bandwidth();
         TRY(time_decode(batch, &s[i], &hosts[i], e));

@@ -213,7 +213,8 @@ static void add_norm_rows(struct list *l, float *x, u32 stride, const float *nor
                                                              .y_stride = stride,
                                                              .heads = heads,
                                                              .hidden = n,
-                                                             .eps = l->model->norm_eps};
+                                                             .eps = l->model->norm_eps,
+                                                             .scale = 1};
 }
 
 static struct op_gated gated(const struct model *m, const struct layer *layer,

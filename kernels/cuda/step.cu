@@ -63,10 +63,8 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         linear_run<few>(op, run, begun, meanwhile);
         return true;
     case OP_ADD_NORM:
-        vector_add_norm<!few, VECTOR_AT_ONCE>(&op->add_norm, s);
-        return true;
     case OP_NORM:
-        vector_add_norm<!few, VECTOR_AT_ONCE, false>(&op->add_norm, s);
+        vector_add_norm<!few, few ? 8 : 1>(&op->add_norm, s, op->kind == OP_ADD_NORM);
         return true;
     case OP_PAIRS:
         vector_pairs(&op->pairs, s);

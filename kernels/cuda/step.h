@@ -273,7 +273,7 @@ static inline bool linear_is_one(const struct op_linear *op)
            places % 16 == 0 && in->k <= most;
 }
 
-/* x = (x + norm(y)) * scale; OP_NORM: x = norm(y). */
+/* x = (x + norm(y)) * scale; OP_NORM: x = norm(y) * scale. */
 struct op_add_norm {
     float *x;
     const float *y, *norm;  /* norm: [hidden], or NULL: ones */

@@ -73,11 +73,10 @@ GPU struct vector_row vector_row_of(const struct op_add_norm *op, u32 i)
 }
 
 /* What becomes of its features `first`, first + step, ..., `n` of them as far as it has so many:
- * all are read before any is written, as x may be y. inverse: of the rms. Without `adds` what was
- * in x does not count. */
-template <bool adds, u32 n, u32 step>
-GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row *row, u32 first,
-                          float inverse)
+ * all are read before any is written, as x may be y. inverse: of the rms; adds: to what is in x. */
+template <u32 n, u32 step>
+GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row *row, bool adds,
+                          u32 first, float inverse)
 {
     const float *norm = gpu_global(op->norm);
     const u32 hidden = op->hidden;
@@ -85,8 +84,8 @@ GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row 
 #pragma unroll
     for (u32 k = 0; k < n; k++) {
         const u32 j = n == 1 ? first : MIN(first + k * step, hidden - 1);
-        const float w = op->norm ? norm[j] : 1, y = gpu_mul(row->y[j], inverse);
-        v[k] = adds ? gpu_mul(fmaf(y, w, row->x[j]), op->scale) : gpu_mul(y, w);
+        const float w = op->norm ? norm[j] : 1, x = adds ? row->x[j] : 0;
+        v[k] = gpu_mul(fmaf(gpu_mul(row->y[j], inverse), w, x), op->scale);
     }
 #pragma unroll
     for (u32 k = 0; k < n; k++)
@@ -94,19 +93,18 @@ GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row 
             row->x[first + k * step] = v[k];
 }
 
-enum { VECTOR_AT_ONCE = 8 };
-
 /* A warp takes an item, each lane the parts that lanes of GPU_WARPS warps have where a block takes
  * one: the sums are the same. */
-template <bool adds> GPU_CALL void vector_add_norms(const struct op_add_norm *op, u32 n)
+GPU_CALL void vector_add_norms(const struct op_add_norm *op, bool adds, u32 n)
 {
+    enum { AT_ONCE = 4 };
     const u32 hidden = op->hidden;
     op = gpu_near(op);
 #pragma unroll 1
     for (u32 i = gpu_block() * GPU_WARPS + gpu_warp(); i < n; i += gpu_blocks() * GPU_WARPS) {
         const struct vector_row row = vector_row_of(op, i);
         float part[GPU_WARPS] = {}, sum = 0;
-#pragma unroll 2
+#pragma unroll 1
         for (u32 first = gpu_lane(); first < hidden; first += GPU_THREADS)
 #pragma unroll
             for (u32 w = 0; w < GPU_WARPS; w++) {
@@ -118,20 +116,21 @@ template <bool adds> GPU_CALL void vector_add_norms(const struct op_add_norm *op
             sum += gpu_sum_warp(part[w]);
         const float inverse = 1 / sqrtf(sum / (float)hidden + op->eps);
 #pragma unroll 1
-        for (u32 first = gpu_lane(); first < hidden; first += 32 * VECTOR_AT_ONCE)
-            vector_norm_some<adds, VECTOR_AT_ONCE, 32>(op, &row, first, inverse);
+        for (u32 first = gpu_lane(); first < hidden; first += 32 * AT_ONCE)
+            vector_norm_some<AT_ONCE, 32>(op, &row, adds, first, inverse);
     }
 }
 
-/* A block takes an item; in kernels of `many` tokens, where there are more of them, a warp does.
- * at_once: features of a thread, which is code that not all kernels have room for. */
-template <bool many, u32 at_once, bool adds = true>
-GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
+/* OP_ADD_NORM, or where it does not add OP_NORM. A block takes an item; in kernels of `many`
+ * tokens, where there are more of them, a warp does. at_once: features of a thread, which is code
+ * that not all kernels have room for. */
+template <bool many, u32 at_once>
+GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s, bool adds = true)
 {
     float *work = (float *)gpu_shared();
     const u32 hidden = op->hidden, n = s->n_tokens * op->heads;
     if (many && n > gpu_blocks()) {
-        vector_add_norms<adds>(op, n);
+        vector_add_norms(op, adds, n);
         return;
     }
     for (u32 i = gpu_block(); i < n; i += gpu_blocks()) {
@@ -144,7 +143,7 @@ GPU void vector_add_norm(const struct op_add_norm *op, const struct gpu_step *s)
         const float inverse = 1 / sqrtf(sum / (float)hidden + op->eps);
 #pragma unroll(at_once == 1 ? 4 : 1)
         for (u32 first = gpu_thread(); first < hidden; first += GPU_THREADS * at_once)
-            vector_norm_some<adds, at_once, GPU_THREADS>(op, &row, first, inverse);
+            vector_norm_some<at_once, GPU_THREADS>(op, &row, adds, first, inverse);
         gpu_sync(); /* before `work` is used again */
     }
 }

@@ -291,7 +291,8 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     in.norm = gpu_copy_of(m.norm.data(), hidden);
     in.eps = 1e-6f;
     m.route.kind = OP_ROUTE;
-    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, 0, NULL};
+    m.route.route = {routes, in,  gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, 0,
+                     NULL,   NULL};
     if (way == GPT_OSS) {
         m.router_bias = random_floats(experts, 1);
         m.route.route.router_bias = gpu_copy_of(m.router_bias.data(), experts);
@@ -323,7 +324,7 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     m.up.experts.few_rows = experts_few_rows(&m.up.experts, shared);
     m.down.experts.few_rows = experts_few_rows(&m.down.experts, shared);
     m.mix.kind = OP_MIX;
-    m.mix.mix = {routes, x, y, hidden, hidden, hidden};
+    m.mix.mix = {routes, x, y, hidden, hidden, hidden, 0};
     return m;
 }
 

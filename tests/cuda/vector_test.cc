@@ -151,8 +151,10 @@ static void test_add_norm(u32 hidden)
                    gpu_copy_of(norm.data(), hidden),
                    x_stride,
                    y_stride,
+                   1,
                    hidden,
-                   1e-6f};
+                   1e-6f,
+                   1};
     op.add_norm.x = (float *)gpu_take(x.size() * 4);
     double worst = 0;
     bool same = true;
@@ -216,8 +218,9 @@ static void test_norm(u32 features)
     float *at = (float *)gpu_take(x.size() * 4);
     struct op op = {};
     op.kind = OP_NORM;
-    op.add_norm = {at + BEFORE, at + BEFORE, gpu_copy_of(norm.data(), features), stride, stride,
-                   features,    1e-5f};
+    op.add_norm = {at + BEFORE, at + BEFORE, gpu_copy_of(norm.data(), features),
+                   stride,      stride,      1,
+                   features,    1e-5f,       1};
     vector<float> out = in_place(op, at, x, stride);
     double worst = 0;
     bool kept = true;
@@ -353,7 +356,7 @@ static void bench(u32 tokens, u32 hidden, u32 n)
     op.kind = OP_ADD_NORM;
     float *a = (float *)gpu_take((size_t)tokens * 2 * n * 4),
           *b = (float *)gpu_take((size_t)tokens * n * 4);
-    op.add_norm = {a, b, a, hidden, hidden, hidden, 1e-6f};
+    op.add_norm = {a, b, a, hidden, hidden, 1, hidden, 1e-6f, 1};
     struct gpu_run run = make_run(op, step);
     u32 blocks = gpu_multiprocessors();
     float norm_us =

@@ -154,7 +154,7 @@ static void test_add_norm(u32 hidden)
                    1,
                    hidden,
                    1e-6f,
-                   1};
+                   0.5f};
     op.add_norm.x = (float *)gpu_take(x.size() * 4);
     double worst = 0;
     bool same = true;
@@ -177,7 +177,7 @@ static void test_add_norm(u32 hidden)
             sum += (double)y[i * y_stride + j] * y[i * y_stride + j];
         for (u32 j = 0; j < hidden; j++) {
             double v = y[i * y_stride + j] / sqrt(sum / hidden + (double)1e-6f) * norm[j];
-            worst = fmax(worst, fabs(first[i * x_stride + j] - (x[i * x_stride + j] + v)));
+            worst = fmax(worst, fabs(first[i * x_stride + j] - 0.5 * (x[i * x_stride + j] + v)));
         }
     }
     printf("add_norm  hidden %5u: max error %.1e\n", hidden, worst);
@@ -210,34 +210,40 @@ static vector<float> in_place(const struct op &op, float *at, const vector<float
     return first;
 }
 
-static void test_norm(u32 features)
+/* heads: of so many features, each for itself; weighs: there are weights. */
+static void test_norm(u32 features, u32 heads = 1, bool weighs = true)
 {
     enum { TOKENS = 17, BEFORE = 6, BEHIND = 5 }; /* what else is in a row */
-    const u32 stride = BEFORE + features + BEHIND;
+    const u32 all = heads * features, stride = BEFORE + all + BEHIND;
     vector<float> x = random_floats((size_t)TOKENS * stride, 3), norm = random_floats(features, 1);
     float *at = (float *)gpu_take(x.size() * 4);
     struct op op = {};
     op.kind = OP_NORM;
-    op.add_norm = {at + BEFORE, at + BEFORE, gpu_copy_of(norm.data(), features),
-                   stride,      stride,      1,
-                   features,    1e-5f,       1};
+    op.add_norm.x = at + BEFORE;
+    op.add_norm.y = at + BEFORE;
+    op.add_norm.norm = weighs ? gpu_copy_of(norm.data(), features) : NULL;
+    op.add_norm.x_stride = op.add_norm.y_stride = stride;
+    op.add_norm.heads = heads;
+    op.add_norm.hidden = features;
+    op.add_norm.eps = 1e-5f;
+    op.add_norm.scale = 1;
     vector<float> out = in_place(op, at, x, stride);
     double worst = 0;
     bool kept = true;
-    for (u32 i = 0; i < TOKENS; i++) {
-        const float *from = &x[(size_t)i * stride], *to = &out[(size_t)i * stride];
+    for (u32 i = 0; i < TOKENS * heads; i++) {
+        const size_t first = (size_t)(i / heads) * stride + BEFORE + i % heads * features;
         double sum = 0;
-        for (u32 j = BEFORE; j < BEFORE + features; j++)
-            sum += (double)from[j] * from[j];
-        for (u32 j = 0; j < stride; j++) {
-            const bool inside = j >= BEFORE && j < BEFORE + features;
-            kept &= inside || to[j] == from[j];
-            if (inside)
-                worst = fmax(worst, fabs(to[j] - from[j] / sqrt(sum / features + (double)1e-5f) *
-                                                     norm[j - BEFORE]));
-        }
+        for (u32 j = 0; j < features; j++)
+            sum += (double)x[first + j] * x[first + j];
+        const double by = 1 / sqrt(sum / features + (double)1e-5f);
+        for (u32 j = 0; j < features; j++)
+            worst = fmax(worst, fabs(out[first + j] - x[first + j] * by * (weighs ? norm[j] : 1)));
     }
-    printf("norm      features %5u: max error %.1e\n", features, worst);
+    for (u32 i = 0; i < TOKENS; i++)
+        for (u32 j = 0; j < stride; j++)
+            kept &= (j >= BEFORE && j < BEFORE + all) ||
+                    out[(size_t)i * stride + j] == x[(size_t)i * stride + j];
+    printf("norm      features %5u heads %2u: max error %.1e\n", features, heads, worst);
     report(worst < 2e-6 && kept, "norm");
 }
 
@@ -387,6 +393,8 @@ int main(int argc, char **argv)
         test_add_norm(hidden);
     for (u32 features : {1u, 64u, 300u, 4096u})
         test_norm(features);
+    test_norm(256, 5, false);
+    test_norm(40, 3);
     for (u32 hidden : {1u, 64u, 300u, 4096u})
         test_shared(hidden);
     test_pairs(3, 16, 16);

@@ -83,9 +83,10 @@ GPU void vector_norm_some(const struct op_add_norm *op, const struct vector_row 
     float v[n];
 #pragma unroll
     for (u32 k = 0; k < n; k++) {
-        const u32 j = n == 1 ? first : MIN(first + k * step, hidden - 1);
-        const float w = op->norm ? norm[j] : 1, x = adds ? row->x[j] : 0;
-        v[k] = gpu_mul(fmaf(gpu_mul(row->y[j], inverse), w, x), op->scale);
+        const u32 j = first + k * step;
+        const bool has = n == 1 || j < hidden; /* what others may be writing is not read */
+        const float w = op->norm && has ? norm[j] : 1, x = adds && has ? row->x[j] : 0;
+        v[k] = gpu_mul(fmaf(gpu_mul(has ? row->y[j] : 0, inverse), w, x), op->scale);
     }
 #pragma unroll
     for (u32 k = 0; k < n; k++)

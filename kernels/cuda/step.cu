@@ -12,9 +12,9 @@
  * `prefill_experts` those of INT4 between `prefill_..` and `prefill_..`; `decode` has those of few
  * tokens, where they fit. `delta` has what gated delta nets and short convolutions need, between
  * launches of the others. `.._kv8` are the same with KV pages of bytes: where one kernel knew both,
- * others' pages cost up to 4 % of a step (`step` does, which has much else); of those of Hopper there
- * are only the ones that are asked for most. `pack` writes a weight matrix in the form that they
- * read, `read_all` measures the memory. See step.h.
+ * others' pages cost up to 4 % of a step (`step` does, which has much else); of those of Hopper
+ * there are only the ones that are asked for most. `pack` writes a weight matrix in the form that
+ * they read, `read_all` measures the memory. See step.h.
  */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_group.cuh"

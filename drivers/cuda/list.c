@@ -637,6 +637,7 @@ void list_build(struct list *l, struct vram *s)
     struct ends ends = {.parts = parts};
     l->n_weights = l->n_vectors = l->n_ops = 0;
     l->few_rows = FEW_TOKENS;
+    memset(parts, 0, sizeof parts); /* what a layer lacks is NULL */
     if (!s->taken)
         memset(l->bytes, 0, sizeof l->bytes);
     ends.embed = matrix_place(l, s, &m->embed);

@@ -103,4 +103,4 @@ install_packages
 mkdir -p build
 [ "$1" = x86_64 ] || fetch_sysroot
 make_venv
-fetch_nvcc
+[ -z "${2:-}" ] || fetch_nvcc

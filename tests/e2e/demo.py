@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-LIMIT_S = 1800  # the build is part of it, and GPU kernels for nine architectures of that
+LIMIT_S = 1800  # the build is part of it, with GPU kernels maybe
 
 
 def ask(line):

@@ -1,0 +1,18 @@
+#!/bin/sh
+# config/here.sh "75 80 ...": which of these architectures this box's GPUs run, with commas; of a GPU
+# that is newer than all the last, as its PTX comes with it. Nothing where there is none, or no
+# driver that tells.
+set -eu
+here=''
+for capability in $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null || true); do
+    major=${capability%.*} minor=${capability#*.} fits='' last=''
+    case $major$minor in '' | *[!0-9]*) continue ;; esac
+    for n in $1; do # code runs on later minor numbers of its major one
+        last=$n
+        [ "${n%?}" != "$major" ] || [ "${n#"$major"}" -gt "$minor" ] || fits=$n
+    done
+    [ -n "$fits" ] || [ "$major" -le "${last%?}" ] || fits=$last
+    case ",$here," in *",$fits,"*) continue ;; esac
+    here="$here${here:+,}$fits"
+done
+echo "$here"

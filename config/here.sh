@@ -1,10 +1,10 @@
 #!/bin/sh
-# config/here.sh "75 80 ...": which of these architectures this box's GPUs run, with commas; of a GPU
-# that is newer than all the last, as its PTX comes with it. Nothing where there is none, or no
-# driver that tells.
+# config/here.sh "75 80 ...": which of these architectures this box's GPUs run, with commas; the last
+# for GPUs newer than all, as PTX comes with it. Nothing where there is no GPU, or no driver.
 set -eu
 here=''
-for capability in $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null || true); do
+told=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null || true)
+for capability in $told; do
     major=${capability%.*} minor=${capability#*.} fits='' last=''
     case $major$minor in '' | *[!0-9]*) continue ;; esac
     for n in $1; do # code runs on later minor numbers of its major one

@@ -109,7 +109,7 @@ static enum err load_template(struct box *b, const char *dir, struct err_text *e
     return ERR_OK;
 }
 
-enum err boot_model(struct box *b, struct err_text *e)
+static enum err open_model(struct box *b, struct err_text *e)
 {
     log_configure((enum log_level)b->options.log_level, (enum log_format)b->options.log_format,
                   (u32)b->options.log_rate);
@@ -137,6 +137,42 @@ enum err boot_model(struct box *b, struct err_text *e)
                        "%u",
                        dir, tokenizer_pieces(b->tokenizer) - 1, b->model->vocab);
     return load_template(b, dir, e);
+}
+
+static void head_job(void *arg, u32 worker)
+{
+    const struct box *b = arg;
+    const u32 all = b->head.to.n, from = (u32)((u64)all * worker / b->making.n);
+    head_rows(&b->head, from, (u32)((u64)all * (worker + 1) / b->making.n) - from);
+}
+
+/* model.head */
+static enum err make_head(struct box *b, struct err_text *e)
+{
+    enum { THREADS = 8 }; /* more than the memory of most boxes keeps busy */
+    const u32 threads = MIN(pool_cpus(NULL), (u32)THREADS);
+    if (b->options.model_head == MODEL_HEAD_FILE)
+        return ERR_OK;
+    TRY(head_int8(&b->boot, b->model, b->only_plan, &b->head, e));
+    if (b->head.to.n == 0)
+        return ERR_OK;
+    void *stacks = arena_alloc(&b->scratch, threads * POOL_STACK_BYTES, 4096);
+    if (!stacks)
+        return arena_full(&b->scratch, "the threads that make a head of 8 bits", e);
+    TRY(pool_open(&b->making, &(struct pool_options){.threads = threads}, stacks, e));
+    pool_start(&b->making, head_job, b);
+    while (!pool_done(&b->making, -1))
+        ;
+    pool_close(&b->making);
+    arena_reset(&b->scratch, 0);
+    return ERR_OK;
+}
+
+enum err boot_model(struct box *b, struct err_text *e)
+{
+    TRY(open_model(b, e));
+    arena_reset(&b->scratch, 0);
+    return make_head(b, e);
 }
 
 /* --- the plan ------------------------------------------------------------------------------ */
@@ -209,7 +245,7 @@ static enum err limits_of(const struct box *b, struct device_limits *limits, str
 static size_t fitted_kv(const struct box *b, const struct device_limits *limits)
 {
     const size_t states = (limits->slots + limits->checkpoints) * model_state_bytes(b->model);
-    size_t have = b->available_bytes, taken = b->model->file_bytes + states;
+    size_t have = b->available_bytes, taken = b->model->file_bytes + b->model->made.n + states;
     if (taken >= have) /* the plan will say so */
         return have / KV_SHARE;
     return MIN(have / KV_SHARE, (have - taken) / 2);
@@ -327,7 +363,8 @@ static size_t work_bytes(const struct box *b)
 /* Of the plan's host memory, what is taken before it is made. */
 static size_t taken_bytes(const struct box *b)
 {
-    return b->model->random ? b->model->file_bytes : 0;
+    return (b->model->random ? b->model->file_bytes : 0) +
+           (b->model->made.p ? b->model->made.n : 0);
 }
 
 static size_t plan_totals(const struct plan *p, u32 places)
@@ -431,7 +468,12 @@ enum err boot_plan(struct box *b, struct err_text *e)
     log_event(LOG_DEBUG, "device", "kind=%s why=\"%s\"", cuda ? "cuda" : "cpu", why);
     TRY(cuda ? open_cuda(b, &limits, e) : open_cpu(b, &limits, e));
     TRY(check_context(b, e));
-    plan_add(&b->plan, PLACE_HOST, taken_bytes(b), "random weights", "--shape", "before packing");
+    if (b->model->random)
+        plan_add(&b->plan, PLACE_HOST, b->model->file_bytes, "random weights", "--shape",
+                 "before packing");
+    if (b->model->made.n)
+        plan_add(&b->plan, PLACE_HOST, b->model->made.n, "head of 8 bits", "model.head",
+                 "before packing");
     TRY(b->device->ops->plan(b->device, &b->plan, e));
     b->device_bytes = plan_total(&b->plan, PLACE_HOST) - taken_bytes(b);
     b->config =

@@ -389,17 +389,19 @@ enum err model_open(struct arena *keep, struct arena *scratch, const char *dir, 
     return r;
 }
 
+static void advise(struct str region, const char *at, size_t n, int advice)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (at < region.p || at + n > region.p + region.n)
+        return;
+    const size_t from = ROUND_UP((size_t)(at - region.p), page), end = (size_t)(at - region.p) + n;
+    if (from < end - end % page)
+        madvise((void *)(uintptr_t)(region.p + from), end - end % page - from, advice);
+}
+
 void model_advise(const struct model *m, const void *p, size_t n, int advice)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (u32 i = 0; i < m->files_n; i++) {
-        const char *base = m->files[i].p, *at = p;
-        if (at < base || at + n > base + m->files[i].n)
-            continue;
-        size_t from = ROUND_UP((size_t)(at - base), page);
-        size_t to = (size_t)(at - base) + n;
-        to -= to % page;
-        if (from < to)
-            madvise((void *)(uintptr_t)(base + from), to - from, advice);
-    }
+    for (u32 i = 0; i < m->files_n; i++)
+        advise(m->files[i], p, n, advice);
+    advise(m->made, p, n, advice);
 }

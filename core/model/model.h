@@ -238,6 +238,7 @@ struct model {
     struct str *files;  /* [files_n] whole mapped files, for madvise */
     const char **paths; /* [files_n] theirs; NULL where there is none */
     bool random;        /* model_shape: the one region in `files` is anonymous memory, no file */
+    struct str made;    /* core/model/head.h: anonymous memory, too; n 0: none */
 };
 
 /* Features of the norms of a layer's q and k, of so many heads. */

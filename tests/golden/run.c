@@ -1,19 +1,20 @@
-/* golden [--cuda=LIBRARY] [--kv=int8] DIR [NAME...]: the models of DIR/models.tsv through the
- * device seam, with every kernel set that this CPU can run, against logits and tokens that other
- * software computed (golden.json, golden.f32), and against themselves: the same bits however the
- * prompt is cut, whoever shares the step, whatever is guessed and however many threads compute.
- * Quantised weights with int8 activations are held to a tenth of the logits only, along the
- * golden's tokens; their divergence (KL) is printed. Without NAMEs all models run; with --cuda
+/* golden [--cuda=LIBRARY] [--kv=int8] [--head=int8] DIR [NAME...]: the models of DIR/models.tsv
+ * through the device seam, with every kernel set that this CPU can run, against logits and tokens
+ * that other software computed (golden.json, golden.f32), and against themselves: the same bits
+ * however the prompt is cut, whoever shares the step, whatever is guessed and however many threads
+ * compute. Quantised weights with int8 activations are held to a tenth of the logits only, along
+ * the golden's tokens; their divergence (KL) is printed. Without NAMEs all models run; with --cuda
  * those that a GPU computes. With --cuda the CUDA backend computes
  * instead, through that driver library: a real one or tests/fakecuda. It rounds weights and
  * activations to half precision, so that it is held to CUDA_TOLERANCE where a golden is closer.
- * With --kv=int8 the KV cache has 8 bits, and logits are held to INT8_KV_TOLERANCE, along the
- * golden's tokens.
+ * With --kv=int8 the KV cache has 8 bits, with --head=int8 the head (model.head), and logits are
+ * held to INT8_KV_TOLERANCE and INT8_HEAD_TOLERANCE, along the golden's tokens.
  */
 #include "core/base/file.h"
 #include "core/base/half.h"
 #include "core/base/json.h"
 #include "core/engine/embed.h"
+#include "core/model/head.h"
 #include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 #include "drivers/cuda/matrix.h"
@@ -60,9 +61,11 @@ struct way {
  * rounded as the card has them is up to 3.5e-3 from the golden as well. */
 static const double CUDA_TOLERANCE = 3e-3, CUDA_DELTA_TOLERANCE = 5e-3;
 static const double INT8_KV_TOLERANCE = 4e-2; /* of what is not W8A8 nor a mixture 3e-2 at most */
-static const u32 INT8_KV_OTHERS = 2;          /* of a golden's tokens */
+static const u32 INT8_OTHERS = 2;             /* of a golden's tokens */
+static const double INT8_HEAD_TOLERANCE = 1e-2;
 
-static bool int8_kv;
+static bool int8_kv, int8_head;
+static struct head head; /* with int8_head */
 static u32 passed, failed;
 static struct arena forever, keep, scratch;
 static struct cuda_info card;
@@ -332,14 +335,14 @@ static bool is_exact(const struct golden *g, const struct way *way)
         return false;
     bool exact = !way->set || way->set->linear->activation_bits == 32;
     for (u32 i = 0; i < COUNTOF(formats); i++)
-        exact |= strcmp(g->format, formats[i]) == 0;
+        exact |= strcmp(g->format, formats[i]) == 0 && !int8_head;
     return exact;
 }
 
 /* How many of a golden's tokens may be others here. */
 static u32 others(const struct golden *g, const struct way *way)
 {
-    return !is_exact(g, way) ? g->n_greedy : int8_kv ? INT8_KV_OTHERS : 0;
+    return !is_exact(g, way) ? g->n_greedy : int8_kv || int8_head ? INT8_OTHERS : 0;
 }
 
 /* How far logits may be from a golden's. */
@@ -348,7 +351,8 @@ static double limit_of(const struct golden *g, const struct way *way)
     if (!is_exact(g, way))
         return 0.1;
     const double rounded = g->model->delta.value_heads ? CUDA_DELTA_TOLERANCE : CUDA_TOLERANCE;
-    return MAX(g->tolerance, int8_kv ? INT8_KV_TOLERANCE : way->set ? 0 : rounded);
+    const double bits8 = MAX(int8_kv ? INT8_KV_TOLERANCE : 0, int8_head ? INT8_HEAD_TOLERANCE : 0);
+    return MAX(g->tolerance, MAX(bits8, way->set ? 0 : rounded));
 }
 
 /* Writes the figures to `what`. */
@@ -377,15 +381,15 @@ static bool against_golden(const struct golden *g, const struct way *way, const 
 static bool hidden_fits(const struct golden *g, const struct way *way, const struct result *r)
 {
     const struct model *m = g->model;
-    const struct weight *head = &m->head;
+    const struct weight *w = &m->head;
     static float normed[LIMIT_HIDDEN], logits[4096];
-    ASSERT(m->vocab <= COUNTOF(logits) && head->kind == WEIGHT_PLAIN && !head->bias);
+    ASSERT(m->vocab <= COUNTOF(logits) && w->kind == WEIGHT_PLAIN && !w->bias);
     memcpy(normed, r->hidden, m->hidden * sizeof *normed);
     embed_norm(m, normed);
     for (u32 i = 0; i < m->vocab; i++) {
         double sum = 0;
         for (u32 k = 0; k < m->hidden; k++)
-            sum += (double)normed[k] * half_load(head->data, head->type, (size_t)i * m->hidden + k);
+            sum += (double)normed[k] * half_load(w->data, w->type, (size_t)i * m->hidden + k);
         sum *= (double)m->logit_scale;
         logits[i] =
             (float)(m->logit_softcap > 0 ? m->logit_softcap * tanh(sum / m->logit_softcap) : sum);
@@ -432,11 +436,13 @@ static void test_way(const struct golden *g, struct way *way, u32 threads_max, s
     bool close = false, cut = false, beside = false, threads_same = true;
     for (way->threads = 1; way->threads <= threads_max; way->threads++) {
         struct arena host;
+        if (int8_head)
+            head_rows(&head, 0, head.to.n); /* what loads a model frees what it was made of */
         struct device *d = open_device(g, way, &host);
         if (way->threads == 1) {
             run(g, d, PROMPT_MAX, false, GREEDY, NULL, want);
-            close =
-                against_golden(g, way, want, figures, sizeof figures) && hidden_fits(g, way, want);
+            close = against_golden(g, way, want, figures, sizeof figures) &&
+                    (int8_head || hidden_fits(g, way, want));
             cut = against_itself(g, d, want, other, chunks, COUNTOF(chunks), false);
             beside = against_itself(g, d, want, other, chunks, COUNTOF(chunks), true);
         } else {
@@ -461,6 +467,8 @@ static void test_model(struct golden *g, const char *dir, bool cuda)
         verdict(false, g->name, "-", error.text);
         return;
     }
+    if (int8_head && head_int8(&keep, model, false, &head, &error))
+        give_up("a head of 8 bits");
     g->model = model;
     if (cuda && matrix_takes(model, &error)) {
         printf("skip %s: %s\n", g->name, error.text);
@@ -514,11 +522,13 @@ int main(int argc, char **argv)
             library = argv[1] + 7;
         else if (strcmp(argv[1], "--kv=int8") == 0)
             int8_kv = true;
+        else if (strcmp(argv[1], "--head=int8") == 0)
+            int8_head = true;
         else
             break;
     }
     if (argc < 2 || argv[1][0] == '-') {
-        fprintf(stderr, "usage: golden [--cuda=LIBRARY] [--kv=int8] DIR [NAME...]\n");
+        fprintf(stderr, "usage: golden [--cuda=LIBRARY] [--kv=int8] [--head=int8] DIR [NAME...]\n");
         return EXIT_USAGE;
     }
     char path[LIMIT_PATH_BYTES];

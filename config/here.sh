@@ -1,5 +1,5 @@
 #!/bin/sh
-# config/here.sh "75 80 ...": which of these architectures this box's GPUs run, with commas; the last
+# config/here.sh "75 80 ...": which of these architectures the GPUs here run, with commas; the last
 # for GPUs newer than all, as PTX comes with it. Nothing where there is no GPU, or no driver.
 set -eu
 here=''

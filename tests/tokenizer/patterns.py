@@ -216,7 +216,7 @@ def check_slow(f):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--patterns", type=int, default=20000)
+    p.add_argument("--patterns", type=int, default=12000)
     p.add_argument("--strings", type=int, default=4000)
     p.add_argument("--seed", type=int, default=11)
     a = p.parse_args()

@@ -332,6 +332,12 @@ static enum err open_folder(struct opening *o)
 struct delta_place delta_place(const struct delta_shape *d, enum delta_part part)
 {
     const u32 share = d->value_heads / d->key_heads, key = d->key_dim, value = share * d->value_dim;
+    if (d->mamba) { /* z, v, k, q, a; b is not there */
+        const u32 keys = d->key_heads * key, values = delta_values(d), v = values, k = 2 * values;
+        const struct delta_place places[DELTA_PARTS] = {
+            {k + keys, key}, {k, key}, {v, value}, {0, value}, {0, 0}, {k + 2 * keys, share}};
+        return places[part];
+    }
     const u32 sizes[DELTA_PARTS] = {key, key, value, value, share, share};
     const u32 first = part < DELTA_PART_B ? 0 : DELTA_PART_B,
               next = first ? DELTA_PARTS : DELTA_PART_B;

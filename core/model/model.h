@@ -58,13 +58,20 @@ struct mixture_norms {
  * q and k are made vectors of length 1, q is then divided by sqrt(key_dim), and with S, the head's
  * state, [key_dim][value_dim] and zeros at first,
  *   S *= decay; S += k (beta (v - S^T k))^T; y = rmsnorm(S^T q) * norm * silu(z).
- * The layer's `o` takes the y of all heads. */
+ * The layer's `o` takes the y of all heads.
+ *
+ * Mamba 2 (Dao and Gu, arXiv:2405.21060) is told in the same words: its groups are key heads, C is
+ * q, B is k, x is v and dt is a; it has neither b nor vectors of length 1, and the convolution has
+ * a bias. With dt = softplus(in_a x + dt_bias) and decay = exp(-exp(a_log) dt),
+ *   S = decay S + k (dt v)^T; u = (S^T q + skip v) * silu(z),
+ * and y = rmsnorm(u) * norm, of all of a token's heads together. */
 enum delta_input { DELTA_QKV, DELTA_Z, DELTA_B, DELTA_A, DELTA_INPUTS };
 struct delta_net {
     struct weight in[DELTA_INPUTS];       /* [delta_outputs()][hidden], as many as delta_inputs() */
     struct weight conv;                   /* WEIGHT_PLAIN [channels][taps], the newest token last */
     const struct tensor *a_log, *dt_bias; /* [value_heads] */
-    const struct tensor *norm;            /* [value_dim], no 1 is added */
+    const struct tensor *norm; /* [value_dim], no 1 is added; of Mamba [delta_values()] */
+    const struct tensor *conv_bias, *skip; /* of Mamba: [channels], or NULL; [value_heads] */
 };
 
 /* Of all of a model's; value_heads 0: it has none. */
@@ -72,6 +79,7 @@ struct delta_shape {
     u32 key_heads, value_heads, key_dim, value_dim, taps;
     bool joined; /* qwen3_next: two matrices, of which the first has of each key head its q, k, v
                     and z, the other its b and a */
+    bool mamba;  /* one matrix, of z, v, k, q, a in that order */
 };
 
 static inline u32 delta_values(const struct delta_shape *d)
@@ -85,24 +93,35 @@ static inline u32 delta_channels(const struct delta_shape *d)
     return 2 * d->key_heads * d->key_dim + delta_values(d);
 }
 
-static inline u32 delta_inputs(const struct delta_shape *d)
+/* The row of a delta net's conv and conv_bias that is a channel's. Mamba's are v, k, q. */
+static inline u32 delta_conv_row(const struct delta_shape *d, u32 channel)
 {
-    return d->joined ? 2 : DELTA_INPUTS;
+    const u32 keys = d->key_heads * d->key_dim, values = delta_values(d);
+    if (!d->mamba)
+        return channel;
+    return channel >= 2 * keys ? channel - 2 * keys : values + (channel + keys) % (2 * keys);
 }
 
-static inline u32 delta_outputs(const struct delta_shape *d, u32 input)
+static inline u32 delta_inputs(const struct delta_shape *d)
 {
-    if (d->joined)
-        return input == 0 ? delta_channels(d) + delta_values(d) : 2 * d->value_heads;
-    return input == DELTA_QKV ? delta_channels(d)
-           : input == DELTA_Z ? delta_values(d)
-                              : d->value_heads;
+    return d->mamba ? 1 : d->joined ? 2 : DELTA_INPUTS;
 }
 
 /* The outputs of all inputs, side by side. */
 static inline u32 delta_row_n(const struct delta_shape *d)
 {
-    return delta_channels(d) + delta_values(d) + 2 * d->value_heads;
+    return delta_channels(d) + delta_values(d) + (d->mamba ? 1 : 2) * d->value_heads;
+}
+
+static inline u32 delta_outputs(const struct delta_shape *d, u32 input)
+{
+    if (d->mamba)
+        return delta_row_n(d);
+    if (d->joined)
+        return input == 0 ? delta_channels(d) + delta_values(d) : 2 * d->value_heads;
+    return input == DELTA_QKV ? delta_channels(d)
+           : input == DELTA_Z ? delta_values(d)
+                              : d->value_heads;
 }
 
 /* Where parts of a key head begin in such a row: `at` of the first head, `step` to the next. What

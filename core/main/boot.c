@@ -320,6 +320,13 @@ void boot_end_if_asked(void)
     _exit(EXIT_INTERRUPTED); /* PID 1 */
 }
 
+/* Host memory that may be taken; 0: nobody knows. */
+static size_t host_bytes(const struct box *b)
+{
+    const size_t have = b->available_bytes, max = b->options.memory_host_max;
+    return have && max ? MIN(have, max) : MAX(have, max);
+}
+
 static enum err open_cuda(struct box *b, struct device_limits *limits, struct err_text *e)
 {
     const struct options *o = &b->options;
@@ -348,7 +355,10 @@ static enum err open_cuda(struct box *b, struct device_limits *limits, struct er
                                 .read_ahead = !page_in_covers(&b->page_in),
                                 .share_percent = (u32)o->cuda_memory_share,
                                 .kv_bytes = o->engine_kv,
-                                .kv_int8 = b->kv_type == DTYPE_I8};
+                                .kv_int8 = b->kv_type == DTYPE_I8,
+                                .own_on_card = o->cuda_layer_inputs == CUDA_LAYER_INPUTS_DEVICE,
+                                .own_in_host = o->cuda_layer_inputs == CUDA_LAYER_INPUTS_HOST,
+                                .host_bytes = host_bytes(b)};
     return cuda_open(&b->boot, b->model, limits, &cuda, &b->device, e);
 }
 
@@ -400,16 +410,16 @@ static const char *largest_rows(const struct plan *p, u32 places, char *out, siz
 
 enum err boot_check(const struct box *b, struct err_text *e)
 {
-    const u32 host = 1 << PLACE_HOST;
-    const u32 all = host | 1 << PLACE_PINNED |
-                    (b->device->shares_host_memory ? 1u << PLACE_DEVICE : 0) | 1u << PLACE_FILE;
+    const u32 host = 1 << PLACE_HOST | 1 << PLACE_PINNED;
+    const u32 all =
+        host | (b->device->shares_host_memory ? 1u << PLACE_DEVICE : 0) | 1u << PLACE_FILE;
     const size_t max = b->options.memory_host_max;
     char need[16], have[16], rows[400];
-    if (max && plan_total(&b->plan, PLACE_HOST) > max)
+    if (max && plan_totals(&b->plan, host) > max)
         return err_set(e, ERR_MEMORY,
                        "the plan needs %s of host memory; memory.host_max is %s. Raise it, or "
                        "lower what takes most: %s",
-                       bytes_text(plan_total(&b->plan, PLACE_HOST), need), bytes_text(max, have),
+                       bytes_text(plan_totals(&b->plan, host), need), bytes_text(max, have),
                        largest_rows(&b->plan, host, rows, sizeof rows));
     if (b->available_bytes && plan_totals(&b->plan, all) > b->available_bytes)
         return err_set(e, ERR_MEMORY,

@@ -617,7 +617,7 @@ static void begin(double start_ms)
     char what[256], host[16], file[16], card[16];
     b->device->ops->describe(b->device, what, sizeof what);
     const char *name = b->shape.name ? b->shape.name : b->model->name.p;
-    size_t host_bytes = plan_total(&b->plan, PLACE_HOST);
+    size_t host_bytes = plan_total(&b->plan, PLACE_HOST) + plan_total(&b->plan, PLACE_PINNED);
     size_t file_bytes = plan_total(&b->plan, PLACE_FILE);
     size_t card_bytes = plan_total(&b->plan, PLACE_DEVICE);
     if (!bench.json) {

@@ -166,12 +166,60 @@ static void measure(struct cuda_device *c)
     list_build(&c->list, &c->vram);
 }
 
-/* Of `have`, what may be taken. Where it is the box's memory and the KV cache takes what is left,
- * this program's own part has to stay: up to 400 MiB where prompts are long. */
+/* Of the box's memory, what has to stay for the rest of this program: up to 400 MiB where prompts
+ * are long. */
+static size_t rest_bytes(size_t have)
+{
+    return MIN(448 * MIB, have / 3);
+}
+
+/* Of `have`, what may be taken. It may be the box's memory, of which the KV cache takes what is
+ * left. */
 static size_t may_take(const struct cuda_device *c, const struct cuda_options *o, size_t have)
 {
-    const size_t own = MIN(448 * MIB, have / 3), share = have / 100 * o->share_percent;
-    return c->info.integrated && !o->kv_bytes ? MIN(share, have - own) : share;
+    const size_t share = have / 100 * o->share_percent;
+    return c->info.integrated && !o->kv_bytes ? MIN(share, have - rest_bytes(have)) : share;
+}
+
+/* What the card's memory is needed for. */
+struct need {
+    size_t rest, least; /* beside KV pages; the fewest of these, or what is uploaded there first */
+    size_t room;        /* what is left for them */
+};
+
+static struct need need_of(struct cuda_device *c, size_t may)
+{
+    struct list *l = &c->list;
+    l->staging_bytes = upload_staging_bytes(l->model, l->own.in_host);
+    l->limits.pages = 0;
+    measure(c);
+    struct need n = {.rest = vram_bytes(&c->vram) - l->bytes[LIST_KV]};
+    n.least = MAX(list_kv_page_bytes(l), l->staging_bytes);
+    n.room = may > n.rest ? may - n.rest : 0;
+    return n;
+}
+
+/* Is the table of per-layer inputs better off in host memory? `asked`: bytes of KV pages. */
+static bool move_own(const struct cuda_device *c, const struct cuda_options *o,
+                     const struct need *n, size_t asked)
+{
+    const struct list *l = &c->list;
+    const size_t page = list_kv_page_bytes(l);
+    const size_t context = page * CEIL_DIV(l->limits.context, (u32)LIMIT_PAGE_TOKENS);
+    if (!l->own.bytes || l->own.in_host || o->own_on_card || c->info.integrated ||
+        n->room >= MAX(asked ? asked : context, n->least))
+        return false;
+    return n->room < MAX(asked, n->least) || !o->host_bytes ||
+           l->own.bytes <= o->host_bytes - rest_bytes(o->host_bytes);
+}
+
+/* What else could be done about a card whose memory is too small. */
+static const char *or_move_own(const struct cuda_device *c)
+{
+    const struct list *l = &c->list;
+    return l->own.bytes && !l->own.in_host && !c->info.integrated
+               ? ", or let cuda.layer_inputs be auto or host"
+               : "";
 }
 
 /* How many KV pages: as many as are of use and fit. */
@@ -180,25 +228,27 @@ static enum err fit(struct cuda_device *c, const struct cuda_options *o, struct 
     struct device_limits *limits = &c->list.limits;
     size_t page = list_kv_page_bytes(&c->list), have, want = limits->pages;
     TRY(cuda_memory_now(&c->info, &have, e));
-    size_t may = may_take(c, o, have);
-    limits->pages = 0;
-    measure(c);
-    size_t rest = vram_bytes(&c->vram) - c->list.bytes[LIST_KV];
-    size_t room = may > rest ? may - rest : 0, asked = MIN(o->kv_bytes, want * page);
-    const size_t least = MAX(page, c->list.staging_bytes);
+    const size_t may = may_take(c, o, have), asked = MIN(o->kv_bytes, want * page);
+    struct need need = need_of(c, may);
+    if (move_own(c, o, &need, asked)) {
+        c->list.own.in_host = true;
+        need = need_of(c, may);
+    }
+    const size_t rest = need.rest, least = need.least, room = need.room;
     if (room < asked && room >= least)
         return err_set(e, ERR_MEMORY,
                        "engine.kv asks for %zu MiB; beside the weights and buffers of %zu MiB the "
                        "GPU has room for %zu MiB, as of its free %zu MiB %u %% may be taken "
-                       "(cuda.memory_share). Lower engine.kv",
-                       asked / MIB + 1, rest / MIB, room / MIB, have / MIB, o->share_percent);
+                       "(cuda.memory_share). Lower engine.kv%s",
+                       asked / MIB + 1, rest / MIB, room / MIB, have / MIB, o->share_percent,
+                       or_move_own(c));
     if (room < least)
         return err_set(e, ERR_MEMORY,
                        "the weights and buffers need %zu MiB of the GPU's memory and the KV cache "
                        "at least %zu MiB; of its free %zu MiB %u %% may be taken "
                        "(cuda.memory_share). Lower engine.step_tokens or engine.slots, or take a "
-                       "smaller model",
-                       rest / MIB, least / MIB + 1, have / MIB, o->share_percent);
+                       "smaller model%s",
+                       rest / MIB, least / MIB + 1, have / MIB, o->share_percent, or_move_own(c));
     limits->pages = (u32)MIN((o->kv_bytes ? o->kv_bytes : room) / page, want);
     if (limits->pages == 0)
         return err_set(e, ERR_CONFIG, "engine.kv is %zu bytes; one KV page of %u tokens needs %zu",
@@ -223,6 +273,22 @@ static enum err open_card(struct cuda_device *c, struct code *code, const struct
 }
 
 static const struct device_ops cuda_ops;
+
+/* Where the table of per-layer inputs is to lie, as far as that is said. */
+static enum err ask_own(struct cuda_device *c, const struct cuda_options *o, struct err_text *e)
+{
+    struct list *l = &c->list;
+    if (!l->model->own.n)
+        return ERR_OK;
+    if (o->own_in_host && c->info.integrated)
+        return err_set(e, ERR_CONFIG,
+                       "cuda.layer_inputs is host, but %s has no memory of its own: all lies in "
+                       "the box's, and once. Set it to auto",
+                       c->info.name);
+    l->own = (struct list_table){.in_host = o->own_in_host,
+                                 .bytes = matrix_packed_bytes(&l->model->own.embed)};
+    return ERR_OK;
+}
 
 /* Attention to a long prompt is shared out by 128 rows of queries, of one KV head each: those of
  * fewer tokens than these do not fill the card. */
@@ -265,11 +331,16 @@ enum err cuda_open(struct arena *keep, const struct model *model, struct device_
                             .steps = STEPS_DEPTH,
                             .awaits = c->one.function || c->mid[0].function,
                             .shared_bytes = c->step.launch_bytes - STEP_SHARED_BYTES,
-                            .kv_int8 = o->kv_int8,
-                            .staging_bytes = upload_staging_bytes(model)};
+                            .kv_int8 = o->kv_int8};
+    TRY(ask_own(c, o, e));
     TRY(list_open(&c->list, keep, e));
     c->list.step_bytes = description_bytes(&c->list);
     TRY(fit(c, o, e));
+    if (c->list.own.in_host)
+        log_event(LOG_INFO, "layer_inputs", "in=\"pinned host memory\" bytes=%zu why=\"%s\"",
+                  c->list.own.bytes,
+                  o->own_in_host ? "cuda.layer_inputs"
+                                 : "on the GPU it leaves too little to the KV cache");
     *limits = c->list.limits;
     c->steps = (struct steps){.list = &c->list,
                               .stream = c->stream,
@@ -311,8 +382,12 @@ static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_PINNED, steps_pinned_bytes(l), "GPU steps", "engine.slots",
              "%u in flight, page tables, results", STEPS_DEPTH);
     plan_add(p, PLACE_PINNED, upload_pinned_bytes(), "upload buffers", "", "given back when ready");
-    plan_add(p, PLACE_DEVICE, l->bytes[LIST_WEIGHTS], "packed weights", "", "%u matrices",
-             l->n_weights);
+    plan_add(p, PLACE_DEVICE, l->bytes[LIST_WEIGHTS] - (l->own.in_host ? 0 : l->own.bytes),
+             "packed weights", "", "%u matrices", l->n_weights - (l->own.bytes ? 1 : 0));
+    if (l->own.bytes)
+        plan_add(p, l->own.in_host ? PLACE_PINNED : PLACE_DEVICE, l->own.bytes, "per-layer inputs",
+                 cuda_of(d)->info.integrated ? "" : "cuda.layer_inputs", "%s",
+                 l->own.in_host ? "a row a token comes over the bus" : "a row a token is read");
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_OPS], "operations, tables", "", "%u operations a step",
              l->step.last);
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_ACTIVATIONS], "activations", "engine.step_tokens",
@@ -326,6 +401,20 @@ static enum err cuda_plan(struct device *d, struct plan *p, struct err_text *e)
     plan_add(p, PLACE_DEVICE, l->bytes[LIST_KV], "KV cache", "engine.kv",
              "%u pages of %u tokens, %s", d->limits.pages, LIMIT_PAGE_TOKENS,
              l->kv_int8 ? "int8" : "f16");
+    return ERR_OK;
+}
+
+/* The table of per-layer inputs, where that lies in host memory. */
+static enum err take_own(struct list_table *t, struct err_text *e)
+{
+    void *p;
+    if (!t->in_host)
+        return ERR_OK;
+    CUDA_TRY(cuda_pinned_take(&p, t->bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+             e, "take %zu MiB of pinned host memory for the per-layer inputs (cuda.layer_inputs)",
+             t->bytes / MIB);
+    t->host = p;
+    CUDA_TRY(cuda_pinned_device(&t->card, p, 0), e, "map pinned memory");
     return ERR_OK;
 }
 
@@ -345,6 +434,7 @@ static enum err cuda_load(struct device *d, struct arena *host,
     log_phase("plan");
     TRY(vram_take(&c->vram, e));
     log_phase("device_memory");
+    TRY(take_own(&c->list.own, e));
     list_build(&c->list, &c->vram);
     TRY(steps_open(&c->steps, host, e));
     enum err r = upload_open(&u, host, e);
@@ -479,6 +569,8 @@ static void cuda_close(struct device *d)
         profile_close(c->profile);
     steps_close(&c->steps);
     vram_close(&c->vram);
+    if (c->list.own.host)
+        (void)!cuda_pinned_free(c->list.own.host);
     (void)!cuda_stream_close(c->stream);
     cuda_context_close(&c->info);
 }

@@ -23,11 +23,16 @@ struct cuda_options {
     u32 share_percent; /* of the card's free memory that may be taken */
     size_t kv_bytes;   /* of KV pages; 0: what is left of that share */
     bool kv_int8;      /* keys and values in 8 bits instead of 16 */
+    bool own_on_card;  /* where the table of per-layer inputs has to lie, if the model has one; */
+    bool own_in_host;  /* neither: in the card's memory if beside it is room for kv_bytes, or for
+                          the whole context once; else in pinned host memory, if that is there */
+    size_t host_bytes; /* of host memory that it may take; 0: nobody knows */
 };
 
 /* A device for `model`; its small structs come from `keep`. limits->pages is the most that is of
  * use, and becomes what fits; limits->context with it. ERR_MEMORY: not even one page fits, or not
- * what was asked for. ERR_CONFIG: that is no page. */
+ * what was asked for. ERR_CONFIG: that is no page, or the card has no memory of its own besides
+ * which own_in_host could be. */
 MUST enum err cuda_open(struct arena *keep, const struct model *model, struct device_limits *limits,
                         const struct cuda_options *options, struct device **out,
                         struct err_text *e);

@@ -642,7 +642,8 @@ void list_build(struct list *l, struct vram *s)
         memset(l->bytes, 0, sizeof l->bytes);
     ends.embed = matrix_place(l, s, &m->embed);
     if (m->own.n) {
-        ends.own_embed = matrix_place(l, s, &m->own.embed);
+        ends.own_embed = l->own.in_host ? matrix_place_in_host(l, s, &m->own.embed, &l->own)
+                                        : matrix_place(l, s, &m->own.embed);
         ends.own_project = matrix_place(l, s, &m->own.project);
     }
     for (u32 i = 0; i < m->layers_n; i++) {

@@ -41,6 +41,16 @@ struct list_weight {
     bool makes_order; /* the first that uses it */
     u32 below;        /* rows of the matrix above its own; not 0: it shares an earlier one's */
     u32 run, step, at, group; /* see struct gpu_pack */
+    u8 *host; /* not NULL: to.data is pinned memory of the host, which has it there */
+};
+
+/* A table of which a step reads few rows: it may lie in pinned memory of the host, whose rows the
+ * card reads over the bus. */
+struct list_table {
+    bool in_host;
+    size_t bytes; /* packed */
+    u8 *host;     /* that memory, where the host has it and where the card; before it is taken 0 */
+    u64 card;
 };
 
 /* A norm's weights (with gemma's 1 added, and scaled), sinks, a router's weights or its bias, the
@@ -81,10 +91,11 @@ struct list {
     u32 blocks;        /* thread blocks of a step */
     size_t step_bytes; /* of one step's description, and how many there are */
     u32 steps;
-    size_t staging_bytes; /* from upload_staging_bytes */
-    bool awaits;          /* there are kernels `one_token` and `mid_..` */
-    u32 shared_bytes;     /* of a block, for operations of `step` and `decode` */
-    bool kv_int8;         /* keys and values in 8 bits instead of 16 */
+    size_t staging_bytes;  /* from upload_staging_bytes */
+    bool awaits;           /* there are kernels `one_token` and `mid_..` */
+    u32 shared_bytes;      /* of a block, for operations of `step` and `decode` */
+    bool kv_int8;          /* keys and values in 8 bits instead of 16 */
+    struct list_table own; /* struct own_inputs.embed */
 
     struct list_weight *weights;
     struct list_vector *vectors;

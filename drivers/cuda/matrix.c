@@ -72,6 +72,12 @@ static size_t data_bytes(const struct matrix *m)
     return ((size_t)ROUND_UP(m->n, 16u) * m->k * 4 << MATRIX_SHIFT(m->kind)) / 8;
 }
 
+size_t matrix_packed_bytes(const struct weight *w)
+{
+    struct matrix m = shape(w);
+    return data_bytes(&m);
+}
+
 static size_t scales_n(const struct matrix *m)
 {
     return (size_t)ROUND_UP(m->n, 16u) * m->groups;
@@ -93,12 +99,18 @@ u64 matrix_op_bytes(const struct op *op)
     return bytes;
 }
 
-static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias)
+/* What stands beside a matrix's values. */
+static void carve_sides(struct vram *s, struct matrix *m, bool zeros, bool bias)
 {
-    m->data = vram_pointer(s, data_bytes(m));
     m->scales = vram_pointer(s, scales_n(m) * dtype_bytes((enum dtype)m->scale_type));
     m->zeros = zeros ? vram_pointer(s, scales_n(m)) : NULL;
     m->bias = bias ? vram_pointer(s, ROUND_UP(m->n, 16u) * sizeof(float)) : NULL;
+}
+
+static void carve_matrix(struct vram *s, struct matrix *m, bool zeros, bool bias)
+{
+    m->data = vram_pointer(s, data_bytes(m));
+    carve_sides(s, m, zeros, bias);
 }
 
 static struct list_weight *add_weight(struct list *l, const struct weight *from, u32 first, u32 n)
@@ -128,6 +140,16 @@ struct list_weight *matrix_place(struct list *l, struct vram *s, const struct we
 {
     struct list_weight *w = list_weight(l, s, from, 0, from->n);
     carve_matrix(s, &w->to, from->zeros, from->bias);
+    return w;
+}
+
+struct list_weight *matrix_place_in_host(struct list *l, struct vram *s, const struct weight *from,
+                                         const struct list_table *t)
+{
+    struct list_weight *w = list_weight(l, s, from, 0, from->n);
+    w->to.data = (const u8 *)(uintptr_t)t->card;
+    w->host = t->host;
+    carve_sides(s, &w->to, from->zeros, from->bias);
     return w;
 }
 

@@ -18,6 +18,10 @@ u32 matrix_input_group(const struct weight *w);
 /* Each adds to l->weights and carves; returns the first that it added. A weight of its own; */
 struct list_weight *matrix_place(struct list *l, struct vram *s, const struct weight *from);
 
+/* the same whose values lie in pinned memory of the host; */
+struct list_weight *matrix_place_in_host(struct list *l, struct vram *s, const struct weight *from,
+                                         const struct list_table *t);
+
 /* weights below one another in one matrix where their forms agree, else each in its own; */
 struct list_weight *matrix_place_rows(struct list *l, struct vram *s, const struct weight *from,
                                       u32 n);
@@ -40,6 +44,9 @@ bool matrix_has_fp4(const struct model *m);
 
 /* Fills order[w->to.k] for a matrix that makes_order; counts[groups] is work space. */
 void matrix_order(const struct list_weight *w, u32 *order, u32 *counts);
+
+/* Bytes of the values of a weight, packed. */
+size_t matrix_packed_bytes(const struct weight *w);
 
 /* Bytes of packed matrices, values, scales, zeros, that an operation reads; of experts, that one
  * token reads. */

@@ -158,9 +158,26 @@ static size_t expert_staging_bytes(const struct expert *x)
     return MAX(MAX(a, b), weight_staging_bytes(&x->down));
 }
 
-size_t upload_staging_bytes(const struct model *m)
+/* Of per-layer inputs. A piece of a table in host memory is packed beside its copy. */
+static size_t own_staging_bytes(const struct model *m, bool in_host)
+{
+    const struct weight *table = &m->own.embed;
+    struct weight piece = outputs_of(table, 0, piece_outputs(table, table->n));
+    size_t most = ROUND_UP(weight_staging_bytes(table), (size_t)VRAM_ALIGN) +
+                  (in_host ? matrix_packed_bytes(&piece) : 0);
+    most = MAX(most, weight_staging_bytes(&m->own.project));
+    for (u32 i = 0; i < m->layers_n; i++) {
+        most = MAX(most, weight_staging_bytes(&m->layers[i].own_gate));
+        most = MAX(most, weight_staging_bytes(&m->layers[i].own_out));
+    }
+    return most;
+}
+
+size_t upload_staging_bytes(const struct model *m, bool own_in_host)
 {
     size_t most = MAX(weight_staging_bytes(&m->embed), weight_staging_bytes(&m->head));
+    if (m->own.n)
+        most = MAX(most, own_staging_bytes(m, own_in_host));
     for (u32 i = 0; i < m->layers_n; i++) {
         const struct layer *l = &m->layers[i];
         u32 n;
@@ -296,7 +313,8 @@ static enum err upload_order(struct upload *u, const struct list_weight *w, stru
     return send(u, (uintptr_t)w->order, bytes, e);
 }
 
-/* Outputs [first, first + n) of those that w takes. */
+/* Outputs [first, first + n) of those that w takes; what is to lie in host memory is packed into
+ * the staging area, and fetched from there in one copy. */
 static enum err pack(struct upload *u, const struct list_weight *w, u32 first, u32 n,
                      struct err_text *e)
 {
@@ -311,12 +329,19 @@ static enum err pack(struct upload *u, const struct list_weight *w, u32 first, u
                          .stride = w->from->n,
                          .group = w->group};
     struct piece piece = piece_of(&p.from, u->list->staging);
+    const size_t at = (size_t)(p.to.data - w->to.data);
+    const u64 packed = u->list->staging + ROUND_UP(piece.bytes, (size_t)VRAM_ALIGN);
     if (!apart)
         take_columns(&p.from, w->first, n);
+    if (w->host)
+        p.to.data = (const u8 *)(uintptr_t)packed;
     TRY(send_piece(u, &piece, e));
     CUDA_TRY(cuda_launch(u->pack, u->pack_blocks, 1, 1, GPU_THREADS, 1, 1, PACK_SHARED_BYTES,
                          u->stream, (void *[]){&p}, NULL),
              e, "pack %s", w->from->name);
+    if (w->host)
+        CUDA_TRY(cuda_copy_out(w->host + at, packed, matrix_packed_bytes(&p.from), u->stream), e,
+                 "copy %s to host memory", w->from->name);
     return ERR_OK;
 }
 

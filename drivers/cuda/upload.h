@@ -2,9 +2,10 @@
  * copy them from the page cache into a small ring of pinned buffers, the card fetches these into a
  * staging area, and the kernel `pack` writes the packed form. Reading, copying and packing of
  * successive pieces overlap. Forms that store output by output are cut into pieces of some MiB; the
- * others (GPTQ, AWQ) come whole, so the staging area has room for the largest of them. Behind the
- * upload the files' pages are let go; on an integrated GPU out of the page cache too, since that is
- * the same memory.
+ * others (GPTQ, AWQ) come whole, so the staging area has room for the largest of them. Pieces of a
+ * table that lies in host memory (struct list_table) are packed in that area and copied back.
+ * Behind the upload the files' pages are let go; on an integrated GPU out of the page cache too,
+ * since that is the same memory.
  *
  * The workers and the pinned buffers live from upload_open to upload_close.
  */
@@ -37,8 +38,8 @@ struct upload {
     size_t done_bytes, total_bytes;
 };
 
-/* Of the area on the card. */
-size_t upload_staging_bytes(const struct model *m);
+/* Of the area on the card; own_in_host: the table of per-layer inputs will lie in host memory. */
+size_t upload_staging_bytes(const struct model *m, bool own_in_host);
 /* Of pinned memory, while it lasts. */
 size_t upload_pinned_bytes(void);
 

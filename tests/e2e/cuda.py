@@ -319,6 +319,89 @@ def experts_are_computed():
     assert "packed weights" in out, out
 
 
+OWN = os.path.join(os.path.dirname(MODEL_DIR.rstrip("/")), "gemma4-ct4")
+LARGE = ["plan", "--shape", "gemma-4-e4b", *CUDA]  # whose table has 5.25 GiB
+
+
+def place_of_inputs(*flags, fake=""):
+    """Where the plan has the table of per-layer inputs, and its KV pages."""
+    out, err = zigcuda(*LARGE, *flags, fake=fake)
+    place = re.search(r"^(\w+) +per-layer inputs +5.2 GiB .* cuda.layer_inputs$", out, re.M)[1]
+    weights = re.search(r"^device +packed weights +3.2 GiB", out, re.M)
+    assert weights and (place == "pinned") == ("event=layer_inputs" in err), (out, err)
+    assert bool(re.search(r"^pinned +total +5.3 GiB", out, re.M)) == (place == "pinned"), out
+    return place, int(re.search(r"KV cache.* (\d+) pages", out)[1])
+
+
+@check
+def layer_inputs_in_host_memory():
+    """The same bits, and the table is taken there once."""
+    flags = ["--temperature", "0", "--top-logprobs", "2"]
+    with tempfile.TemporaryDirectory() as folder:
+        for prompt in "x", PROMPT * 3:
+            log = os.path.join(folder, prompt[:1])
+            card, host = (tokens(CUDA, *flags, "--cuda.layer_inputs", place, model=OWN, n=8,
+                                 prompt=prompt, log=log if place == "host" else "")
+                          for place in ("device", "host"))
+            assert card == host and len(host) == 8, f"{card} {host}"
+        with open(log) as f:
+            calls = f.read()
+    out, _ = zigcuda("plan", "--model", OWN, *CUDA, "--cuda.layer_inputs=host")
+    kib = int(re.search(r"^pinned +per-layer inputs +(\d+) KiB", out, re.M)[1])
+    for name in "cuMemHostAlloc", "cuMemcpyDtoHAsync_v2":
+        assert len(re.findall(rf"{name} 0 {kib << 10} bytes", calls)) == 1, calls[-3000:]
+
+
+@check
+def layer_inputs_lie_where_there_is_room():
+    assert place_of_inputs(fake="memory=24G")[0] == "device"
+    assert place_of_inputs(fake="memory=8G")[0] == "pinned"
+    assert place_of_inputs("--cuda.layer_inputs=host", fake="memory=24G")[0] == "pinned"
+    # where both are possible: by what is asked of the KV cache, or one sequence of the context
+    place, few = place_of_inputs("--cuda.layer_inputs=device", fake="memory=12G")
+    assert place == "device" and place_of_inputs(fake="memory=12G")[1] > few
+    assert place_of_inputs("--memory.host_max=3GiB", fake="memory=12G") == ("device", few)
+    for wish, want in (("--engine.kv=64MiB", "device"), ("--engine.kv=4GiB", "pinned"),
+                       (f"--model.context={few * 16}", "device"),
+                       (f"--model.context={few * 20}", "pinned")):
+        assert place_of_inputs(wish, fake="memory=12G")[0] == want, wish
+
+
+@check
+def layer_inputs_that_do_not_fit_are_refused():
+    def refused(words, *flags, fake="memory=8G", want=5):
+        _, err = zigcuda(*LARGE, *flags, fake=fake, want=want)
+        assert all(w in err for w in words), err
+
+    refused(["the weights and buffers need", "let cuda.layer_inputs be auto or host"],
+            "--cuda.layer_inputs=device")
+    refused(["engine.kv asks for", "let cuda.layer_inputs be auto or host"],
+            "--cuda.layer_inputs=device", "--engine.kv=6GiB", fake="memory=12G")
+    refused(["memory.host_max is 3.0 GiB", "per-layer inputs 5.2 GiB (cuda.layer_inputs)"],
+            "--memory.host_max=3GiB")
+    refused(["cuda.layer_inputs is host, but Fake GPU has no memory of its own"],
+            "--cuda.layer_inputs=host", fake="memory=24G,integrated=1", want=3)
+    out, _ = zigcuda(*LARGE, fake="memory=24G,integrated=1")
+    assert re.search("^device +per-layer inputs", out, re.M), out
+
+
+@check
+def calls_for_layer_inputs_fail_in_turn():
+    def failed(name, n, code):
+        os.environ["ZIGCUDA_FAKE_FAIL"] = f"{name}:{n}:{code}"
+        try:
+            return zigcuda("run", "--model", OWN, "--raw", *CUDA, "--cuda.layer_inputs=host", "x",
+                           want=5 if code == 2 else 6)[1]
+        finally:
+            del os.environ["ZIGCUDA_FAKE_FAIL"]
+
+    err = failed("cuMemHostAlloc", 1, 2)
+    assert ("pinned host memory for the per-layer inputs (cuda.layer_inputs)" in err and
+            "CUDA_ERROR_OUT_OF_MEMORY" in err), err
+    for name in "cuMemHostAlloc", "cuMemHostGetDevicePointer_v2", "cuMemcpyDtoHAsync_v2":
+        assert "CUDA_ERROR_LAUNCH_FAILED" in failed(name, 1, 719), name
+
+
 @check
 def integrated_gpu():
     """It takes its memory in pieces."""

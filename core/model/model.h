@@ -77,6 +77,7 @@ struct delta_net {
 /* Of all of a model's; value_heads 0: it has none. */
 struct delta_shape {
     u32 key_heads, value_heads, key_dim, value_dim, taps;
+    float eps;   /* of its norms; norm_eps may be of what was divided, see read_multipliers */
     bool joined; /* qwen3_next: two matrices, of which the first has of each key head its q, k, v
                     and z, the other its b and a */
     bool mamba;  /* one matrix, of z, v, k, q, a in that order */

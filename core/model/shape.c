@@ -19,9 +19,11 @@
     "\"rope_type\":\"default\",\"rope_theta\":10000}},\"final_logit_softcapping\":30,"     \
     "\"head_dim\":256,\"global_head_dim\":512,\"tie_word_embeddings\":true}"
 
-#define ATTENTION ",\"attention\","
+/* Of layer_types, between and around the layers that attend. */
 #define MAMBA4 "\"mamba\",\"mamba\",\"mamba\",\"mamba\""
-#define MAMBA5 "\"mamba\"," MAMBA4
+#define MAMBA5 MAMBA4 ",\"mamba\""
+#define MAMBA9 MAMBA4 "," MAMBA5
+#define ATTENTION ",\"attention\","
 
 /* From the published config.json of each model; 100m and moe-2b are this project's own. */
 static const struct {
@@ -65,8 +67,8 @@ static const struct {
      "\"residual_multiplier\":0.22,\"logits_scaling\":6,\"position_embedding_type\":\"nope\","
      "\"tie_word_embeddings\":true,\"num_local_experts\":64,\"num_experts_per_tok\":6,"
      "\"shared_intermediate_size\":1024,\"mamba_n_heads\":48,\"mamba_d_head\":64,"
-     "\"mamba_d_state\":128,\"layer_types\":[" MAMBA5 ATTENTION MAMBA5 MAMBA4 ATTENTION MAMBA5
-         MAMBA4 ATTENTION MAMBA5 MAMBA4 ATTENTION MAMBA4 "]}"},
+     "\"mamba_d_state\":128,\"layer_types\":[" MAMBA5 ATTENTION MAMBA9 ATTENTION MAMBA9 ATTENTION
+         MAMBA9 ATTENTION MAMBA4 "]}"},
     {"gpt-oss-20b",
      "{\"model_type\":\"gpt_oss\",\"hidden_size\":2880,\"intermediate_size\":2880,"
      "\"num_hidden_layers\":24,\"num_attention_heads\":64,\"num_key_value_heads\":8,"

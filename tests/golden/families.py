@@ -267,7 +267,7 @@ GRANITE_H = dict(
     num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=32, rms_norm_eps=1e-2,
     position_embedding_type="nope", embedding_multiplier=6.0, attention_multiplier=0.15,
     residual_multiplier=0.6, logits_scaling=2.5, mamba_n_heads=8, mamba_n_groups=2,
-    mamba_d_state=16, layer_types=["mamba", "attention"], tie_word_embeddings=True)
+    mamba_d_state=16, mamba_chunk_size=32, layer_types=["mamba", "attention"], tie_word_embeddings=True)
 FAMILIES["granite-h-short"] = ("granitemoehybrid", dict(
     GRANITE_H, num_key_value_heads=1, mamba_d_conv=3, mamba_conv_bias=False), 60)
 FAMILIES["granite-h"] = ("granitemoehybrid", dict(

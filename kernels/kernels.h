@@ -121,7 +121,7 @@ static inline size_t attention_scratch_bytes(u32 rows, u32 head_dim)
     return (ROUND_UP(rows, 8u) * row + page) * sizeof(float);
 }
 
-/* Consecutive tokens of one head of a gated delta net. */
+/* Consecutive tokens of one head of a gated delta net, or of Mamba 2. */
 struct delta_args {
     float *state;              /* [key_dim][value_dim] */
     const float *q, *k;        /* [tokens][key_dim] */
@@ -129,6 +129,7 @@ struct delta_args {
     float *y;                  /* [tokens][value_dim], y_stride floats between tokens */
     const float *decay, *beta; /* [tokens] */
     u32 tokens, key_dim, value_dim, y_stride;
+    bool mamba;
 };
 
 /* Everything between the matrices. Each result element is computed in one fixed order, so rows may
@@ -156,7 +157,8 @@ struct vector_ops {
      * short convolutions (silu false) the sums as they are. */
     void (*conv)(float *y, const float *const *x, const float *w, u32 w_stride, u32 taps, u32 n,
                  bool silu);
-    /* Token by token: state *= decay; state += k (beta (v - state^T k))^T; y = state^T q. */
+    /* Token by token: state *= decay; state += k (beta (v - state^T k))^T, or of Mamba 2 k (beta
+     * v)^T; y = state^T q. */
     void (*delta)(const struct delta_args *a);
 };
 

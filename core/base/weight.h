@@ -28,7 +28,7 @@ enum dtype {
 
 /* What becomes of gate and up: act(gate) * up. Of gpt-oss, with g = min(gate, 7) and u = up kept
  * within -7 and 7: g * sigmoid(1.702 g) * (u + 1). */
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_SIGMOID, ACT_GPT_OSS };
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_SIGMOID, ACT_GPT_OSS, ACT_RELU };
 
 enum { TENSOR_RANK_MAX = 8 };
 

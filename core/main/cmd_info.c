@@ -37,9 +37,9 @@ static void print_layers(const struct model *m)
         share += l->kv_layer != i;
     }
     if (m->delta.value_heads)
-        printf("         of the layers %u are gated delta nets: %u heads of %u by %u, %u of keys\n",
-               others, m->delta.value_heads, m->delta.key_dim, m->delta.value_dim,
-               m->delta.key_heads);
+        printf("         of the layers %u are %s: %u heads of %u by %u, %u of keys\n", others,
+               m->delta.mamba ? "Mamba 2" : "gated delta nets", m->delta.value_heads,
+               m->delta.key_dim, m->delta.value_dim, m->delta.key_heads);
     if (m->conv_taps)
         printf("         of the layers %u are short convolutions of %u tokens\n", others,
                m->conv_taps);

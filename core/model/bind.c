@@ -116,22 +116,30 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
 static enum err bind_delta(struct opening *o, struct binder *b, u32 i, struct layer *l)
 {
     static const char *const names[][DELTA_INPUTS] = {
-        {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"}, {"in_proj_qkvz", "in_proj_ba"}};
+        {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"},
+        {"in_proj_qkvz", "in_proj_ba"},
+        {"in_proj"}};
     const struct delta_shape *d = &o->m->delta;
+    const char *const *inputs = names[d->mamba ? 2 : d->joined];
+    const char *of = d->mamba ? "mamba" : "linear_attn";
     struct delta_net *net = l->delta;
     struct place_name s;
     for (u32 j = 0; j < delta_inputs(d); j++)
-        TRY(bind_linear(b, format(&s, "model.layers.%u.linear_attn.%s", i, names[d->joined][j]),
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, inputs[j]),
                         delta_outputs(d, j), o->m->hidden, false, &net->in[j]));
-    TRY(bind_stack(b, format(&s, "model.layers.%u.linear_attn.conv1d.weight", i), delta_channels(d),
-                   1, d->taps, &net->conv));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.linear_attn.A_log", i), d->value_heads,
-                    &net->a_log));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.linear_attn.dt_bias", i), d->value_heads,
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.conv1d.weight", i, of), delta_channels(d), 1,
+                   d->taps, &net->conv));
+    if (o->config.conv_bias)
+        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.conv1d.bias", i, of), delta_channels(d),
+                        &net->conv_bias));
+    if (d->mamba)
+        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.D", i, of), d->value_heads, &net->skip));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.A_log", i, of), d->value_heads, &net->a_log));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.dt_bias", i, of), d->value_heads,
                     &net->dt_bias));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.linear_attn.norm.weight", i), d->value_dim,
-                    &net->norm));
-    return bind_linear(b, format(&s, "model.layers.%u.linear_attn.out_proj", i), o->m->hidden,
+    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.norm.weight", i, of),
+                    d->mamba ? delta_values(d) : d->value_dim, &net->norm));
+    return bind_linear(b, format(&s, "model.layers.%u.%s.out_proj", i, of), o->m->hidden,
                        delta_values(d), false, &l->o);
 }
 
@@ -169,7 +177,7 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, const char 
 /* How the modules of a mixture are called: `of` within the layer, then the router, gate, up and
  * down of an expert, and those of all experts joined (gate and up in one). Those of Mixtral come
  * mixed, too, as transformers 5 has other names in memory than in its files: GPTQModel writes the
- * first, llm-compressor the third. The last but one are gemma4's, the last granitemoe's. bias: see
+ * first, llm-compressor the third. The last but one are gemma4's, the last granite's. bias: see
  * struct mixture. */
 static const struct mixture_names {
     const char *of, *router, *leaf[3], *joined[2], *bias;
@@ -216,7 +224,7 @@ static const struct mixture_names *find_names(const struct opening *o, u32 i)
     const struct mixture_names *usual = &mixture_names[str_is(o->m->model_type, "mixtral")];
     if (o->names == &lfm2_names)
         usual = &mixture_names[3]; /* of w1, w3, w2 */
-    if (str_is(o->m->model_type, "granitemoe"))
+    if (str_starts(o->m->model_type, STR("granitemoe")))
         return &mixture_names[COUNTOF(mixture_names) - 1];
     for (const struct mixture_names *m = mixture_names; m < mixture_names + COUNTOF(mixture_names);
          m++) {
@@ -342,9 +350,9 @@ static enum err bind_shared(struct opening *o, struct binder *b, u32 i, struct l
     struct weight *share = &l->mixture->share;
     bool gated = o->m->shared_gated;
     TRY(bind_mlp(o, b, i,
-                 gated               ? "mlp.shared_expert"
-                 : l->mixture->norms ? "mlp"
-                                     : "mlp.shared_experts",
+                 gated                                       ? "mlp.shared_expert"
+                 : l->mixture->norms || o->config.shared_mlp ? o->names->mlp
+                                                             : "mlp.shared_experts",
                  o->m->shared_intermediate, l));
     if (!gated)
         return ERR_OK;
@@ -517,14 +525,17 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
     if (m->experts)
         snprintf(experts, sizeof experts, ", %u experts of intermediate size %u", m->experts,
                  m->expert_intermediate);
-    if (m->shared_intermediate && !o->config.gemma4)
+    if (m->shared_intermediate && !o->config.gemma4 && !o->config.shared_mlp)
         snprintf(shared, sizeof shared, ", %s %u",
                  m->shared_gated ? "shared_expert_intermediate_size" : "n_shared_experts",
                  m->shared_intermediate / (m->shared_gated ? 1 : m->expert_intermediate));
     if (m->delta.value_heads)
         snprintf(delta, sizeof delta,
-                 ", linear_num_key_heads %u, linear_num_value_heads %u, linear_key_head_dim %u, "
-                 "linear_value_head_dim %u, linear_conv_kernel_dim %u",
+                 m->delta.mamba
+                     ? ", mamba_n_groups %u, mamba_n_heads %u, mamba_d_state %u, mamba_d_head %u, "
+                       "mamba_d_conv %u"
+                     : ", linear_num_key_heads %u, linear_num_value_heads %u, linear_key_head_dim "
+                       "%u, linear_value_head_dim %u, linear_conv_kernel_dim %u",
                  m->delta.key_heads, m->delta.value_heads, m->delta.key_dim, m->delta.value_dim,
                  m->delta.taps);
     if (m->conv_taps)

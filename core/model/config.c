@@ -252,26 +252,13 @@ static void read_nope(const struct fields *k, struct model *m)
     }
 }
 
-/* granitemoehybrid: layers that attend, all or none of which rotate. */
-static void read_granite_hybrid(const struct fields *k, struct model *m)
+/* granitemoehybrid: all layers that attend rotate, or none. */
+static void read_position_type(const struct fields *k, struct model *m)
 {
-    const char *key = fields_get(k, "layers_block_type") ? "layers_block_type" : "layer_types";
-    const struct json *list = fields_get(k, key);
     struct str position = fields_str(k, "position_embedding_type", "nope");
     bool rotates = str_is(position, "rope");
-    if (!list || list->type != JSON_ARRAY || list->n != m->layers_n) {
-        fields_refuse(k, key, "a list of %u names is expected", m->layers_n);
-        return;
-    }
-    const struct json *v = list->child;
-    for (u32 i = 0; i < m->layers_n; i++, v = v->next) {
-        if (v->type != JSON_STRING ||
-            (!str_is(v->text, "attention") && !str_is(v->text, "full_attention")))
-            fields_refuse(k, key, "layer %u does not attend; layers of Mamba are not supported", i);
+    for (u32 i = 0; i < m->layers_n; i++)
         m->layers[i].rope = rotates ? ROPE_FULL : ROPE_SETS;
-    }
-    if (fields_u32(k, "num_local_experts", 0, 0, UINT32_MAX - 1))
-        fields_refuse(k, "num_local_experts", "experts beside the MLP are not supported");
     if (!rotates && !str_is(position, "nope"))
         fields_refuse(k, "position_embedding_type", "rope and nope are supported");
 }
@@ -303,7 +290,7 @@ static void read_layer_types(const struct fields *k, const struct family *f, u32
                              struct model *m)
 {
     const struct json *list = fields_get(k, "layer_types");
-    if (!list || mixers_has(f) || f->granite_hybrid)
+    if (!list || mixers_has(f))
         return;
     if (list->type != JSON_ARRAY || list->n != m->layers_n) {
         fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
@@ -462,13 +449,17 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
                               struct model *m, struct config *c)
 {
     const bool glm = f->mixtures == MIXTURES_GLM, gemma4 = f->mixtures == MIXTURES_GEMMA4,
-               lfm2 = f->mixtures == MIXTURES_LFM2;
+               lfm2 = f->mixtures == MIXTURES_LFM2,
+               granite = f->mixtures == MIXTURES_GRANITE_HYBRID;
     const char *used = gemma4 ? "top_k_experts" : "num_experts_per_tok";
     bool plain[LIMIT_LAYERS] = {0};
     if (gemma4 && !fields_bool(k, "enable_moe_block", false))
         return ERR_OK;
-    m->experts = read_expert_count(k, glm ? "n_routed_experts" : "num_experts");
-    m->experts_used = fields_u32(k, used, KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
+    m->experts = granite ? fields_u32(k, "num_local_experts", 8, 0, LIMIT_EXPERTS)
+                         : read_expert_count(k, glm ? "n_routed_experts" : "num_experts");
+    if (granite && m->experts == 0)
+        return ERR_OK;
+    m->experts_used = fields_u32(k, used, granite ? 2 : KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
     if (m->experts_used > m->experts)
         fields_refuse(k, used, "there are %u experts", m->experts);
     if (fields_u32(k, "experts_per_token", m->experts_used, 1, UINT32_MAX) != m->experts_used)
@@ -478,17 +469,20 @@ static enum err read_mixtures(struct arena *keep, const struct fields *k, const 
     m->experts_renormalized = true;
     m->experts_scale = 1;
     const bool always =
-        f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS || gemma4;
+        f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS || gemma4 || granite;
     if (!always && !f->renormalized)
         m->experts_renormalized = fields_bool(k, "norm_topk_prob", glm || lfm2 || f->delta);
     if (f->mixtures == MIXTURES_QWEN || glm || lfm2 || gemma4)
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
+    if (granite)
+        m->expert_intermediate =
+            fields_u32(k, "intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     if (f->mixtures == MIXTURES_QWEN)
         read_qwen_mixtures(k, f, m, plain);
     if (glm)
         read_glm_mixtures(k, m, c, plain);
-    if (gemma4)
+    if (gemma4 || granite)
         m->shared_intermediate = m->intermediate;
     if (lfm2)
         read_lfm2_mixtures(k, m, c, plain);
@@ -735,12 +729,12 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     if (f->nope)
         read_nope(k, m);
     if (f->granite_hybrid)
-        read_granite_hybrid(k, m);
+        read_position_type(k, m);
     read_windows(k, f, m);
     if (f->gemma4)
         gemma4_read(k, f, m, c);
     if (mixers_has(f))
-        TRY(mixers_read(keep, k, f, m));
+        TRY(mixers_read(keep, k, f, m, c));
     if (f->mixtures)
         TRY(read_mixtures(keep, k, f, m, c));
     TRY(read_rope(keep, k, f, m));

@@ -24,6 +24,7 @@ struct config {
     bool values_are_keys; /* of layers that see all: v is what k's matrix makes */
     bool gemma4;          /* there is a scale a layer, and mixtures have norms of their own */
     bool shared_mlp;      /* MLPs are called as granitemoehybrid's */
+    bool conv_bias;       /* of Mamba's convolutions */
     bool router_bias;     /* experts are chosen by sigmoids and a bias */
     u32 more_layers; /* of the file, behind the model's own, which guess tokens further on: they
                         change no result, and are not computed */

@@ -212,6 +212,7 @@ static const struct family families[] = {
      .attention_bias_key = true,
      .fused_gate_up = true,
      .multipliers = true,
+     .mixtures = MIXTURES_GRANITE_HYBRID,
      .granite_hybrid = true},
     {.name = "olmo2",
      .theta = 1e4,

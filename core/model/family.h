@@ -47,8 +47,8 @@ struct family {
     bool gemma4;     /* scaled embedding, tanh-GELU, a softcap of logits, and what gemma4.h reads */
     bool own_inputs; /* the default of hidden_size_per_layer_input is 256 */
     bool multipliers;    /* of embedding, attention, what is added to x, logits */
-    bool granite_hybrid; /* MLPs go by keys and names of their own; other layers and experts, which
-                            it may have, are refused */
+    bool granite_hybrid; /* some layers may be Mamba 2, all or none of the others rotate; MLPs go by
+                            keys and names of their own */
     bool query_scaling;  /* of queries beyond the positions of training */
     bool mrope;          /* positions are of time, height and width: of text all three are the same,
                             and which dimensions go by which makes no difference */
@@ -61,7 +61,8 @@ struct family {
                              one that all tokens take as it is */
         MIXTURES_GEMMA4,  /* a key says whether there are any; beside the plain MLP */
         MIXTURES_LFM2,    /* as GLM's, without that one */
-        MIXTURES_GPT_OSS, /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
+        MIXTURES_GRANITE_HYBRID, /* all layers, or none; as Mixtral's, beside the plain MLP */
+        MIXTURES_GPT_OSS,        /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
     } mixtures;
     bool shared_expert; /* of Qwen's: beside those, one that all tokens take, gated */
     bool delta;         /* three of four layers are gated delta nets; attention is gated */

@@ -2,7 +2,7 @@
 
 bool mixers_has(const struct family *f)
 {
-    return f->delta || f->short_conv;
+    return f->delta || f->short_conv || f->granite_hybrid;
 }
 
 static void read_delta_shape(const struct fields *k, const struct family *f, struct model *m)
@@ -29,6 +29,63 @@ static void read_delta_shape(const struct fields *k, const struct family *f, str
         fields_refuse(k, "attn_output_gate", "only true is supported");
 }
 
+/* transformers applies limits of dt in some of its ways to compute it, but not in others. */
+static void check_time_step(const struct fields *k)
+{
+    const char *key = "time_step_limit";
+    const struct json *list = fields_get(k, key);
+    const struct json *least = list && list->type == JSON_ARRAY ? list->child : NULL;
+    const struct json *most = least && list->n == 2 ? least->next : NULL;
+    const struct json *infinite =
+        most && most->type == JSON_OBJECT ? json_get(most, "__float__") : NULL;
+    double from = -1;
+    if (list && (!infinite || infinite->type != JSON_STRING ||
+                 !str_is(infinite->text, "Infinity") || !json_f64(least, &from) || from != 0))
+        fields_refuse(k, key, "only [0.0, {\"__float__\": \"Infinity\"}] is supported");
+}
+
+/* Of granitemoehybrid; m->delta.value_dim is what follows from the other keys. */
+static void read_mamba_heads(const struct fields *k, struct model *m)
+{
+    struct delta_shape *d = &m->delta;
+    const struct json *dim = fields_get(k, "mamba_d_head");
+    const u32 wide = m->hidden * fields_u32(k, "mamba_expand", 2, 1, 16);
+    d->key_heads = fields_u32(k, "mamba_n_groups", 1, 1, LIMIT_HEADS);
+    d->value_heads = fields_u32(k, "mamba_n_heads", 128, 1, LIMIT_HEADS);
+    d->value_dim = wide / d->value_heads;
+    if (d->value_heads % d->key_heads)
+        fields_refuse(k, "mamba_n_heads", "no multiple of mamba_n_groups (%u)", d->key_heads);
+    if (wide % d->value_heads)
+        fields_refuse(k, "mamba_n_heads", "mamba_expand * hidden_size %u is no multiple of it",
+                      wide);
+    if (dim && (dim->type != JSON_STRING || !str_is(dim->text, "auto")) &&
+        fields_u32(k, "mamba_d_head", 0, 1, LIMIT_DELTA_DIM) != d->value_dim)
+        fields_refuse(k, "mamba_d_head",
+                      "mamba_n_heads %u times it is not mamba_expand * hidden_size %u",
+                      d->value_heads, wide);
+    if (d->value_dim > LIMIT_DELTA_DIM || d->value_dim % 16)
+        fields_refuse(k, "mamba_d_head",
+                      "heads of %u dimensions; multiples of 16 up to %u are supported",
+                      d->value_dim, LIMIT_DELTA_DIM);
+}
+
+static void read_mamba_shape(const struct fields *k, struct model *m, struct config *c)
+{
+    struct delta_shape *d = &m->delta;
+    d->mamba = true;
+    read_mamba_heads(k, m);
+    d->key_dim = fields_u32(k, "mamba_d_state", KEY_U32_REQUIRED, 1, LIMIT_DELTA_DIM);
+    d->taps = fields_u32(k, "mamba_d_conv", 4, 2, LIMIT_DELTA_TAPS);
+    c->conv_bias = fields_bool(k, "mamba_conv_bias", true);
+    if (d->key_dim % 16)
+        fields_refuse(k, "mamba_d_state", "a multiple of 16 is needed");
+    if (fields_bool(k, "mamba_proj_bias", false))
+        fields_refuse(k, "mamba_proj_bias", "only false is supported");
+    if (m->activation != ACT_SILU)
+        fields_refuse(k, "hidden_act", "of layers of Mamba only silu is supported");
+    check_time_step(k);
+}
+
 static void read_conv_shape(const struct fields *k, struct model *m)
 {
     m->conv_taps = fields_u32(k, "conv_L_cache", 3, 2, LIMIT_DELTA_TAPS);
@@ -38,19 +95,24 @@ static void read_conv_shape(const struct fields *k, struct model *m)
         fields_refuse(k, "hidden_size", "a multiple of 16 is needed");
 }
 
-/* layer_types: full_attention, and what the others are called. */
-static void read_types(const struct fields *k, const struct json *list, const char *other,
-                       struct model *m, bool is_other[LIMIT_LAYERS])
+/* The list under `key`: full_attention, and what the others are called; granite's first files have
+ * shorter names for both. */
+static void read_types(const struct fields *k, const char *key, const struct family *f,
+                       const char *other, const struct model *m, bool is_other[LIMIT_LAYERS])
 {
+    const struct json *list = fields_get(k, key);
+    const char *full = "full_attention", *older = f->granite_hybrid ? "attention" : full;
+    const char *older_other = f->granite_hybrid ? "mamba" : other;
     if (!list || list->type != JSON_ARRAY || list->n != m->layers_n) {
-        fields_refuse(k, "layer_types", "a list of %u names is expected", m->layers_n);
+        fields_refuse(k, key, "a list of %u names is expected", m->layers_n);
         return;
     }
     const struct json *v = list->child;
     for (u32 i = 0; i < m->layers_n; i++, v = v->next) {
-        is_other[i] = v->type == JSON_STRING && str_is(v->text, other);
-        if (!is_other[i] && (v->type != JSON_STRING || !str_is(v->text, "full_attention")))
-            fields_refuse(k, "layer_types", "full_attention and %s are supported", other);
+        const struct str type = v->type == JSON_STRING ? v->text : STR("");
+        is_other[i] = str_is(type, other) || str_is(type, older_other);
+        if (!is_other[i] && !str_is(type, full) && !str_is(type, older))
+            fields_refuse(k, key, "%s and %s are supported", older, older_other);
     }
 }
 
@@ -73,31 +135,40 @@ static void read_attending(const struct fields *k, const struct model *m,
         fields_refuse(k, key, "a list of numbers below %u is expected", m->layers_n);
 }
 
-static void read_others(const struct fields *k, const struct family *f, struct model *m,
-                        bool is_other[LIMIT_LAYERS])
+/* Returns the key that says which layers attend. */
+static const char *read_others(const struct fields *k, const struct family *f,
+                               const struct model *m, bool is_other[LIMIT_LAYERS])
 {
-    const struct json *list = fields_get(k, "layer_types");
-    const u32 every = fields_u32(k, "full_attention_interval", 4, 1, LIMIT_LAYERS);
-    if (list || (f->short_conv && f->mixtures))
-        read_types(k, list, f->delta ? "linear_attention" : "conv", m, is_other);
-    else if (f->short_conv)
+    const bool listed = fields_get(k, "layer_types") || f->granite_hybrid;
+    const char *key = f->granite_hybrid && fields_get(k, "layers_block_type") ? "layers_block_type"
+                                                                              : "layer_types";
+    if (listed || (f->short_conv && f->mixtures)) {
+        read_types(k, key, f, f->short_conv ? "conv" : "linear_attention", m, is_other);
+        return key;
+    }
+    if (f->short_conv) {
         read_attending(k, m, is_other);
-    for (u32 i = 0; i < m->layers_n && f->delta && !list; i++)
+        return "full_attn_idxs";
+    }
+    const u32 every = fields_u32(k, "full_attention_interval", 4, 1, LIMIT_LAYERS);
+    for (u32 i = 0; i < m->layers_n; i++)
         is_other[i] = (i + 1) % every != 0;
+    return "full_attention_interval";
 }
 
 enum err mixers_read(struct arena *keep, const struct fields *k, const struct family *f,
-                     struct model *m)
+                     struct model *m, struct config *c)
 {
     bool is_other[LIMIT_LAYERS] = {0};
     if (f->delta)
         read_delta_shape(k, f, m);
-    else
+    if (f->short_conv)
         read_conv_shape(k, m);
-    read_others(k, f, m, is_other);
+    m->delta.eps = (float)fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
+    const char *key = read_others(k, f, m, is_other);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
         struct layer *l = &m->layers[i];
-        if (is_other[i] && f->delta)
+        if (is_other[i] && !f->short_conv)
             l->delta = ARENA_NEW(keep, struct delta_net, 1);
         else if (is_other[i])
             l->conv = ARENA_NEW(keep, struct weight, 1);
@@ -106,11 +177,9 @@ enum err mixers_read(struct arena *keep, const struct fields *k, const struct fa
     }
     const u32 attending = model_attention_layers(m);
     if (!*k->failed && attending == 0)
-        fields_refuse(k,
-                      fields_get(k, "layer_types") ? "layer_types"
-                      : f->delta                   ? "full_attention_interval"
-                                                   : "full_attn_idxs",
-                      "no layer has full_attention; at least one is needed");
+        fields_refuse(k, key, "no layer has full_attention; at least one is needed");
+    if (attending < m->layers_n && f->granite_hybrid)
+        read_mamba_shape(k, m, c);
     if (attending == m->layers_n) {
         m->delta = (struct delta_shape){0};
         m->conv_taps = 0;

@@ -1,5 +1,5 @@
 /* Layers whose tokens see those before them through a state of fixed size, in place of attention:
- * gated delta nets and short convolutions (core/model/model.h). Part of config_parse.
+ * gated delta nets, Mamba 2 and short convolutions (core/model/model.h). Part of config_parse.
  */
 #ifndef ZIGCUDA_MIXERS_H
 #define ZIGCUDA_MIXERS_H
@@ -12,6 +12,6 @@ bool mixers_has(const struct family *f);
 /* Which layers of m are, and their shapes; room for their weights is taken from `keep`. At least
  * one layer has attention; where all have it, m is as if the family had no others. */
 MUST enum err mixers_read(struct arena *keep, const struct fields *k, const struct family *f,
-                          struct model *m);
+                          struct model *m, struct config *c);
 
 #endif

@@ -64,7 +64,8 @@ struct mixture_norms {
  * q, B is k, x is v and dt is a; it has neither b nor vectors of length 1, and the convolution has
  * a bias. With dt = softplus(in_a x + dt_bias) and decay = exp(-exp(a_log) dt),
  *   S = decay S + k (dt v)^T; u = (S^T q + skip v) * silu(z),
- * and y = rmsnorm(u) * norm, of all of a token's heads together. */
+ * and y = rmsnorm(u) * norm, of all of a token's heads together, or of each of norm_groups parts.
+ */
 enum delta_input { DELTA_QKV, DELTA_Z, DELTA_B, DELTA_A, DELTA_INPUTS };
 struct delta_net {
     struct weight in[DELTA_INPUTS];       /* [delta_outputs()][hidden], as many as delta_inputs() */
@@ -77,9 +78,11 @@ struct delta_net {
 /* Of all of a model's; value_heads 0: it has none. */
 struct delta_shape {
     u32 key_heads, value_heads, key_dim, value_dim, taps;
+    float eps;   /* of its norms; norm_eps may be of what was divided, see read_multipliers */
     bool joined; /* qwen3_next: two matrices, of which the first has of each key head its q, k, v
                     and z, the other its b and a */
     bool mamba;  /* one matrix, of z, v, k, q, a in that order */
+    u32 norm_groups; /* of Mamba: its norm is of each of so many parts of a token for itself */
 };
 
 static inline u32 delta_values(const struct delta_shape *d)
@@ -161,7 +164,7 @@ struct layer {
     u32 kv_layer;     /* the layer whose keys and values it sees: itself, or an earlier one whose
                          rope, window and heads are the same. Then it has neither k nor v, but
                          that one's norm_k */
-    u32 intermediate; /* of its plain MLP */
+    u32 intermediate; /* of its plain MLP; 0 and no mixture: it has none, nor norm_mlp */
     float scale;      /* what it makes of x is multiplied by this */
     const struct tensor *norm_attention, *norm_mlp;             /* before them: [hidden], or NULL */
     const struct tensor *norm_after_attention, *norm_after_mlp; /* behind them, or NULL */
@@ -217,6 +220,8 @@ struct model {
     float experts_least;       /* plus this, as sigmoids may all be 0 */
     float experts_scale;       /* and multiplied by this, 1 without a bias */
     enum activation activation;
+    bool mlp_ungated; /* gate_up[0] is up alone, n_gate_up 1, and h = act(up x) * up x: with
+                         ACT_RELU the square of relu */
     float norm_eps;
     bool norm_plus_one; /* gemma: multiply by (1 + w) */
     enum qk_norm qk_norm;

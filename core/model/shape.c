@@ -19,6 +19,12 @@
     "\"rope_type\":\"default\",\"rope_theta\":10000}},\"final_logit_softcapping\":30,"     \
     "\"head_dim\":256,\"global_head_dim\":512,\"tie_word_embeddings\":true}"
 
+/* Of layer_types, between and around the layers that attend. */
+#define MAMBA4 "\"mamba\",\"mamba\",\"mamba\",\"mamba\""
+#define MAMBA5 MAMBA4 ",\"mamba\""
+#define MAMBA9 MAMBA4 "," MAMBA5
+#define ATTENTION ",\"attention\","
+
 /* From the published config.json of each model; 100m and moe-2b are this project's own. */
 static const struct {
     const char *name, *config;
@@ -53,6 +59,16 @@ static const struct {
                   "\"num_hidden_layers\":16,\"num_attention_heads\":32,\"num_key_value_heads\":8,"
                   "\"vocab_size\":65536,\"max_position_embeddings\":128000,\"norm_eps\":1e-5,"
                   "\"rope_theta\":1000000,\"full_attn_idxs\":[2,5,8,10,12,14]}"},
+    {"granite-4.0-h-tiny",
+     "{\"model_type\":\"granitemoehybrid\",\"hidden_size\":1536,\"intermediate_size\":512,"
+     "\"num_hidden_layers\":40,\"num_attention_heads\":12,\"num_key_value_heads\":4,"
+     "\"vocab_size\":100352,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-5,"
+     "\"embedding_multiplier\":12,\"attention_multiplier\":0.0078125,"
+     "\"residual_multiplier\":0.22,\"logits_scaling\":6,\"position_embedding_type\":\"nope\","
+     "\"tie_word_embeddings\":true,\"num_local_experts\":64,\"num_experts_per_tok\":6,"
+     "\"shared_intermediate_size\":1024,\"mamba_n_heads\":48,\"mamba_d_head\":64,"
+     "\"mamba_d_state\":128,\"layer_types\":[" MAMBA5 ATTENTION MAMBA9 ATTENTION MAMBA9 ATTENTION
+         MAMBA9 ATTENTION MAMBA4 "]}"},
     {"gpt-oss-20b",
      "{\"model_type\":\"gpt_oss\",\"hidden_size\":2880,\"intermediate_size\":2880,"
      "\"num_hidden_layers\":24,\"num_attention_heads\":64,\"num_key_value_heads\":8,"
@@ -216,7 +232,7 @@ static void carve_mxfp4(struct carver *c, const char *const *names, u32 step, u3
                                .bias = bias ? bias + i * sizeof(u16) : NULL};
 }
 
-static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wide,
+static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wide, u32 n_gate_up,
                       struct weight gate_up[2], struct weight *down)
 {
     static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
@@ -225,8 +241,8 @@ static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wid
         carve_mxfp4(c, names + 2, 1, m->hidden, wide, down);
         return;
     }
-    carve_linear(c, names[0], wide, m->hidden, bits, &gate_up[0]);
-    carve_linear(c, names[1], wide, m->hidden, bits, &gate_up[1]);
+    for (u32 i = 0; i < n_gate_up; i++)
+        carve_linear(c, names[i], wide * 2 / n_gate_up, m->hidden, bits, &gate_up[i]);
     carve_linear(c, names[2], m->hidden, wide, bits, down);
 }
 
@@ -235,6 +251,10 @@ static enum err carve_delta(struct carver *c, const struct model *m, u32 bits, s
     static const char *const names[] = {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"};
     const struct delta_shape *d = &m->delta;
     struct delta_net *net = l->delta;
+    if (d->mamba) {
+        TRY(carve_vector(c, delta_channels(d), false, &net->conv_bias));
+        TRY(carve_vector(c, d->value_heads, true, &net->skip));
+    }
     for (u32 i = 0; i < delta_inputs(d); i++)
         carve_linear(c, names[i], delta_outputs(d, i), m->hidden, i < DELTA_B ? bits : 16,
                      &net->in[i]);
@@ -242,7 +262,7 @@ static enum err carve_delta(struct carver *c, const struct model *m, u32 bits, s
     carve_linear(c, "out_proj", m->hidden, delta_values(d), bits, &l->o);
     TRY(carve_vector(c, d->value_heads, false, &net->a_log));
     TRY(carve_vector(c, d->value_heads, false, &net->dt_bias));
-    return carve_vector(c, d->value_dim, true, &net->norm);
+    return carve_vector(c, d->mamba ? delta_values(d) : d->value_dim, true, &net->norm);
 }
 
 static void carve_conv(struct carver *c, const struct model *m, u32 bits, struct layer *l)
@@ -304,18 +324,19 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
         TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
     struct mixture *x = l->mixture;
     if (!x) {
-        carve_mlp(c, m, bits, l->intermediate, l->gate_up, &l->down);
+        carve_mlp(c, m, bits, l->intermediate, m->n_gate_up, l->gate_up, &l->down);
         return ERR_OK;
     }
-    if (x->norms) {
+    if (x->norms)
         TRY(carve_mixture_norms(c, m, x->norms));
-        carve_mlp(c, m, bits, m->shared_intermediate, l->gate_up, &l->down);
-    }
+    if (m->shared_intermediate)
+        carve_mlp(c, m, bits, m->shared_intermediate, m->n_gate_up, l->gate_up, &l->down);
     carve_linear(c, "gate", m->experts, m->hidden, 16, &x->router);
     if (c->gpt_oss)
         carve_bias(c, &x->router);
     for (u32 e = 0; e < m->experts; e++)
-        carve_mlp(c, m, bits, m->expert_intermediate, x->experts[e].gate_up, &x->experts[e].down);
+        carve_mlp(c, m, bits, m->expert_intermediate, 2, x->experts[e].gate_up,
+                  &x->experts[e].down);
     return ERR_OK;
 }
 
@@ -393,8 +414,8 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
         }
     return err_set(e, ERR_USAGE,
                    "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-                   "qwen3.5-9b, lfm2-1.2b, gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and "
-                   "100m are known",
+                   "qwen3.5-9b, lfm2-1.2b, granite-4.0-h-tiny, gpt-oss-20b, gemma-4-e4b, "
+                   "gemma-4-26b-a4b, moe-2b and 100m are known",
                    name);
 }
 

@@ -212,14 +212,20 @@ static float *load_same(struct carve *c, u32 n, float value)
     return v;
 }
 
-/* The weights of a convolution, [channels][taps], as [taps][channels]. */
-static float *load_conv(struct carve *c, const struct weight *w)
+/* The weights of a convolution, [channels][taps], as [taps][channels], and its bias behind them.
+ * d: of a delta net, or NULL. */
+static float *load_conv(struct carve *c, const struct weight *w, const struct tensor *bias,
+                        const struct delta_shape *d)
 {
-    float *conv = carve(c, (size_t)w->n * w->k * sizeof *conv), row[LIMIT_DELTA_TAPS];
+    const size_t rows = w->k + (bias != NULL);
+    float *conv = carve(c, w->n * rows * sizeof *conv), row[LIMIT_DELTA_TAPS];
     for (u32 i = 0; conv && i < w->n; i++) {
-        linear_row(&(struct packed){.w = w}, i, row);
+        const u32 from = d ? delta_conv_row(d, i) : i;
+        linear_row(&(struct packed){.w = w}, from, row);
         for (u32 j = 0; j < w->k; j++)
             conv[(size_t)j * w->n + i] = row[j];
+        if (bias)
+            conv[(size_t)w->k * w->n + i] = half_load(bias->data, bias->type, from);
     }
     return conv;
 }
@@ -231,9 +237,11 @@ static void layout_delta(struct carve *c, const struct delta_shape *d, const str
     for (u32 i = 0; rate && i < d->value_heads; i++)
         rate[i] = -expf(rate[i]);
     to->rate = rate;
-    to->conv = load_conv(c, &from->conv);
+    to->taps = d->taps + (from->conv_bias != NULL);
+    to->conv = load_conv(c, &from->conv, from->conv_bias, d);
     to->dt_bias = load_norm(c, from->dt_bias, d->value_heads, false);
-    to->norm = load_norm(c, from->norm, d->value_dim, false);
+    to->norm = load_norm(c, from->norm, d->mamba ? delta_values(d) : d->value_dim, false);
+    to->skip = load_norm(c, from->skip, d->value_heads, false);
 }
 
 static void layout_mixture_norms(struct carve *c, const struct model *m,
@@ -277,12 +285,12 @@ static void layout_norms(struct cpu_device *c, struct carve *carver)
         if (l->delta)
             layout_delta(carver, &m->delta, l->delta, f->layers[i].delta);
         if (l->conv)
-            f->layers[i].conv = load_conv(carver, l->conv);
+            f->layers[i].conv = load_conv(carver, l->conv, NULL, NULL);
     }
     const u32 dim = m->delta.key_dim;
     f->delta_unit_q = load_same(carver, dim, 1 / (float)dim);
     f->delta_unit_k = load_same(carver, dim, 1 / sqrtf((float)dim));
-    f->ones = load_same(carver, m->head_dim, 1);
+    f->ones = load_same(carver, MAX(m->head_dim, MAX(dim, m->delta.value_dim)), 1);
     float *own = load_norm(carver, m->own.norm, m->own.n, one);
     for (u32 i = 0; own && i < m->own.n; i++)
         own[i] *= (float)M_SQRT1_2;

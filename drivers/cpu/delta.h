@@ -1,5 +1,5 @@
-/* Gated delta nets in a forward pass on the CPU (core/model/model.h, struct delta_net). Each worker
- * takes key heads of sequences, with their value heads, through the tokens of a tile, one after
+/* Gated delta nets and Mamba 2 in a forward pass on the CPU (core/model/model.h, struct delta_net).
+ * Each worker takes some value heads of all sequences through the tokens of a tile, one after
  * another: a sum depends on nothing but the tokens before.
  */
 #ifndef ZIGCUDA_DELTA_H

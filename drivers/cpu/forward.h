@@ -51,9 +51,11 @@ struct forward_mixture {
 
 struct forward_delta {
     struct packed in[DELTA_INPUTS]; /* delta_inputs() of them */
+    u32 taps;                       /* rows of conv: one more, times 1, where there is a bias */
     const float *conv;              /* [taps][channels] */
     const float *rate, *dt_bias;    /* [value_heads]: -exp(a_log); as it is */
-    const float *norm;              /* [value_dim] */
+    const float *norm;              /* [value_dim], of Mamba [delta_values()] */
+    const float *skip;              /* of Mamba [value_heads], else NULL */
 };
 
 struct forward_layer {
@@ -130,7 +132,7 @@ struct forward {
     const struct packed *head;
     const float *norm_final;
     const float *norm_own;                    /* divided by sqrt(2) */
-    const float *ones;                        /* [head_dim] */
+    const float *ones;                        /* [head_dim], or of a delta net, the longest */
     const float *delta_unit_q, *delta_unit_k; /* [key_dim] what makes vectors of length 1, and q
                                                  shorter, of a norm by the mean of squares */
     /* a slot's counts for penalties */

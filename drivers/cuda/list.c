@@ -303,7 +303,7 @@ static void add_delta(struct list *l, const struct buffers *b, const struct part
     d.key_dim = shape->key_dim;
     d.value_dim = shape->value_dim;
     d.taps = shape->taps;
-    d.eps = l->model->norm_eps;
+    d.eps = shape->eps;
     add(l, OP_CONVOLVE, "convolve")->delta = d;
     add(l, OP_DELTA, "delta")->delta = d;
     add(l, OP_DELTA_END, "delta_end")->delta = d;
@@ -490,6 +490,11 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     else
         add_attention(l, b, layer, p);
     in = rows(b, b->attention, b->attention_stride, awaits(b, p->o));
+    if (p->norm_mixed) {
+        in.kind = INPUT_NORM;
+        in.norm = p->norm_mixed;
+        in.eps = m->delta.eps;
+    }
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, 1, b->qkv, b->qkv_stride);
     if (layer->mixture)
         return add_experts(l, b, layer, p);

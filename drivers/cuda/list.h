@@ -63,8 +63,9 @@ struct list_vector {
     const struct weight *conv;   /* there are [k][n] */
     const float *values;
     float *to;
-    float scale; /* of `tensor` */
-    bool as_is;  /* no 1 is added */
+    float scale;  /* of `tensor` */
+    bool as_is;   /* no 1 is added */
+    bool of_conv; /* [channels], which are in the tensor in the order of conv's rows */
     u32 n;
 };
 

@@ -61,9 +61,9 @@ void place_weights(struct list *l, struct vram *s, const struct layer *from, str
 {
     const struct model *m = l->model;
     if (from->delta) { /* b and a are often of another kind than the rest */
-        const u32 half = delta_inputs(&m->delta) / 2;
-        to->qkv = matrix_place_rows(l, s, from->delta->in, half);
-        matrix_place_rows(l, s, &from->delta->in[half], half);
+        const u32 all = delta_inputs(&m->delta), first = CEIL_DIV(all, 2u);
+        to->qkv = matrix_place_rows(l, s, from->delta->in, first);
+        matrix_place_rows(l, s, &from->delta->in[first], all - first);
     } else {
         u32 n;
         layer_inputs(m, from, &n);
@@ -131,6 +131,22 @@ static const float *conv(struct list *l, struct vram *s, const struct weight *w)
     return place_vector(l, s, (struct list_vector){.conv = w, .n = w->n * w->k});
 }
 
+/* What Mamba has besides, and a norm of all heads together. */
+static void place_mamba(struct list *l, struct vram *s, const struct delta_net *from,
+                        struct parts *to)
+{
+    const struct delta_shape *d = &l->model->delta;
+    if (from->conv_bias)
+        to->delta.conv_bias = place_vector(l, s,
+                                           (struct list_vector){.tensor = from->conv_bias,
+                                                                .scale = 1,
+                                                                .as_is = true,
+                                                                .of_conv = true,
+                                                                .n = delta_channels(d)});
+    to->delta.skip = as_is(l, s, from->skip, d->value_heads);
+    to->norm_mixed = as_is(l, s, from->norm, delta_values(d));
+}
+
 static void place_delta(struct list *l, struct vram *s, const struct delta_net *from,
                         struct parts *to)
 {
@@ -138,7 +154,10 @@ static void place_delta(struct list *l, struct vram *s, const struct delta_net *
     to->delta.conv = conv(l, s, &from->conv);
     to->delta.a_log = as_is(l, s, from->a_log, d->value_heads);
     to->delta.dt_bias = as_is(l, s, from->dt_bias, d->value_heads);
-    to->delta.norm = as_is(l, s, from->norm, d->value_dim);
+    if (d->mamba)
+        place_mamba(l, s, from, to);
+    else
+        to->delta.norm = as_is(l, s, from->norm, d->value_dim);
 }
 
 void place_vectors(struct list *l, struct vram *s, const struct layer *from, struct parts *to)

@@ -10,6 +10,7 @@
 struct parts {
     struct list_weight *qkv, *o, *gate_up, *down, *expert_up, *expert_down, *own_gate, *own_out;
     const float *norm_attention, *norm_mlp, *norm_after_attention, *norm_after_mlp, *norm_after_own;
+    const float *norm_mixed; /* before `o`: of Mamba */
     const float *norm_q, *norm_k, *sinks, *router, *router_bias, *bias, *share;
     const float *norm_router, *norm_experts, *norm_after_shared, *norm_after_experts, *by_expert;
     struct op_delta delta; /* its vectors and state; of a short convolution conv and state */

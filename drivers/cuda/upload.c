@@ -387,9 +387,16 @@ static enum err upload_weight(struct upload *u, u32 i, struct err_text *e)
     return ERR_OK;
 }
 
-static float conv_value(const struct weight *w, u32 i)
+static float conv_value(const struct delta_shape *d, const struct weight *w, u32 i)
 {
-    return half_load(w->data, w->type, i % w->n * w->k + i / w->n);
+    return half_load(w->data, w->type, delta_conv_row(d, i % w->n) * w->k + i / w->n);
+}
+
+static float tensor_value(const struct list *l, const struct list_vector *v, u32 i)
+{
+    const float one = l->model->norm_plus_one && !v->as_is ? 1 : 0;
+    const u32 at = v->of_conv ? delta_conv_row(&l->model->delta, i) : i;
+    return (half_load(v->tensor->data, v->tensor->type, at) + one) * v->scale;
 }
 
 /* Values [first, first + n) of a vector; of a router whole rows. */
@@ -397,18 +404,15 @@ static void vector_values(const struct list *l, const struct list_vector *v, u32
                           float *to)
 {
     const u32 k = v->router ? v->router->k : 1;
-    const float one = l->model->norm_plus_one && !v->as_is ? 1 : 0;
     for (u32 i = 0; i < n; i += k)
         if (v->router)
             linear_row(&(struct packed){.w = v->router}, (first + i) / k, to + i);
         else if (v->biased)
             to[i] = half_load(v->biased->bias, v->biased->bias_type, first + i);
         else if (v->conv)
-            to[i] = conv_value(v->conv, first + i);
+            to[i] = conv_value(&l->model->delta, v->conv, first + i);
         else
-            to[i] = v->tensor
-                        ? (half_load(v->tensor->data, v->tensor->type, first + i) + one) * v->scale
-                        : v->values[first + i];
+            to[i] = v->tensor ? tensor_value(l, v, first + i) : v->values[first + i];
 }
 
 static enum err upload_vectors(struct upload *u, struct err_text *e)

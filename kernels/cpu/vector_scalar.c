@@ -194,7 +194,7 @@ static void delta_token(const struct delta_args *a, u32 t)
     const float *q = a->q + (size_t)t * a->key_dim, *k = a->k + (size_t)t * a->key_dim;
     for (u32 c = 0; c < a->value_dim; c++) {
         float *state = a->state + c, had = 0, y = 0;
-        for (u32 i = 0; i < a->key_dim; i++)
+        for (u32 i = 0; i < a->key_dim && !a->mamba; i++)
             had += state[(size_t)i * a->value_dim] * k[i];
         float change = a->beta[t] * (a->v[(size_t)t * a->value_dim + c] - a->decay[t] * had);
         for (u32 i = 0; i < a->key_dim; i++, state += a->value_dim) {

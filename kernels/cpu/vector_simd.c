@@ -553,14 +553,14 @@ static void conv(float *y, const float *const *x, const float *w, u32 w_stride, 
 
 /* n vectors of columns, from column c on, through all tokens, while they are in the first cache. A
  * token's way through the keys finds what the next one's keys have of the state behind it: the last
- * token has none, and multiplies by its own. */
-INLINE void delta_columns(const struct delta_args *a, u32 c, const u32 n)
+ * token has none, and multiplies by its own. Mamba asks for nothing that the state has. */
+INLINE void delta_columns(const struct delta_args *a, u32 c, const u32 n, const bool mamba)
 {
     const u32 keys = a->key_dim;
     vf had[4], y[4];
     UNROLL for (u32 j = 0; j < n; j++) had[j] = v_zero();
     const float *from = a->state + c;
-    for (u32 i = 0; i < keys; i++, from += a->value_dim) {
+    for (u32 i = 0; i < keys && !mamba; i++, from += a->value_dim) {
         const vf k = v_set1(a->k[i]);
         UNROLL for (u32 j = 0; j < n; j++) had[j] = v_fma(v_load(from + j * VW), k, had[j]);
     }
@@ -572,7 +572,10 @@ INLINE void delta_columns(const struct delta_args *a, u32 c, const u32 n)
         vf change[4];
         UNROLL for (u32 j = 0; j < n; j++)
         {
-            change[j] = beta * (v_load(v + j * VW) - decay * had[j]);
+            change[j] = v_load(v + j * VW);
+            if (!mamba)
+                change[j] = change[j] - decay * had[j];
+            change[j] = beta * change[j];
             y[j] = v_zero();
             had[j] = v_zero();
         }
@@ -584,7 +587,8 @@ INLINE void delta_columns(const struct delta_args *a, u32 c, const u32 n)
                 vf s = v_fma(ki, change[j], v_load(state + j * VW) * decay);
                 v_store(state + j * VW, s);
                 y[j] = v_fma(s, qi, y[j]);
-                had[j] = v_fma(s, ni, had[j]);
+                if (!mamba)
+                    had[j] = v_fma(s, ni, had[j]);
             }
         }
         UNROLL for (u32 j = 0; j < n; j++)
@@ -592,13 +596,21 @@ INLINE void delta_columns(const struct delta_args *a, u32 c, const u32 n)
     }
 }
 
-static void delta(const struct delta_args *a)
+INLINE void delta_all(const struct delta_args *a, const bool mamba)
 {
     u32 c = 0;
     for (; c + 4 * VW <= a->value_dim; c += 4 * VW)
-        delta_columns(a, c, 4);
+        delta_columns(a, c, 4, mamba);
     for (; c < a->value_dim; c += VW)
-        delta_columns(a, c, 1);
+        delta_columns(a, c, 1, mamba);
+}
+
+static void delta(const struct delta_args *a)
+{
+    if (a->mamba)
+        delta_all(a, true);
+    else
+        delta_all(a, false);
 }
 
 #if defined(SET_AVX512)

@@ -1,5 +1,5 @@
-/* Gated delta nets (core/model/model.h, struct delta_net), the gates of attention beside them, and
- * short convolutions.
+/* Gated delta nets and Mamba 2 (core/model/model.h, struct delta_net), the gates of attention
+ * beside them, and short convolutions.
  * The state goes from token to token, and each sum has one order: so a token's bits depend neither
  * on how a prompt is cut nor on who shares the step.
  *
@@ -131,6 +131,8 @@ GPU float delta_silu(float x)
 /* Four channels of four tokens, from channel `at` of the piece on: convolution and silu. y: 0. */
 GPU void delta_convolve(const struct op_delta *op, const struct delta_piece *p, u32 at, float4 y[4])
 {
+    if (op->conv_bias)
+        y[0] = y[1] = y[2] = y[3] = gpu_load<float4>(gpu_global(op->conv_bias) + p->channel + at);
 #pragma unroll 1
     for (u32 tap = 0; tap < op->taps; tap++) {
         const float4 w =
@@ -150,18 +152,20 @@ GPU void delta_convolve(const struct op_delta *op, const struct delta_piece *p, 
         y[i] = {delta_silu(y[i].x), delta_silu(y[i].y), delta_silu(y[i].z), delta_silu(y[i].w)};
 }
 
-/* Decay and beta of a value head. */
+/* A value head's weights (struct op_delta). */
 GPU float4 delta_weigh(const struct op_delta *op, const struct delta_piece *p, u32 token)
 {
     const u32 key_head = p->head / op->shared, nth = p->head - key_head * op->shared;
     const float *row = gpu_global(op->in) + (size_t)token * op->stride + nth;
     const float a = row[delta_column(op->a, key_head)] + gpu_global(op->dt_bias)[p->head];
-    const float rate = delta_exp(gpu_global(op->a_log)[p->head]);
-    return {delta_exp(-rate * delta_softplus(a)), delta_sigmoid(row[delta_column(op->b, key_head)]),
-            0, 0};
+    const float rate = delta_exp(gpu_global(op->a_log)[p->head]), dt = delta_softplus(a);
+    const float decay = delta_exp(-rate * dt);
+    if (op->skip)
+        return {decay, dt, 0, gpu_global(op->skip)[p->head]};
+    return {decay, delta_sigmoid(row[delta_column(op->b, key_head)]), decay, 0};
 }
 
-/* A warp's turn: queries and keys become vectors of one length. */
+/* A warp's turn: queries and keys of delta nets become vectors of one length. */
 GPU void delta_mix(const struct op_delta *op, const struct delta_piece *p)
 {
     const u32 token = p->row.first + p->first, at = gpu_lane() * 4;
@@ -174,7 +178,7 @@ GPU void delta_mix(const struct op_delta *op, const struct delta_piece *p)
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
         float by = 1;
-        if (!p->is_v)
+        if (!p->is_v && !op->skip)
             by = length *
                  gpu_rsqrt(gpu_sum_warp(delta_all(delta_dot(y[i], y[i], {0, 0, 0, 0}))) + 1e-6f);
         if (i < p->n && at < p->dim)
@@ -224,7 +228,7 @@ enum {
     DELTA_STEP = DELTA_LANES * 4,
     DELTA_V = 2 * LIMIT_DELTA_DIM, /* of a token in shared memory: q, k, from here on v of the
                                       columns, */
-    DELTA_WEIGHTS = DELTA_V + DELTA_COLUMNS, /* decay and beta */
+    DELTA_WEIGHTS = DELTA_V + DELTA_COLUMNS, /* and the head's four */
 };
 static_assert(2 * DELTA_STEP == LIMIT_DELTA_DIM && DELTA_WEIGHTS + 4 == DELTA_NEAR_FLOATS, "all");
 
@@ -309,13 +313,14 @@ GPU float2 delta_turn(struct delta_held *held, const float *token)
                          gpu_load<float4>(token + LIMIT_DELTA_DIM + DELTA_STEP + at)};
     const float4 q[2] = {gpu_load<float4>(token + at), gpu_load<float4>(token + DELTA_STEP + at)};
     const float decay = token[DELTA_WEIGHTS], beta = token[DELTA_WEIGHTS + 1];
+    const float erase = token[DELTA_WEIGHTS + 2];
     float seen[2], out[2];
 #pragma unroll
     for (u32 c = 0; c < 2; c++)
         seen[c] = delta_all(delta_dot(held->s[c][1], k[1], delta_dot(held->s[c][0], k[0], zero)));
     const float2 had = delta_sum({seen[0], seen[1]});
-    const float change[2] = {beta * (token[DELTA_V + column] - decay * had.x),
-                             beta * (token[DELTA_V + column + 1] - decay * had.y)};
+    const float change[2] = {beta * (token[DELTA_V + column] - erase * had.x),
+                             beta * (token[DELTA_V + column + 1] - erase * had.y)};
 #pragma unroll
     for (u32 c = 0; c < 2; c++) {
         held->s[c][0] = delta_next(held->s[c][0], k[0], decay, change[c]);
@@ -323,6 +328,12 @@ GPU float2 delta_turn(struct delta_held *held, const float *token)
         out[c] = delta_all(delta_dot(held->s[c][1], q[1], delta_dot(held->s[c][0], q[0], zero)));
     }
     return {out[0], out[1]};
+}
+
+/* y + skip v of a column. */
+GPU float delta_skip(float y, const float *token, u32 column)
+{
+    return fmaf(token[DELTA_WEIGHTS + 3], token[DELTA_V + column], y);
 }
 
 /* n tokens of the part that are there: x. out: of the first. Four at a time, without a branch, so
@@ -342,14 +353,14 @@ GPU void delta_turns(const struct op_delta *op, const struct delta_part *part, c
             sum[j] = delta_turn(held, x + j * DELTA_NEAR_FLOATS);
         const float y = delta_sums(sum);
         if (is)
-            out[nth * op->out_stride] = y;
+            out[nth * op->out_stride] = delta_skip(y, x + nth * DELTA_NEAR_FLOATS, column);
     }
 #pragma unroll 1
     for (; n; n--, x += DELTA_NEAR_FLOATS, out += op->out_stride) {
         const float2 sum[4] = {delta_turn(held, x), {0, 0}, {0, 0}, {0, 0}};
         const float y = delta_sums(sum);
         if (is && nth == 0)
-            *out = y;
+            *out = delta_skip(y, x, column);
     }
 }
 
@@ -375,26 +386,26 @@ GPU void delta_go(const struct op_delta *op, const struct delta_part *part)
     float *out = gpu_global(op->out) + (size_t)part->row.first * op->out_stride +
                  part->head * op->value_dim + part->column;
     struct delta_held held = {};
-    delta_copy(op, part, 0, MIN(all, (u32)DELTA_TOKENS), near);
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         if (part->row.pos && delta_holds(op, part, i % 2))
             held.s[i / 2][i % 2] =
                 gpu_load<float4>(delta_held_at(op, part, i / 2) + i % 2 * DELTA_STEP);
-    u32 turn = 0;
-    for (u32 first = 0; first < all; first += DELTA_TOKENS, turn ^= half) {
-        const u32 next = first + DELTA_TOKENS;
-        if (next < all) {
-            delta_copy(op, part, next, MIN(all - next, (u32)DELTA_TOKENS), near + (half - turn));
-            gpu_copy_wait<1>();
-        } else {
-            gpu_copy_wait<0>();
+    u32 next = 0, here = 0, turn = 0;
+    do {
+        const u32 coming = next < all ? MIN(all - next, (u32)DELTA_TOKENS) : 0;
+        delta_copy(op, part, next, coming, near + turn);
+        gpu_copy_wait<1>();
+        turn ^= half;
+        if (here) {
+            gpu_sync();
+            delta_turns(op, part, near + turn, here, &held, out);
+            out += (size_t)here * op->out_stride;
+            gpu_sync(); /* before others are copied in their place */
         }
-        gpu_sync();
-        delta_turns(op, part, near + turn, MIN(all - first, (u32)DELTA_TOKENS), &held,
-                    out + (size_t)first * op->out_stride);
-        gpu_sync(); /* before others are copied in their place */
-    }
+        next += DELTA_TOKENS;
+        here = coming;
+    } while (here);
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         if (delta_holds(op, part, i % 2))
@@ -402,7 +413,7 @@ GPU void delta_go(const struct op_delta *op, const struct delta_part *part)
                               held.s[i / 2][i % 2]);
 }
 
-/* Parts go by rows; within one by columns, by heads of a key head, by key heads. */
+/* Parts go by rows; within one by columns, by heads. */
 GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
 {
     const u32 rows = gpu_uniform(s->n_rows);
@@ -413,9 +424,10 @@ GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
         i = delta_rest(i, parts, &row);
         if (row >= rows)
             break;
-        u32 piece = 0, nth = 0;
-        part.key_head = delta_rest(delta_rest(i, op->value_heads, &piece), op->key_heads, &nth);
-        part.head = part.key_head * op->shared + nth;
+        u32 piece = 0;
+        part.head = delta_rest(i, op->value_heads, &piece);
+        part.key_head = 0;
+        delta_rest(part.head, op->shared, &part.key_head);
         part.column = piece * DELTA_COLUMNS;
         part.row = s->rows[row];
         part.row.n = gpu_uniform(part.row.n);
@@ -425,7 +437,8 @@ GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
 
 /* --- behind it ----------------------------------------------------------------------------- */
 
-/* y = rmsnorm(S^T q) * norm * silu(z), in its place. A warp takes a head of a token. */
+/* y = rmsnorm(S^T q) * norm * silu(z), in its place, of Mamba without the norm. A warp takes a head
+ * of a token, of which a lane has four. */
 GPU void delta_norm(const struct op_delta *op, u32 tokens)
 {
     const u32 dim = op->value_dim, all = gpu_uniform(tokens * op->value_heads);
@@ -436,23 +449,23 @@ GPU void delta_norm(const struct op_delta *op, u32 tokens)
         const float *z = gpu_global(op->in) + (size_t)token * op->stride +
                          (delta_column(op->z, key_head) + nth * dim);
         float *x = gpu_global(op->out) + (size_t)token * op->out_stride + head * dim;
-        float4 sum = {0, 0, 0, 0};
-#pragma unroll 1
-        for (u32 j = gpu_lane() * 4; j < dim; j += 128) {
-            const float4 v = gpu_load<float4>(&x[j]);
-            sum = delta_dot(v, v, sum);
+        const u32 j = gpu_lane() * 4;
+        const bool is = j < dim;
+        float4 v = {0, 0, 0, 0}, w = {1, 1, 1, 1};
+        float by = 1;
+        if (is)
+            v = gpu_load<float4>(&x[j]);
+        if (op->norm) {
+            const float sum = gpu_sum_warp(delta_all(delta_dot(v, v, {0, 0, 0, 0})));
+            by = gpu_rsqrt(sum * gpu_reciprocal((float)dim) + op->eps);
+            if (is)
+                w = gpu_load<float4>(gpu_global(op->norm) + j);
         }
-        gpu_warp_sync();
-        const float all_sum = gpu_sum_warp((sum.x + sum.y) + (sum.z + sum.w));
-        const float by = gpu_rsqrt(all_sum * gpu_reciprocal((float)dim) + op->eps);
-#pragma unroll 1
-        for (u32 j = gpu_lane() * 4; j < dim; j += 128) {
-            const float4 v = gpu_load<float4>(&x[j]), g = gpu_load<float4>(&z[j]);
-            const float4 w = gpu_load<float4>(gpu_global(op->norm) + j);
-            gpu_store<float4>(&x[j], {v.x * by * w.x * (g.x * delta_sigmoid(g.x)),
-                                      v.y * by * w.y * (g.y * delta_sigmoid(g.y)),
-                                      v.z * by * w.z * (g.z * delta_sigmoid(g.z)),
-                                      v.w * by * w.w * (g.w * delta_sigmoid(g.w))});
+        if (is) {
+            const float4 g = gpu_load<float4>(&z[j]);
+            gpu_store<float4>(&x[j],
+                              {v.x * by * w.x * delta_silu(g.x), v.y * by * w.y * delta_silu(g.y),
+                               v.z * by * w.z * delta_silu(g.z), v.w * by * w.w * delta_silu(g.w)});
         }
     }
 }

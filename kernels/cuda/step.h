@@ -186,8 +186,8 @@ enum op_kind {
                     mixture) */
     OP_QUERIES,  /* these by `delta`: of gated attention, rows without their gates */
     OP_GATES,    /* out *= sigmoid(gate) */
-    OP_CONVOLVE, /* a gated delta net: q, k, v, decay and beta, */
-    OP_DELTA,    /* S^T q of each head, and S, which stays with the slot, */
+    OP_CONVOLVE, /* a gated delta net, or Mamba 2: q, k, v and weights of heads, */
+    OP_DELTA,    /* S^T q + skip v of each head, and S, which stays with the slot, */
     OP_DELTA_END,
     /* norm and gates of these, and what the convolution of a later step sees of the inputs */
     OP_KINDS
@@ -409,15 +409,18 @@ struct delta_columns {
 };
 
 /* OP_CONVOLVE, OP_DELTA and OP_DELTA_END: core/model/model.h, struct delta_net. What rows have is
- * aligned to 16. OP_SHORT, of no heads: in is b, c and x, [channels] each, out [channels]. */
+ * aligned to 16. Mamba's norm, of a token's heads together, is that of the linear which takes
+ * `out`. OP_SHORT, of no heads: in is b, c and x, [channels] each, out [channels]. */
 struct op_delta {
     const float *in; /* [token][stride]: products, see struct delta_columns */
-    float *mixed; /* [token][mixed_stride]: q, k, v as channels are; decay, beta, and two that are
-                     not used, [value_heads] */
-    float *out;   /* [token][out_stride]: [value_heads][value_dim] */
-    float *state; /* [slot][state_stride]: delta.cuh. Not read of a row at position 0 */
-    const float *conv;                   /* [taps][channels] */
-    const float *a_log, *dt_bias, *norm; /* [value_heads]; [value_heads]; [value_dim] */
+    float *mixed;    /* [token][mixed_stride]: q, k, v as channels are; weights, [value_heads][4]:
+                        decay; beta, of Mamba dt; what S^T k is multiplied by, decay or 0, before
+                        it is taken from v; skip or 0 */
+    float *out;      /* [token][out_stride]: [value_heads][value_dim] */
+    float *state;    /* [slot][state_stride]: delta.cuh. Not read of a row at position 0 */
+    const float *conv, *conv_bias; /* [taps][channels]; [channels], or NULL */
+    const float *a_log, *dt_bias;  /* [value_heads] */
+    const float *norm, *skip;      /* [value_dim]; [value_heads]: one is NULL, of Mamba norm */
     struct delta_columns q, k, v, z, b, a;
     u32 stride, mixed_stride, out_stride, state_stride, channels;
     u32 key_heads, value_heads, shared, key_dim, value_dim, taps; /* shared: value_heads of a

@@ -48,6 +48,11 @@ static float *floats_of(const vector<float> &v)
     return gpu_copy_of(v.data(), v.size());
 }
 
+static float *floats_or_null(const vector<float> &v)
+{
+    return v.empty() ? NULL : floats_of(v);
+}
+
 static double sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
@@ -72,13 +77,26 @@ enum { SLOTS = 4, STEP_TOKENS = 128, BEHIND = 16 }; /* BEHIND: what else rows ha
 struct net {
     struct op_delta op;                       /* on the card: room for STEP_TOKENS, SLOTS */
     vector<float> conv, a_log, dt_bias, norm; /* conv: [channels][taps] */
+    vector<float> conv_bias, skip;            /* of Mamba; conv_bias may be empty */
 };
 
-/* Parts of a row: one after another, or all of a key head together but for b and a. */
-static void place_parts(struct op_delta *op, bool joined)
+/* Parts of a row: one after another; all of a key head together but for b and a; z, v, k, q, a. */
+enum layout { APART, JOINED, MAMBA, MAMBA_UNBIASED };
+
+static void place_parts(struct op_delta *op, enum layout layout)
 {
     struct delta_columns *parts[] = {&op->q, &op->k, &op->v, &op->z, &op->b, &op->a};
     const u32 value = op->shared * op->value_dim;
+    if (layout >= MAMBA) {
+        const u32 values = op->key_heads * value, keys = op->key_heads * op->key_dim;
+        op->z = {0, value};
+        op->v = {values, value};
+        op->k = {2 * values, op->key_dim};
+        op->q = {2 * values + keys, op->key_dim};
+        op->a = {2 * values + 2 * keys, op->shared};
+        return;
+    }
+    const bool joined = layout == JOINED;
     const u32 sizes[] = {op->key_dim, op->key_dim, value, value, op->shared, op->shared};
     u32 at = 0, all = 0;
     for (u32 i = 0; i < 6; i++) {
@@ -147,7 +165,7 @@ static struct net make_short(u32 channels, u32 taps)
 }
 
 static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
-                           bool joined)
+                           enum layout layout)
 {
     struct net net = {};
     struct op_delta *op = &net.op;
@@ -158,7 +176,7 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->taps = taps;
     op->shared = value_heads / key_heads;
     op->eps = 1e-6f;
-    place_parts(op, joined);
+    place_parts(op, layout);
     op->channels = 2 * key_heads * key_dim + value_heads * value_dim;
     op->stride = ROUND_UP(op->channels + value_heads * (value_dim + 2) + BEHIND, 16u);
     op->out_stride = value_heads * value_dim + BEHIND;
@@ -166,10 +184,17 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->state_stride = value_heads * value_dim * key_dim + (taps - 1) * op->channels;
     net.a_log = random_floats(value_heads, 2, -1);
     net.dt_bias = random_floats(value_heads, 2, -1);
-    net.norm = random_floats(value_dim, 1);
+    if (layout >= MAMBA)
+        net.skip = random_floats(value_heads, 1);
+    else
+        net.norm = random_floats(value_dim, 1);
+    if (layout == MAMBA)
+        net.conv_bias = random_floats(op->channels, 1);
     op->a_log = floats_of(net.a_log);
     op->dt_bias = floats_of(net.dt_bias);
-    op->norm = floats_of(net.norm);
+    op->norm = floats_or_null(net.norm);
+    op->skip = floats_or_null(net.skip);
+    op->conv_bias = floats_or_null(net.conv_bias);
     op->mixed = floats_of(vector<float>((size_t)STEP_TOKENS * op->mixed_stride, NAN));
     take_room(&net);
     return net;
@@ -180,12 +205,13 @@ static vector<double> reference(const struct net &net, const vector<float> &in)
 {
     const struct op_delta &op = net.op;
     const u32 tokens = (u32)(in.size() / op.stride), keys = op.key_dim, values = op.value_dim;
+    const bool mamba = !net.skip.empty();
     vector<double> out, mixed(op.channels);
     vector<vector<double>> s(op.value_heads, vector<double>(keys * values));
     for (u32 t = 0; t < tokens; t++) {
         const float *row = &in[(size_t)t * op.stride];
         for (u32 c = 0; c < op.channels; c++) {
-            double sum = 0;
+            double sum = net.conv_bias.empty() ? 0 : net.conv_bias[c];
             for (u32 i = 0; i < op.taps; i++)
                 if (t + i + 1 >= op.taps)
                     sum += (double)net.conv[c * op.taps + i] *
@@ -203,24 +229,26 @@ static vector<double> reference(const struct net &net, const vector<float> &in)
             double qq = 1e-6, kk = 1e-6, squares = 0;
             for (u32 i = 0; i < keys; i++)
                 qq += q[i] * q[i], kk += k[i] * k[i];
-            const double q_by = 1 / sqrt(qq * keys), k_by = 1 / sqrt(kk);
-            const double decay =
-                exp(-exp((double)net.a_log[h]) * log1p(exp((double)a + net.dt_bias[h])));
+            const double q_by = mamba ? 1 : 1 / sqrt(qq * keys), k_by = mamba ? 1 : 1 / sqrt(kk);
+            const double dt = log1p(exp((double)a + net.dt_bias[h]));
+            const double decay = exp(-exp((double)net.a_log[h]) * dt);
+            const double beta = mamba ? dt : sigmoid(b);
             vector<double> y(values);
             for (u32 j = 0; j < values; j++) {
                 double seen = 0;
                 for (u32 i = 0; i < keys; i++)
                     seen += (s[h][i * values + j] *= decay) * k[i] * k_by;
                 for (u32 i = 0; i < keys; i++) {
-                    s[h][i * values + j] += k[i] * k_by * sigmoid(b) * (v[j] - seen);
+                    s[h][i * values + j] += k[i] * k_by * beta * (v[j] - (mamba ? 0 : seen));
                     y[j] += s[h][i * values + j] * q[i] * q_by;
                 }
                 squares += y[j] * y[j];
+                y[j] += mamba ? net.skip[h] * v[j] : 0;
             }
             for (u32 j = 0; j < values; j++) {
                 const double gate = z[j];
-                out.push_back(y[j] / sqrt(squares / values + op.eps) * net.norm[j] * gate *
-                              sigmoid(gate));
+                const double by = mamba ? 1 : net.norm[j] / sqrt(squares / values + op.eps);
+                out.push_back(y[j] * by * gate * sigmoid(gate));
             }
         }
     }
@@ -327,12 +355,13 @@ static void test_net(const struct net &net, const char *what)
 }
 
 static void test_delta(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
-                       bool joined)
+                       enum layout layout)
 {
+    const char *const layouts[] = {"", " joined", " mamba", " mamba, no bias"};
     char what[96];
     snprintf(what, sizeof what, "delta     keys %2u of %3u values %2u of %3u taps %u%s", key_heads,
-             key_dim, value_heads, value_dim, taps, joined ? " joined" : "");
-    test_net(make_net(key_heads, value_heads, key_dim, value_dim, taps, joined), what);
+             key_dim, value_heads, value_dim, taps, layouts[layout]);
+    test_net(make_net(key_heads, value_heads, key_dim, value_dim, taps, layout), what);
 }
 
 static void test_short(u32 channels, u32 taps)
@@ -380,11 +409,9 @@ static void test_gated(u32 heads, u32 kv_heads, u32 dim)
 
 /* --- timings ------------------------------------------------------------------------------- */
 
-/* So many rows of so many tokens each, as models of 27B have them, by so many blocks a
- * multiprocessor. */
-static void bench(u32 n_rows, u32 tokens, u32 blocks)
+/* So many rows of so many tokens each, by so many blocks a multiprocessor. */
+static void bench(struct net net, u32 n_rows, u32 tokens, u32 blocks)
 {
-    struct net net = make_net(16, 48, 128, 128, 4, false);
     const size_t all = (size_t)n_rows * tokens;
     vector<struct gpu_row> rows;
     struct op ops[3] = {};
@@ -414,16 +441,29 @@ static void bench(u32 n_rows, u32 tokens, u32 blocks)
         n_rows, tokens, us[0], us[1], us[2]);
 }
 
+static void bench_all(const struct net &net, const char *what, u32 blocks)
+{
+    printf("%s\n", what);
+    for (u32 rows : {1u, 8u, 64u})
+        bench(net, rows, 1, blocks);
+    bench(net, 1, 64, blocks);
+    bench(net, 1, 2048, blocks);
+}
+
 int main(int argc, char **argv)
 {
     gpu_open(argc, argv);
-    test_delta(1, 2, 128, 128, 4, false);
-    test_delta(2, 2, 32, 64, 4, false);
-    test_delta(2, 4, 32, 64, 4, true);
-    test_delta(2, 6, 16, 16, 2, true);
-    test_delta(1, 3, 48, 32, 4, false);
-    test_delta(1, 1, 112, 48, 8, false);
-    test_delta(1, 1, 128, 16, 3, false);
+    test_delta(1, 2, 128, 128, 4, APART);
+    test_delta(2, 2, 32, 64, 4, APART);
+    test_delta(2, 4, 32, 64, 4, JOINED);
+    test_delta(2, 6, 16, 16, 2, JOINED);
+    test_delta(1, 3, 48, 32, 4, APART);
+    test_delta(1, 1, 112, 48, 8, APART);
+    test_delta(1, 1, 128, 16, 3, APART);
+    test_delta(1, 4, 128, 64, 4, MAMBA);
+    test_delta(1, 3, 16, 16, 4, MAMBA);
+    test_delta(2, 4, 64, 80, 4, MAMBA);
+    test_delta(2, 2, 32, 128, 2, MAMBA_UNBIASED);
     test_short(16, 2);
     test_short(48, 8);
     test_short(1040, 3);
@@ -431,11 +471,9 @@ int main(int argc, char **argv)
     test_gated(3, 1, 256);
     if (gpu_is_real() && argc > 3) {
         const u32 blocks = (u32)argv[3][0] - '0';
-        bench(1, 1, blocks);
-        bench(8, 1, blocks);
-        bench(64, 1, blocks);
-        bench(1, 64, blocks);
-        bench(1, 2048, blocks);
+        bench_all(make_net(16, 48, 128, 128, 4, APART), "delta nets of 27B", blocks);
+        bench_all(make_net(1, 48, 128, 64, 4, MAMBA), "Mamba of 7B, 1B active", blocks);
+        bench_all(make_net(1, 128, 128, 64, 4, MAMBA), "Mamba of 32B, 9B active", blocks);
     }
     printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;

@@ -76,7 +76,8 @@ def guesses():
     """Is anything guessed? Not of a model with states, which take nothing back."""
     with open(os.path.join(MODEL_DIR, "config.json")) as f:
         text = f.read()
-    return "linear_num_value_heads" not in text and "conv_L_cache" not in text
+    return not any(s in text for s in ("linear_num_value_heads", "conv_L_cache",
+                                       '"linear_attention"', '"mamba"'))
 
 
 def answers(wishes, rounds, at_once, *flags):

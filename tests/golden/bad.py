@@ -461,15 +461,43 @@ case("granitemoe-apart", "granitemoe-ct4", without(*(
     ("packed", "scale", "shape"))), "model.layers.1.block_sparse_moe.experts.4.up_proj.weight")
 HYBRID, FUSED = "granite-hybrid-bf16", "model.layers.1.shared_mlp.input_linear.weight"
 for i, (key, value) in enumerate([
-        ("layer_types", ["attention", "mamba"]), ("layer_types", ["attention"]),
-        ("layer_types", None), ("layers_block_type", ["linear_attention", "attention"]),
-        ("num_local_experts", 4), ("position_embedding_type", "alibi"),
+        ("layer_types", ["attention", "conv"]), ("layer_types", ["attention"]),
+        ("layer_types", None), ("layers_block_type", ["mamba", "mamba"]),
+        ("num_local_experts", 513), ("position_embedding_type", "alibi"),
         ("shared_intermediate_size", None), ("sliding_window", 8)]):
     case(f"hybrid-{i}", HYBRID, config(key, value), [CONFIG, key])
 case("hybrid-width", HYBRID, config("shared_intermediate_size", 48),
      [FUSED.replace("1", "0"), "shared_intermediate_size 48"])
 case("hybrid-without", HYBRID, without(FUSED), FUSED)
 case("ok-hybrid", HYBRID, config("intermediate_size", 64), [], "ok")  # of experts
+case("hybrid-experts", HYBRID, config("num_local_experts", 4), "num_experts_per_tok is 0")
+MAMBA, MAMBA_MOE = "model.layers.0.mamba.", "model.layers.1.block_sparse_moe."
+for i, name in enumerate(("A_log", "D", "dt_bias", "conv1d.weight", "conv1d.bias", "norm.weight",
+                          "in_proj.weight", "out_proj.weight")):
+    case(f"mamba-without-{i}", "granite-h-moe-bf16", without(MAMBA + name), MAMBA + name)
+for i, (name, shape, says) in enumerate([
+        ("conv1d.weight", [384, 4], "[384, 1, 4]"), ("D", [2, 1], "D"), ("A_log", [1, 2], "A_log"),
+        ("norm.weight", [2, 64], "norm.weight"), ("conv1d.bias", [384, 1], "conv1d.bias")]):
+    case(f"mamba-shape-{i}", "granite-h-moe-bf16", entry("shape", shape, MAMBA + name),
+         [MAMBA + name, says, "mamba_n_groups 1, mamba_n_heads 2, mamba_d_state 128"])
+for i, (key, value, says) in enumerate([
+        ("mamba_n_groups", 2, "in_proj"), ("mamba_n_groups", 0, "mamba_n_groups"),
+        ("mamba_n_heads", 0, "mamba_n_heads"), ("mamba_n_heads", 4, "mamba_d_head"),
+        ("mamba_d_head", 65, "mamba_d_head"), ("mamba_d_head", 48, "mamba_d_head"),
+        ("mamba_d_state", 144, "mamba_d_state"), ("mamba_d_state", 64, "in_proj"),
+        ("mamba_d_state", None, "mamba_d_state"), ("mamba_expand", 3, "mamba_n_heads"),
+        ("mamba_d_conv", 3, "conv1d"), ("mamba_conv_bias", False, "conv1d.bias"),
+        ("mamba_proj_bias", True, "mamba_proj_bias"), ("time_step_limit", [0.01, 1], CONFIG),
+        ("layer_types", ["attention"] * 2, "model.layers.0.self_attn"),
+        ("num_local_experts", 5, "router.layer"), ("num_experts_per_tok", 5, CONFIG),
+        ("num_local_experts", 0, "model.layers.0.block_sparse_moe"),
+        ("intermediate_size", 48, "input_linear"), ("intermediate_size", None, CONFIG),
+        ("shared_intermediate_size", 48, "shared_mlp.input_linear")]):
+    case(f"mamba-{i}", "granite-h-moe-bf16", config(key, value), says)
+case("ok-mamba", "granite-h-moe-bf16", config("mamba_d_head", "auto"), [], "ok")
+for i, name in enumerate((MAMBA_MOE + "router.layer.weight", MAMBA_MOE + "output_linear.weight",
+                          "model.layers.1.shared_mlp.output_linear.weight")):
+    case(f"mamba-moe-without-{i}", "granite-h-moe-bf16", without(name), name)
 OSS, SINKS = "gpt-oss-mxfp4", "model.layers.1.self_attn.sinks"
 EXPERTS = "model.layers.1.mlp.experts."
 for i, name in enumerate([

@@ -261,6 +261,23 @@ FAMILIES["granite-hybrid"] = ("granitemoehybrid", dict(
     tie_word_embeddings=True), 57)
 FAMILIES["granite-hybrid-form5"] = FAMILIES["granite-hybrid"][:2] + (59,)
 
+# as the others of granite 4.0: most layers are Mamba 2, and nothing rotates. eps is so large that
+# it counts whether x was divided by the multiplier before
+GRANITE_H = dict(
+    num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=32, rms_norm_eps=1e-2,
+    position_embedding_type="nope", embedding_multiplier=6.0, attention_multiplier=0.15,
+    residual_multiplier=0.6, logits_scaling=2.5, mamba_n_heads=8, mamba_n_groups=2,
+    mamba_d_state=16, mamba_chunk_size=32, layer_types=["mamba", "attention"], tie_word_embeddings=True)
+FAMILIES["granite-h-short"] = ("granitemoehybrid", dict(
+    GRANITE_H, num_key_value_heads=1, mamba_d_conv=3, mamba_conv_bias=False), 60)
+FAMILIES["granite-h"] = ("granitemoehybrid", dict(
+    GRANITE_H, num_hidden_layers=4, layer_types=["mamba", "mamba", "attention", "mamba"],
+    shared_intermediate_size=96, mamba_d_state=32, mamba_n_heads=4), 61)
+# heads as large as those in use
+FAMILIES["granite-h-moe"] = ("granitemoehybrid", dict(
+    GRANITE_H, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, mamba_n_groups=1,
+    mamba_d_state=128, mamba_n_heads=2), 63)
+
 FORM4 = {"llama-form4"}
 
 
@@ -278,6 +295,8 @@ def fill(model, seed):
         x = torch.randn(p.shape, generator=gen)
         if name.endswith("A_log"):
             x = 0.8 * x - 1.5  # a step keeps, by head, 30 to 96 % of the state
+        elif name.endswith("mamba.D"):
+            x = 0.4 * x + 1.0
         elif name.endswith("sinks"):
             x = 2.0 * x + 4.0  # as the scores of many keys together
         elif name.endswith("bias"):
@@ -361,11 +380,12 @@ def older_qwen3_next(config):
 
 
 def older_granite_hybrid(config):
-    """As IBM publishes it: layers of the type "attention", two keys that only training reads."""
+    """As IBM publishes it: layers of the types "attention" and "mamba", two keys that only training reads."""
     config.update(torch_dtype=config.pop("dtype"), rope_scaling=None, init_method="mup",
                   rope_theta=config.pop("rope_parameters")["rope_theta"],
                   normalization_function="rmsnorm",
-                  layer_types=["attention" for _ in config["layer_types"]])
+                  layer_types=[dict(full_attention="attention", linear_attention="mamba")[t]
+                               for t in config["layer_types"]])
     config.pop("time_step_limit")
 
 
@@ -392,6 +412,7 @@ def older_lfm2(config):
 
 # config.json in the form of files in use, where that is another than transformers 5 writes
 FORMS = {"qwen3-next": older_qwen3_next, "granite-hybrid": older_granite_hybrid,
+         "granite-h-moe": older_granite_hybrid,
          "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
          "gemma4-dense": published_gemma4, "gemma4-moe": published_gemma4}
 

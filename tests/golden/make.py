@@ -54,11 +54,11 @@ AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe
 BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3",
         "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe", "seed-oss", "ernie4-5",
         "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe", "qwen3-5", "qwen3-5-seeing",
-        "qwen3-5-moe", "lfm2", "gemma4", "granite-hybrid-form5"]
+        "qwen3-5-moe", "lfm2", "gemma4", "granite-hybrid-form5", "granite-h"]
 
 # in names of folders, where not the family's
 NAMES = {"qwen3-5-seeing": "qwen3-5", "lfm2-plain": "lfm2",
-         "granite-hybrid-form5": "granite-hybrid"}
+         "granite-hybrid-form5": "granite-hybrid", "granite-h-short": "granite-h"}
 
 
 def plan():
@@ -87,7 +87,8 @@ def plan():
              ("lfm2-form4", "bf16"), ("lfm2-moe", "bf16")]
     rows += [("gemma4", "bf16"), ("gemma4-seeing", "bf16"), ("gemma4-dense", "f32"),
              ("gemma4-moe", "bf16"), ("gemma4", "ct4"), ("gemma4", "gptq4")]
-    rows += [("granite-hybrid", "bf16"), ("granite-hybrid-form5", "ct4")]
+    rows += [("granite-hybrid", "bf16"), ("granite-hybrid-form5", "ct4"),
+             ("granite-h-short", "f32"), ("granite-h", "ct4"), ("granite-h-moe", "bf16")]
     return [(f"{NAMES.get(f, f)}-{q}", f, q) for f, q in rows]
 
 

@@ -179,9 +179,9 @@ static void test_rows(const char *name, const struct vector_ops *v)
     }
 }
 
-/* One head of a gated delta net through some tokens, against doubles, and token by token: the same
- * bits. */
-static void test_delta(const char *name, const struct vector_ops *v)
+/* One head of a gated delta net, or of Mamba 2, through some tokens, against doubles, and token by
+ * token: the same bits. */
+static void test_delta(const char *name, const struct vector_ops *v, bool mamba)
 {
     enum { TOKENS = 40, MOST = 128, TAPS = 4 };
     static const u32 dims[][2] = {{128, 128}, {16, 16}, {32, 80}, {96, 64}};
@@ -202,17 +202,18 @@ static void test_delta(const char *name, const struct vector_ops *v)
             decay[t] += 0.8f;
             beta[t] += 0.5f;
         }
-        v->delta(
-            &(struct delta_args){mine, q, k, x, y, decay, beta, TOKENS, keys, values, values + 3});
+        v->delta(&(struct delta_args){mine, q, k, x, y, decay, beta, TOKENS, keys, values,
+                                      values + 3, mamba});
         for (u32 t = 0; t < TOKENS; t++) {
             const float *row = y + t * (values + 3);
             v->delta(&(struct delta_args){cut, q + t * keys, k + t * keys, x + t * values, again,
-                                          decay + t, beta + t, 1, keys, values, values});
+                                          decay + t, beta + t, 1, keys, values, values, mamba});
             same &= memcmp(again, row, values * sizeof *row) == 0;
             for (u32 c = 0; c < values; c++) {
                 double had = 0, want = 0, *column = state + c;
                 for (u32 i = 0; i < keys; i++)
                     had += (column[i * MOST] *= (double)decay[t]) * (double)k[t * keys + i];
+                had = mamba ? 0 : had;
                 for (u32 i = 0; i < keys; i++)
                     want += (column[i * MOST] +=
                              k[t * keys + i] * (beta[t] * (x[t * values + c] - had))) *
@@ -223,8 +224,8 @@ static void test_delta(const char *name, const struct vector_ops *v)
         }
         same &= memcmp(mine, cut, size_of) == 0;
         char what[80];
-        snprintf(what, sizeof what, "delta rule, head of %u by %u, %u tokens", keys, values,
-                 TOKENS);
+        snprintf(what, sizeof what, "%s, head of %u by %u, %u tokens",
+                 mamba ? "Mamba 2" : "delta rule", keys, values, TOKENS);
         error = isnan(error) ? INFINITY : sqrt(error / size);
         verdict(error < 1e-6 && same, name, what, error, 1e-6);
         float *w = noise(TAPS * (values + 16), 1), *z = floats(values);
@@ -597,7 +598,8 @@ int main(int argc, char **argv)
         }
         test_functions(sets[i].name, sets[i].ops);
         test_rows(sets[i].name, sets[i].ops);
-        test_delta(sets[i].name, sets[i].ops);
+        test_delta(sets[i].name, sets[i].ops, false);
+        test_delta(sets[i].name, sets[i].ops, true);
         test_attention(sets[i].name, sets[i].ops);
         test_sinks(sets[i].name, sets[i].ops);
         test_saturation(sets[i].name, sets[i].ops);

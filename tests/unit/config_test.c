@@ -172,7 +172,10 @@ void config_granite_hybrid(void)
     CHECK(opens("granitemoehybrid",
                 HYBRID "[],\"layers_block_type\":" ATTEND ",\"position_embedding_type\":null", &m,
                 &c));
-    CHECK(m.layers[0].rope == ROPE_SETS && m.layers[3].rope == ROPE_SETS && !m.layers[0].mixture);
+    CHECK(m.layers[0].rope == ROPE_SETS && m.layers[3].rope == ROPE_SETS && !m.delta.value_heads);
+    CHECK(m.experts == 8 && m.experts_used == 2 && m.layers[0].mixture && c.shared_mlp);
+    CHECK(m.expert_intermediate == 128 && m.shared_intermediate == 96 && !m.shared_gated);
+    CHECK(m.experts_renormalized && m.experts_scale == 1 && m.intermediate == 96);
 }
 
 #define MOE "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
@@ -672,9 +675,10 @@ void config_refusals(void)
         {"granite", "\"sliding_window\":8", "sliding_window is 8: granite has none"},
         {"granitemoehybrid", "", "shared_intermediate_size is missing"},
         {"granitemoehybrid", HYBRID "null", "layer_types is null: a list of 4"},
-        {"granitemoehybrid", HYBRID "[\"attention\",\"mamba\",1,2]", "layer 1 does not attend"},
-        {"granitemoehybrid", HYBRID ATTEND ",\"num_local_experts\":8",
-         "num_local_experts is 8: experts"},
+        {"granitemoehybrid", HYBRID "[\"attention\",\"mamba\",1,2]", "attention and mamba are"},
+        {"granitemoehybrid", HYBRID ATTEND ",\"num_local_experts\":513",
+         "num_local_experts is 513: an integer from 0 to 512"},
+        {"granitemoehybrid", HYBRID ATTEND ",\"num_experts_per_tok\":9", "there are 8 experts"},
         {"granitemoehybrid", HYBRID ATTEND ",\"position_embedding_type\":\"alibi\"",
          "rope and nope"},
         {"seed_oss", KV ",\"attention_out_bias\":1", "attention_out_bias is 1: true or false"},

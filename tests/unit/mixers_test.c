@@ -69,6 +69,106 @@ void mixers_lfm2_moe(void)
     CHECK(m.layers[0].mixture && !m.experts_renormalized && m.experts_scale == 2.5f);
 }
 
+#define MAMBA(more)                                          \
+    TYPES("mamba", "attention", "linear_attention", "mamba") \
+    ","                                                      \
+    "\"shared_intermediate_size\":96,\"num_local_experts\":0,\"mamba_d_state\":32" more
+#define HEADS(n) ",\"mamba_n_heads\":" #n
+
+/* granite-4.0-h-tiny's config.json, shortened, with four layers. */
+void mixers_mamba(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse("{\"architectures\":[\"GraniteMoeHybridForCausalLM\"],\"attention_bias\":false,"
+                "\"attention_multiplier\":0.0078125,\"embedding_multiplier\":12,"
+                "\"hidden_act\":\"silu\",\"hidden_size\":1536,\"intermediate_size\":512,"
+                "\"layer_types\":[\"mamba\",\"mamba\",\"attention\",\"mamba\"],"
+                "\"logits_scaling\":6,\"mamba_chunk_size\":256,\"mamba_conv_bias\":true,"
+                "\"mamba_d_conv\":4,\"mamba_d_head\":64,\"mamba_d_state\":128,"
+                "\"mamba_expand\":2,\"mamba_n_groups\":1,\"mamba_n_heads\":48,"
+                "\"mamba_proj_bias\":false,\"max_position_embeddings\":131072,"
+                "\"model_type\":\"granitemoehybrid\",\"num_attention_heads\":12,"
+                "\"num_experts_per_tok\":6,\"num_hidden_layers\":4,"
+                "\"num_key_value_heads\":4,\"num_local_experts\":64,"
+                "\"position_embedding_type\":\"nope\",\"residual_multiplier\":0.22,"
+                "\"rms_norm_eps\":1e-05,\"rope_scaling\":null,\"rope_theta\":10000,"
+                "\"shared_intermediate_size\":1024,\"tie_word_embeddings\":true,"
+                "\"vocab_size\":100352}",
+                &m, &c, &e) == ERR_OK);
+    const struct delta_shape *d = &m.delta;
+    CHECK(m.layers[0].delta && !m.layers[2].delta && m.layers[3].delta && d->mamba && c.conv_bias);
+    CHECK(d->key_heads == 1 && d->value_heads == 48 && d->key_dim == 128 && d->value_dim == 64);
+    CHECK(d->taps == 4 && d->eps == 1e-5f && m.norm_eps > 2e-4f && m.norm_eps < 2.1e-4f);
+    CHECK(delta_inputs(d) == 1 && delta_row_n(d) == 6448 && delta_channels(d) == 3328);
+    CHECK(delta_outputs(d, 0) == 6448 && delta_state_floats(d) == 48 * 128 * 64 + 3 * 3328);
+    CHECK(delta_place(d, DELTA_PART_Z).at == 0 && delta_place(d, DELTA_PART_V).at == 3072);
+    CHECK(delta_place(d, DELTA_PART_K).at == 6144 && delta_place(d, DELTA_PART_Q).at == 6272);
+    CHECK(delta_place(d, DELTA_PART_A).at == 6400);
+    CHECK(delta_conv_row(d, 0) == 3200 && delta_conv_row(d, 128) == 3072);
+    CHECK(delta_conv_row(d, 256) == 0 && delta_conv_row(d, 3327) == 3071);
+    CHECK(m.layers[0].mixture && m.experts == 64 && m.experts_used == 6 && m.n_gate_up == 1);
+    CHECK(m.expert_intermediate == 512 && m.shared_intermediate == 1024);
+    CHECK(opens("granitemoehybrid",
+                MAMBA(HEADS(4) ",\"mamba_d_head\":\"auto\",\"mamba_n_groups\":2,\"mamba_d_conv\":2,"
+                               "\"mamba_conv_bias\":false,"
+                               "\"time_step_limit\":[0.0,{\"__float__\":\"Infinity\"}]"),
+                &m, &c)); /* as transformers 5 writes it */
+    CHECK(m.layers[0].delta && m.layers[2].delta && !c.conv_bias && !m.experts);
+    CHECK(m.delta.value_dim == 32 && m.delta.key_heads == 2 && m.delta.taps == 2);
+    CHECK(delta_place(&m.delta, DELTA_PART_K).at == 256 &&
+          delta_place(&m.delta, DELTA_PART_Q).at == 320);
+    CHECK(delta_place(&m.delta, DELTA_PART_Q).step == 32 &&
+          delta_place(&m.delta, DELTA_PART_Z).step == 64);
+}
+
+void mixers_mamba_refusals(void)
+{
+    static const struct {
+        const char *more, *says;
+    } cases[] = {
+        {MAMBA(HEADS(0)), "mamba_n_heads is 0: an integer from 1 to 256"},
+        {MAMBA(HEADS(257)), "mamba_n_heads is 257: an integer"},
+        {MAMBA(HEADS(3)), "hidden_size 128 is no multiple of it"},
+        {MAMBA(""), "mamba_d_head is missing: heads of 1 dimensions"},
+        {MAMBA(HEADS(16)), "heads of 8 dimensions; multiples of 16 up to 128"},
+        {MAMBA(HEADS(1) ",\"mamba_expand\":4"), "heads of 256 dimensions"},
+        {MAMBA(HEADS(4) ",\"mamba_expand\":0"), "mamba_expand is 0"},
+        {MAMBA(HEADS(4) ",\"mamba_d_head\":16"), "mamba_d_head is 16: mamba_n_heads 4 times it"},
+        {MAMBA(HEADS(4) ",\"mamba_d_head\":0"), "mamba_d_head is 0: an integer from 1"},
+        {MAMBA(HEADS(4) ",\"mamba_d_head\":\"wide\""), "mamba_d_head is \"wide\""},
+        {MAMBA(HEADS(4) ",\"mamba_n_groups\":0"), "mamba_n_groups is 0: an integer from 1"},
+        {MAMBA(HEADS(4) ",\"mamba_n_groups\":3"), "no multiple of mamba_n_groups (3)"},
+        {MAMBA("0" HEADS(4)), "mamba_d_state is 320: an integer from 1 to 128"},
+        {MAMBA("9" HEADS(2)), "mamba_d_state is 329"},
+        {MAMBA(HEADS(4) ",\"mamba_d_conv\":1"), "mamba_d_conv is 1: an integer from 2 to 8"},
+        {MAMBA(HEADS(4) ",\"mamba_d_conv\":9"), "mamba_d_conv is 9"},
+        {MAMBA(HEADS(4) ",\"mamba_conv_bias\":1"), "mamba_conv_bias is 1: true or false"},
+        {MAMBA(HEADS(4) ",\"mamba_proj_bias\":true"), "mamba_proj_bias is true: only false"},
+        {MAMBA(HEADS(4) ",\"hidden_act\":\"gelu\""), "hidden_act is \"gelu\": of layers of"},
+        {MAMBA(HEADS(4) ",\"time_step_limit\":[0.0,1.0]"), "time_step_limit is an array: only"},
+        {MAMBA(HEADS(4) ",\"time_step_limit\":[]"), "time_step_limit is an array: only"},
+        {MAMBA(HEADS(4) ",\"time_step_limit\":[0.1,{\"__float__\":\"Infinity\"}]"), "only [0.0"},
+        {MAMBA(HEADS(4) ",\"layers_block_type\":[\"mamba\"]"), "layers_block_type is an array: a"},
+        {TYPES("mamba", "mamba", "mamba", "mamba") ",\"shared_intermediate_size\":96",
+         "layer_types is an array: no layer has"},
+        {TYPES("mamba", "attention", "mamba", "mamba") ",\"shared_intermediate_size\":96",
+         "mamba_d_head is missing"},
+        {TYPES("mamba", "attention", "mamba", "mamba") ",\"shared_intermediate_size\":96" HEADS(4),
+         "mamba_d_state is missing"},
+    };
+    struct model m;
+    struct config c;
+    struct err_text e;
+    for (size_t i = 0; i < COUNTOF(cases); i++) {
+        CHECK(parse(config_text("granitemoehybrid", cases[i].more), &m, &c, &e) == ERR_MODEL);
+        if (!strstr(e.text, cases[i].says))
+            printf("    %s\n", e.text);
+        CHECK(strstr(e.text, cases[i].says));
+    }
+}
+
 void mixers_refusals(void)
 {
     static const struct {

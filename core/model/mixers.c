@@ -10,6 +10,7 @@ static void read_delta_shape(const struct fields *k, const struct family *f, str
     struct delta_shape *d = &m->delta;
     struct str gate = fields_str(k, "output_gate_type", "swish");
     d->joined = f->joined_delta;
+    d->eps = m->norm_eps;
     d->key_heads = fields_u32(k, "linear_num_key_heads", 16, 1, LIMIT_HEADS);
     d->value_heads = fields_u32(k, "linear_num_value_heads", 32, 1, LIMIT_HEADS);
     d->key_dim = fields_u32(k, "linear_key_head_dim", 128, 1, LIMIT_DELTA_DIM);
@@ -69,10 +70,12 @@ static void read_mamba_heads(const struct fields *k, struct model *m)
                       d->value_dim, LIMIT_DELTA_DIM);
 }
 
-static void read_mamba_shape(const struct fields *k, struct model *m, struct config *c)
+static void read_mamba_shape(const struct fields *k, const struct family *f, struct model *m,
+                             struct config *c)
 {
     struct delta_shape *d = &m->delta;
     d->mamba = true;
+    d->eps = (float)fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
     read_mamba_heads(k, m);
     d->key_dim = fields_u32(k, "mamba_d_state", KEY_U32_REQUIRED, 1, LIMIT_DELTA_DIM);
     d->taps = fields_u32(k, "mamba_d_conv", 4, 2, LIMIT_DELTA_TAPS);
@@ -164,7 +167,6 @@ enum err mixers_read(struct arena *keep, const struct fields *k, const struct fa
         read_delta_shape(k, f, m);
     if (f->short_conv)
         read_conv_shape(k, m);
-    m->delta.eps = (float)fields_f64(k, "rms_norm_eps", f->eps, 0, 1);
     const char *key = read_others(k, f, m, is_other);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
         struct layer *l = &m->layers[i];
@@ -179,7 +181,7 @@ enum err mixers_read(struct arena *keep, const struct fields *k, const struct fa
     if (!*k->failed && attending == 0)
         fields_refuse(k, key, "no layer has full_attention; at least one is needed");
     if (attending < m->layers_n && f->granite_hybrid)
-        read_mamba_shape(k, m, c);
+        read_mamba_shape(k, f, m, c);
     if (attending == m->layers_n) {
         m->delta = (struct delta_shape){0};
         m->conv_taps = 0;

@@ -262,12 +262,13 @@ FAMILIES["granite-hybrid"] = ("granitemoehybrid", dict(
 FAMILIES["granite-hybrid-form5"] = FAMILIES["granite-hybrid"][:2] + (59,)
 
 # as the others of granite 4.0: most layers are Mamba 2, and nothing rotates. eps is so large that
-# it counts whether x was divided by the multiplier before
+# it counts which norms have it divided by the square of a multiplier
 GRANITE_H = dict(
     num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=32, rms_norm_eps=1e-2,
     position_embedding_type="nope", embedding_multiplier=6.0, attention_multiplier=0.15,
     residual_multiplier=0.6, logits_scaling=2.5, mamba_n_heads=8, mamba_n_groups=2,
-    mamba_d_state=16, mamba_chunk_size=32, layer_types=["mamba", "attention"], tie_word_embeddings=True)
+    mamba_d_state=16, mamba_chunk_size=32, layer_types=["mamba", "attention"],
+    tie_word_embeddings=True)
 FAMILIES["granite-h-short"] = ("granitemoehybrid", dict(
     GRANITE_H, num_key_value_heads=1, mamba_d_conv=3, mamba_conv_bias=False), 60)
 FAMILIES["granite-h"] = ("granitemoehybrid", dict(
@@ -276,7 +277,7 @@ FAMILIES["granite-h"] = ("granitemoehybrid", dict(
 # heads as large as those in use
 FAMILIES["granite-h-moe"] = ("granitemoehybrid", dict(
     GRANITE_H, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, mamba_n_groups=1,
-    mamba_d_state=128, mamba_n_heads=2), 63)
+    mamba_d_state=128, mamba_n_heads=2), 205)
 
 FORM4 = {"llama-form4"}
 
@@ -380,7 +381,7 @@ def older_qwen3_next(config):
 
 
 def older_granite_hybrid(config):
-    """As IBM publishes it: layers of the types "attention" and "mamba", two keys that only training reads."""
+    """As IBM publishes it: other names of the layers' types, two keys that only training reads."""
     config.update(torch_dtype=config.pop("dtype"), rope_scaling=None, init_method="mup",
                   rope_theta=config.pop("rope_parameters")["rope_theta"],
                   normalization_function="rmsnorm",

@@ -179,6 +179,20 @@ static enum err word(struct parser *s, const char *text)
     return ERR_OK;
 }
 
+/* What Python's json writes for floats that JSON has no numbers for: in files alone. */
+static bool no_number(struct parser *s, struct str *out)
+{
+    static const char *const words[] = {"Infinity", "-Infinity", "NaN"};
+    const struct str rest = {s->p, (size_t)(s->end - s->p)};
+    for (u32 i = 0; i < COUNTOF(words) && s->code == ERR_MODEL; i++)
+        if (str_starts(rest, str_of(words[i]))) {
+            *out = str_of(words[i]);
+            s->p += out->n;
+            return true;
+        }
+    return false;
+}
+
 static enum err value(struct parser *s, u32 depth, struct json *v);
 
 /* Keys are compared by an open-addressed table of their hashes, so that a hostile object with very
@@ -277,7 +291,7 @@ static enum err value(struct parser *s, u32 depth, struct json *v)
         return word(s, "null");
     default:
         v->type = JSON_NUMBER;
-        return number(s, &v->text);
+        return no_number(s, &v->text) ? ERR_OK : number(s, &v->text);
     }
 }
 

@@ -37,12 +37,11 @@ static void check_time_step(const struct fields *k)
     const struct json *list = fields_get(k, key);
     const struct json *least = list && list->type == JSON_ARRAY ? list->child : NULL;
     const struct json *most = least && list->n == 2 ? least->next : NULL;
-    const struct json *infinite =
-        most && most->type == JSON_OBJECT ? json_get(most, "__float__") : NULL;
+    const struct json *told =
+        most && most->type == JSON_OBJECT ? json_get(most, "__float__") : most;
     double from = -1;
-    if (list && (!infinite || infinite->type != JSON_STRING ||
-                 !str_is(infinite->text, "Infinity") || !json_f64(least, &from) || from != 0))
-        fields_refuse(k, key, "only [0.0, {\"__float__\": \"Infinity\"}] is supported");
+    if (list && (!told || !str_is(told->text, "Infinity") || !json_f64(least, &from) || from != 0))
+        fields_refuse(k, key, "only [0.0, Infinity] is supported");
 }
 
 /* Of granitemoehybrid; m->delta.value_dim is what follows from the other keys. */

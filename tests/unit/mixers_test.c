@@ -115,6 +115,11 @@ void mixers_mamba(void)
                                "\"mamba_conv_bias\":false,"
                                "\"time_step_limit\":[0.0,{\"__float__\":\"Infinity\"}]"),
                 &m, &c)); /* as transformers 5 writes it */
+    CHECK(opens("granitemoehybrid", MAMBA(HEADS(4) ",\"time_step_limit\":[0.0,Infinity]"), &m, &c));
+    CHECK(opens("granitemoehybrid",
+                MAMBA(HEADS(4) ",\"mamba_d_head\":\"auto\",\"mamba_n_groups\":2,\"mamba_d_conv\":2,"
+                               "\"mamba_conv_bias\":false"),
+                &m, &c));
     CHECK(m.layers[0].delta && m.layers[2].delta && !c.conv_bias && !m.experts);
     CHECK(m.delta.value_dim == 32 && m.delta.key_heads == 2 && m.delta.taps == 2);
     CHECK(delta_place(&m.delta, DELTA_PART_K).at == 256 &&

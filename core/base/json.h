@@ -3,8 +3,8 @@
  * The parser is strict: UTF-8 checked, lone surrogates refused, duplicate keys refused, one value
  * and white space only, depth and node ceilings from config/limits.h. One byte order mark may stand
  * before it. Numbers keep their text, so that integers stay exact; in files (ERR_MODEL) Infinity,
- * -Infinity and NaN are numbers without a value, as Python writes them. The tree lives in the arena that was handed in and may point into it
- * only (strings are copied), so the text can go away.
+ * -Infinity and NaN are numbers without a value, as Python writes them. The tree lives in the arena
+ * that was handed in and may point into it only (strings are copied), so the text can go away.
  */
 #ifndef ZIGCUDA_JSON_H
 #define ZIGCUDA_JSON_H

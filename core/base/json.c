@@ -145,6 +145,15 @@ static bool digits(struct parser *s)
     return s->p > from;
 }
 
+static bool not_finite(struct parser *s)
+{
+    const struct str rest = {s->p, (size_t)(s->end - s->p)}, infinity = STR("Infinity"),
+                     nan = STR("NaN");
+    const size_t n = str_starts(rest, infinity) ? infinity.n : str_starts(rest, nan) ? nan.n : 0;
+    s->p += n;
+    return n;
+}
+
 static enum err number(struct parser *s, struct str *out)
 {
     const char *from = s->p;
@@ -152,7 +161,7 @@ static enum err number(struct parser *s, struct str *out)
         s->p++;
     if (s->p < s->end && *s->p == '0')
         s->p++;
-    else if (!digits(s))
+    else if (!digits(s) && !(s->code == ERR_MODEL && not_finite(s)))
         return bad(s, "not a JSON value");
     if (s->p < s->end && *s->p == '.') {
         s->p++;

@@ -2,9 +2,9 @@
  *
  * The parser is strict: UTF-8 checked, lone surrogates refused, duplicate keys refused, one value
  * and white space only, depth and node ceilings from config/limits.h. One byte order mark may stand
- * before it. Numbers keep their text, so
- * that integers stay exact. The tree lives in the arena that was handed in and may point into it
- * only (strings are copied), so the text can go away.
+ * before it. Numbers keep their text, so that integers stay exact; in a model's files they may be
+ * Infinity, -Infinity and NaN, as Python writes them. The tree lives in the arena that was handed
+ * in and may point into it only (strings are copied), so the text can go away.
  */
 #ifndef ZIGCUDA_JSON_H
 #define ZIGCUDA_JSON_H

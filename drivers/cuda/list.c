@@ -502,7 +502,7 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, 1, b->qkv, b->qkv_stride);
     if (layer->mixture)
         return add_experts(l, b, layer, p);
-    if (!layer->intermediate) {
+    if (!layer_has_mlp(layer)) {
         ASSERT(layer->scale == 1 && !m->own.n);
         return;
     }

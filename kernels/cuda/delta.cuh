@@ -459,7 +459,7 @@ GPU void delta_norm(const struct op_delta *op, u32 tokens)
         float by = 1;
         if (op->norm) {
             float4 sum = {0, 0, 0, 0};
-#pragma unroll 4
+#pragma unroll 2
             for (u32 j = gpu_lane() * 4; j < n; j += 128) {
                 float4 v = gpu_load<float4>(&x[j]);
                 if (op->skip)

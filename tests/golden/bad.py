@@ -528,8 +528,8 @@ case("ok-blocks", NEMOTRON, config("layers_block_type", ["mamba", "linear_attent
                                                          "attention"]), [], "ok")
 case("ok-blocks-names", NEMOTRON, header(lambda h, b: (
     {n.replace("backbone.", "model."): t for n, t in h.items()}, b)), [], "ok")
-case("ok-blocks-bare", NEMOTRON, header(lambda h, b: (
-    {n.replace("backbone.", ""): t for n, t in h.items()}, b)), [], "ok")
+case("ok-blocks-bare", NEMOTRON, lambda d: (without("lm_head.weight")(d), header(lambda h, b: (
+    {n.replace("backbone.", ""): t for n, t in h.items()}, b))(d)), [], "ok")
 case("ok-blocks-mtp", NEMOTRON, header(lambda h, b: (dict(h, **{"mtp.layers.0.norm.weight": dict(
     h["backbone.norm_f.weight"], data_offsets=[len(b), len(b) + 192])}), b + bytes(192))), [], "ok")
 OSS, SINKS = "gpt-oss-mxfp4", "model.layers.1.self_attn.sinks"

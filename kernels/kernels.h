@@ -148,7 +148,7 @@ struct vector_ops {
                      u32 kv_head);
     /* The query heads of one KV head. Keys and values at positions not seen are never used. */
     void (*attention)(const struct attention_args *a, u32 kv_head, void *scratch);
-    /* gate = act(gate) * up; ACT_GPT_OSS: see core/base/weight.h */
+    /* gate = act(gate) * up, which may be one; ACT_GPT_OSS: see core/base/weight.h */
     void (*gate)(float *gate, const float *up, u32 n, enum activation act);
     void (*read)(const void *p, size_t n);       /* memory, for benchmarks: kernels/cpu/read.h */
     void (*softcap)(float *x, u32 n, float cap); /* x = cap * tanh(x / cap) */

@@ -287,7 +287,8 @@ static enum err open_cpu(struct box *b, struct device_limits *limits, struct err
 static u32 cuda_step_tokens(const struct model *m, const struct cuda_info *info, u32 slots)
 {
     double attention = 2.0 * (m->heads + m->kv_heads) * m->head_dim;
-    double weights = (double)m->layers_n * m->hidden * (attention + 3.0 * m->intermediate);
+    const double mlp = (m->mlp_ungated ? 2.0 : 3.0) * m->intermediate;
+    double weights = (double)m->layers_n * m->hidden * (attention + mlp);
     double tokens = info->major == 9 ? 2048 * (info->sms / 132.0) * (7e9 / weights) : 0;
     u32 n = tokens >= 2048 ? 2048 : tokens >= 1024 ? 1024 : STEP_TOKENS;
     /* A step is one launch. Where that has a time limit, for a display (2 s under Windows), steps

@@ -8,26 +8,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How modules are called: within a layer, and the last norm. leaf: gate, up, down of an MLP, and
- * the first two in one. */
+/* How modules are called: within a layer, and at the ends. leaf: gate, up, down of an MLP, and the
+ * first two in one. */
 struct names {
-    const char *norm_q, *norm_k, *o, *mlp, *leaf[4], *norm_final;
+    const char *attention, *mamba, *norm_q, *norm_k, *o, *mlp, *leaf[4], *embed, *norm_final;
 };
-static const struct names
-    usual_names = {"q_norm",
-                   "k_norm",
-                   "o_proj",
-                   "mlp",
-                   {"gate_proj", "up_proj", "down_proj", "gate_up_proj"},
-                   "model.norm"},
-    lfm2_names = {"q_layernorm",  "k_layernorm",          "out_proj",
-                  "feed_forward", {"w1", "w3", "w2", ""}, "model.embedding_norm"},
-    granite_hybrid_names = {"q_norm",
-                            "k_norm",
-                            "o_proj",
-                            "shared_mlp",
-                            {"gate_proj", "up_proj", "output_linear", "input_linear"},
-                            "model.norm"};
+static const struct names usual_names = {"self_attn",
+                                         "mamba",
+                                         "q_norm",
+                                         "k_norm",
+                                         "o_proj",
+                                         "mlp",
+                                         {"gate_proj", "up_proj", "down_proj", "gate_up_proj"},
+                                         "model.embed_tokens",
+                                         "model.norm"},
+                          lfm2_names = {"self_attn",
+                                        "mamba",
+                                        "q_layernorm",
+                                        "k_layernorm",
+                                        "out_proj",
+                                        "feed_forward",
+                                        {"w1", "w3", "w2", ""},
+                                        "model.embed_tokens",
+                                        "model.embedding_norm"},
+                          granite_hybrid_names = {"self_attn",
+                                                  "mamba",
+                                                  "q_norm",
+                                                  "k_norm",
+                                                  "o_proj",
+                                                  "shared_mlp",
+                                                  {"gate_proj", "up_proj", "output_linear",
+                                                   "input_linear"},
+                                                  "model.embed_tokens",
+                                                  "model.norm"},
+                          nemotron_names = {"mixer",
+                                            "mixer",
+                                            "q_norm",
+                                            "k_norm",
+                                            "o_proj",
+                                            "mixer",
+                                            {"", "", "down_proj", "up_proj"},
+                                            "model.embeddings",
+                                            "model.norm_f"};
 
 /* The dot-terminated prefix of one layer's tensors. */
 struct place_name {
@@ -62,6 +84,12 @@ static void find_fused(struct opening *o)
         o->m->n_gate_up = 2;
 }
 
+/* In names of tensors. */
+static u32 mlp_number(const struct opening *o, u32 layer)
+{
+    return o->config.block[layer] + o->config.blocks;
+}
+
 static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct layer *l)
 {
     static const char *const names[][4] = {
@@ -71,15 +99,19 @@ static enum err bind_norms(struct opening *o, struct binder *b, u32 i, struct la
         [NORMS_AROUND] = {"input_layernorm", "pre_feedforward_layernorm",
                           "post_attention_layernorm", "post_feedforward_layernorm"},
         [NORMS_GLM] = {"input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm",
-                       "post_mlp_layernorm"}};
+                       "post_mlp_layernorm"},
+        [NORMS_BLOCKS] = {"norm", "norm", NULL, NULL}};
     const struct tensor **norms[] = {&l->norm_attention, &l->norm_mlp, &l->norm_after_attention,
                                      &l->norm_after_mlp};
     struct place_name s;
     for (u32 j = 0; j < COUNTOF(norms); j++) {
         const char *name = names[o->config.norms][j];
-        if (name)
-            TRY(bind_vector(b, format(&s, "model.layers.%u.%s.weight", i, name), o->m->hidden,
-                            norms[j]));
+        const bool of_mlp = norms[j] == &l->norm_mlp;
+        if (name && (!of_mlp || layer_has_mlp(l)))
+            TRY(bind_vector(b,
+                            format(&s, "model.layers.%u.%s.weight",
+                                   of_mlp ? mlp_number(o, i) : o->config.block[i], name),
+                            o->m->hidden, norms[j]));
     }
     if (o->m->qk_norm && layer_attends(l)) {
         TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.%s.weight", i, o->names->norm_q),
@@ -97,19 +129,20 @@ static enum err bind_attention(struct opening *o, struct binder *b, u32 i, struc
     struct place_name s;
     u32 hidden = o->m->hidden, out = o->m->heads * l->head_dim;
     u32 q = out * (1 + o->m->attention_gated), kv = l->kv_heads * l->head_dim;
+    const u32 at = o->config.block[i];
+    const char *of = o->names->attention;
     u32 matrices = !layer_stores(o->m, l) ? 1 : o->config.values_are_keys && !l->window ? 2 : 3;
     if (o->m->n_qkv == 1)
-        TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.qkv_proj", i), q + 2 * kv, hidden,
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.qkv_proj", at, of), q + 2 * kv, hidden,
                         o->config.qkv_bias, &l->qkv[0]));
     for (u32 j = 0; o->m->n_qkv == 3 && j < matrices; j++)
-        TRY(bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, names[j]), j ? kv : q,
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", at, of, names[j]), j ? kv : q,
                         hidden, o->config.qkv_bias, &l->qkv[j]));
     if (matrices == 2)
         l->qkv[2] = l->qkv[1];
     if (o->config.gpt_oss)
-        TRY(bind_vector(b, format(&s, "model.layers.%u.self_attn.sinks", i), o->m->heads,
-                        &l->sinks));
-    return bind_linear(b, format(&s, "model.layers.%u.self_attn.%s", i, o->names->o), hidden, out,
+        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.sinks", at, of), o->m->heads, &l->sinks));
+    return bind_linear(b, format(&s, "model.layers.%u.%s.%s", at, of, o->names->o), hidden, out,
                        o->config.o_bias, &l->o);
 }
 
@@ -121,25 +154,27 @@ static enum err bind_delta(struct opening *o, struct binder *b, u32 i, struct la
         {"in_proj"}};
     const struct delta_shape *d = &o->m->delta;
     const char *const *inputs = names[d->mamba ? 2 : d->joined];
-    const char *of = d->mamba ? "mamba" : "linear_attn";
+    const char *of = d->mamba ? o->names->mamba : "linear_attn";
+    const u32 at = o->config.block[i];
     struct delta_net *net = l->delta;
     struct place_name s;
     for (u32 j = 0; j < delta_inputs(d); j++)
-        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, inputs[j]),
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", at, of, inputs[j]),
                         delta_outputs(d, j), o->m->hidden, false, &net->in[j]));
-    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.conv1d.weight", i, of), delta_channels(d), 1,
+    TRY(bind_stack(b, format(&s, "model.layers.%u.%s.conv1d.weight", at, of), delta_channels(d), 1,
                    d->taps, &net->conv));
     if (o->config.conv_bias)
-        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.conv1d.bias", i, of), delta_channels(d),
+        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.conv1d.bias", at, of), delta_channels(d),
                         &net->conv_bias));
     if (d->mamba)
-        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.D", i, of), d->value_heads, &net->skip));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.A_log", i, of), d->value_heads, &net->a_log));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.dt_bias", i, of), d->value_heads,
+        TRY(bind_vector(b, format(&s, "model.layers.%u.%s.D", at, of), d->value_heads, &net->skip));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.A_log", at, of), d->value_heads,
+                    &net->a_log));
+    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.dt_bias", at, of), d->value_heads,
                     &net->dt_bias));
-    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.norm.weight", i, of),
+    TRY(bind_vector(b, format(&s, "model.layers.%u.%s.norm.weight", at, of),
                     d->mamba ? delta_values(d) : d->value_dim, &net->norm));
-    return bind_linear(b, format(&s, "model.layers.%u.%s.out_proj", i, of), o->m->hidden,
+    return bind_linear(b, format(&s, "model.layers.%u.%s.out_proj", at, of), o->m->hidden,
                        delta_values(d), false, &l->o);
 }
 
@@ -156,15 +191,15 @@ static enum err bind_conv(struct opening *o, struct binder *b, u32 i, struct lay
 }
 
 /* The MLP whose modules are called model.layers.I.OF... */
-static enum err bind_mlp(struct opening *o, struct binder *b, u32 i, const char *of, u32 wide,
+static enum err bind_mlp(struct opening *o, struct binder *b, u32 layer, const char *of, u32 wide,
                          struct layer *l)
 {
     struct place_name s;
-    u32 hidden = o->m->hidden;
+    u32 hidden = o->m->hidden, i = mlp_number(o, layer);
     bool bias = o->config.mlp_bias;
     if (o->m->n_gate_up == 1) {
-        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, o->names->leaf[3]), 2 * wide,
-                        hidden, bias, &l->gate_up[0]));
+        TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, o->names->leaf[3]),
+                        o->m->mlp_ungated ? wide : 2 * wide, hidden, bias, &l->gate_up[0]));
     } else {
         for (u32 j = 0; j < 2; j++)
             TRY(bind_linear(b, format(&s, "model.layers.%u.%s.%s", i, of, o->names->leaf[j]), wide,
@@ -429,8 +464,8 @@ static enum err check_tied(struct opening *o, const struct weight *embed)
         return ERR_OK;
     return err_set(o->e, ERR_MODEL,
                    "%s/config.json: tie_word_embeddings is true, but lm_head.weight is no copy of "
-                   "model.embed_tokens.weight; say false to use it, or remove the tensor",
-                   o->dir);
+                   "%s.weight; say false to use it, or remove the tensor",
+                   o->dir, o->names->embed);
 }
 
 /* The embedding is always plain: rows are looked up, not multiplied. The head shares it when the
@@ -441,7 +476,7 @@ static enum err bind_ends(struct opening *o, struct binder *b)
     static const struct quant plain = {0};
     struct binder unquantized = *b;
     unquantized.quant = &plain;
-    TRY(bind_linear(&unquantized, "model.embed_tokens", m->vocab, m->hidden, false, &m->embed));
+    TRY(bind_linear(&unquantized, o->names->embed, m->vocab, m->hidden, false, &m->embed));
     if (o->config.rounds_embed_scale)
         m->embed_scale = round_to(m->embed.type, m->embed_scale);
     TRY(bind_own_inputs(o, b, &unquantized));
@@ -531,7 +566,10 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
                  m->shared_intermediate / (m->shared_gated ? 1 : m->expert_intermediate));
     if (m->delta.value_heads)
         snprintf(delta, sizeof delta,
-                 m->delta.mamba
+                 o->config.blocks
+                     ? ", n_groups %u, mamba_num_heads %u, ssm_state_size %u, mamba_head_dim %u, "
+                       "conv_kernel %u"
+                 : m->delta.mamba
                      ? ", mamba_n_groups %u, mamba_n_heads %u, mamba_d_state %u, mamba_d_head %u, "
                        "mamba_d_conv %u"
                      : ", linear_num_key_heads %u, linear_num_value_heads %u, linear_key_head_dim "
@@ -555,6 +593,7 @@ enum err bind_model(struct opening *o)
     describe_shape(o, shape, sizeof shape);
     o->names = o->config.norms == NORMS_LFM2 ? &lfm2_names
                : o->config.shared_mlp        ? &granite_hybrid_names
+               : o->config.blocks            ? &nemotron_names
                                              : &usual_names;
     find_fused(o);
     TRY(bind_ends(o, &b));
@@ -564,8 +603,10 @@ enum err bind_model(struct opening *o)
         TRY(l->delta  ? bind_delta(o, &b, i, l)
             : l->conv ? bind_conv(o, &b, i, l)
                       : bind_attention(o, &b, i, l));
-        TRY(l->mixture ? bind_mixture(o, &b, i, l->mixture)
-                       : bind_mlp(o, &b, i, o->names->mlp, l->intermediate, l));
+        if (l->mixture)
+            TRY(bind_mixture(o, &b, i, l->mixture));
+        else if (layer_has_mlp(l))
+            TRY(bind_mlp(o, &b, i, o->names->mlp, l->intermediate, l));
         if (l->mixture && o->m->shared_intermediate)
             TRY(bind_shared(o, &b, i, l));
         TRY(bind_layer_end(o, &b, i, l));

@@ -46,6 +46,8 @@ static void read_head_dim(const struct fields *k, const struct family *f, struct
                           "supported",
                           m->head_dim, LIMIT_HEAD_DIM);
     }
+    if (f->blocks && fields_u32(k, "attention_head_dim", m->head_dim, 1, UINT32_MAX) != m->head_dim)
+        fields_refuse(k, "attention_head_dim", "head_dim says otherwise (%u)", m->head_dim);
     if (m->head_dim % 2)
         fields_refuse(k, "head_dim", "%u dimensions; an even number is needed", m->head_dim);
 }
@@ -83,7 +85,8 @@ static void read_shape(const struct fields *k, const struct family *f, struct mo
     m->intermediate = fields_u32(k, wide, KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     if (adjusts)
         m->intermediate = adjusted(k, m->intermediate);
-    m->layers_n = fields_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
+    m->layers_n = f->blocks ? mixers_blocks(k)
+                            : fields_u32(k, "num_hidden_layers", KEY_U32_REQUIRED, 1, LIMIT_LAYERS);
     m->heads = fields_u32(k, "num_attention_heads", or_required(f->heads), 1, LIMIT_HEADS);
     m->vocab = fields_u32(k, "vocab_size", or_required(f->vocab), 1, LIMIT_VOCAB);
     m->context =
@@ -117,6 +120,13 @@ static void read_activation(const struct fields *k, const struct family *f, stru
                           "versions of transformers differ in what gemma makes of it; write "
                           "\"gelu_pytorch_tanh\", which it was trained with");
         name = STR("gelu_pytorch_tanh"); /* what the first files meant, and all versions take */
+    }
+    if (f->blocks) {
+        m->activation = ACT_RELU;
+        m->mlp_ungated = true;
+        if (fields_get(k, key) && !str_is(name, "relu2"))
+            fields_refuse(k, key, "only relu2 is supported");
+        return;
     }
     if (f->mixtures == MIXTURES_GPT_OSS || f->short_conv) {
         m->activation = f->short_conv ? ACT_SILU : ACT_GPT_OSS;
@@ -179,6 +189,8 @@ static void refuse_unsupported(const struct fields *k, const struct family *f)
         fields_refuse(k, "clip_qkv", "not supported");
     if (f->mixtures == MIXTURES_GPT_OSS && fields_f64(k, "swiglu_limit", 7, 0, 1e9) != 7)
         fields_refuse(k, "swiglu_limit", "7 is supported, which transformers has whatever it says");
+    if (f->eps_key && fields_f64(k, "rms_norm_eps", family_eps(k, f), 0, 1) != family_eps(k, f))
+        fields_refuse(k, "rms_norm_eps", "%s says otherwise", f->eps_key);
     if (f->bias_key && fields_f64(k, "compression_ratio", 1, 1e-6, 1e6) != 1)
         fields_refuse(k, "compression_ratio", "not supported"); /* of positions: Baidu's own code */
 }
@@ -187,14 +199,14 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
                             struct config *c)
 {
     read_activation(k, f, m);
-    double eps = fields_f64(k, f->short_conv ? "norm_eps" : "rms_norm_eps", f->eps, 0, 1);
+    const double eps = family_eps(k, f);
     m->norm_eps = (float)eps;
     m->norm_plus_one = f->gemma || f->plus_one;
     m->qk_norm = f->qk_norm;
     if (f->qk_norm_key && !fields_bool(k, f->qk_norm_key, false))
         m->qk_norm = QK_NORM_NONE;
     m->n_qkv = f->fused ? 1 : 3;
-    m->n_gate_up = f->fused || f->fused_gate_up ? 1 : 2;
+    m->n_gate_up = f->fused || f->fused_gate_up || f->blocks ? 1 : 2;
     m->rope_pairs = f->rope_pairs;
     m->embed_scale = f->gemma || f->gemma4 ? sqrtf((float)m->hidden) : 1;
     c->rounds_embed_scale = f->gemma || f->gemma4;
@@ -221,6 +233,7 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     c->norms = f->norms;
     c->gemma4 = f->gemma4;
     c->shared_mlp = f->granite_hybrid;
+    c->blocks = f->blocks;
     read_biases(k, f, c);
     refuse_unsupported(k, f);
 }
@@ -720,12 +733,14 @@ static enum err read_config(struct arena *keep, const struct fields *outer, stru
     m->layers = ARENA_NEW(keep, struct layer, m->layers_n);
     if (!m->layers)
         return arena_full(keep, k->file, k->e);
-    for (u32 i = 0; i < m->layers_n; i++)
+    for (u32 i = 0; i < m->layers_n; i++) {
+        c->block[i] = i;
         m->layers[i] = (struct layer){.kv_heads = m->kv_heads,
                                       .head_dim = m->head_dim,
                                       .kv_layer = i,
                                       .intermediate = m->intermediate,
                                       .scale = 1};
+    }
     if (f->nope)
         read_nope(k, m);
     if (f->granite_hybrid)

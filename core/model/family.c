@@ -254,7 +254,8 @@ static const struct family families[] = {
      .tied = true,
      .qk_norm = QK_NORM_HEADS,
      .norms = NORMS_LFM2,
-     .short_conv = true},
+     .short_conv = true,
+     .eps_key = "norm_eps"},
     {.name = "lfm2_moe",
      .kv_heads = 8,
      .theta = 1e6,
@@ -263,7 +264,18 @@ static const struct family families[] = {
      .qk_norm = QK_NORM_HEADS,
      .norms = NORMS_LFM2,
      .mixtures = MIXTURES_LFM2,
-     .short_conv = true},
+     .short_conv = true,
+     .eps_key = "norm_eps"},
+    {.name = "nemotron_h",
+     .kv_heads = 8,
+     .head_dim = 128,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .mlp_bias_key = true,
+     .norms = NORMS_BLOCKS,
+     .blocks = true,
+     .activation_key = "mlp_hidden_act",
+     .eps_key = "layer_norm_epsilon"},
     {.name = "exaone4",
      .kv_heads = 32,
      .theta = 1e4,
@@ -353,6 +365,11 @@ static const struct family families[] = {
      .local_rope = true},
 };
 
+double family_eps(const struct fields *k, const struct family *f)
+{
+    return fields_f64(k, f->eps_key ? f->eps_key : "rms_norm_eps", f->eps, 0, 1);
+}
+
 const struct family *family_find(const struct fields *k, struct str type)
 {
     for (size_t i = 0; i < COUNTOF(families); i++)
@@ -363,8 +380,9 @@ const struct family *family_find(const struct fields *k, struct str type)
         "llama, mistral, mistral3, mixtral, ministral, ministral3, qwen2, qwen2_moe, qwen2_vl, "
         "qwen2_5_vl, qwen3, qwen3_moe, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe, qwen3_next, "
         "smollm3, phi3, seed_oss, ernie4_5, glm, glm4, glm4_moe, granite, granitemoe, "
-        "granitemoehybrid, olmo2, olmo3, olmoe, gpt_oss, lfm2, lfm2_moe, exaone4, gemma, gemma2, "
-        "gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified and gemma4_unified_text are "
+        "granitemoehybrid, olmo2, olmo3, olmoe, gpt_oss, lfm2, lfm2_moe, nemotron_h, exaone4, "
+        "gemma, gemma2, gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified and "
+        "gemma4_unified_text are "
         "supported");
     return NULL;
 }

@@ -49,9 +49,11 @@ struct family {
     bool multipliers;    /* of embedding, attention, what is added to x, logits */
     bool granite_hybrid; /* some layers may be Mamba 2, all or none of the others rotate; MLPs go by
                             keys and names of their own */
-    bool query_scaling;  /* of queries beyond the positions of training */
-    bool mrope;          /* positions are of time, height and width: of text all three are the same,
-                            and which dimensions go by which makes no difference */
+    bool blocks;        /* nemotron_h: mixers and MLPs, these without gates, are blocks that come in
+                           any order, and num_hidden_layers counts them; nothing rotates */
+    bool query_scaling; /* of queries beyond the positions of training */
+    bool mrope;         /* positions are of time, height and width: of text all three are the same,
+                           and which dimensions go by which makes no difference */
     enum mixtures {
         MIXTURES_NONE,
         MIXTURES_MIXTRAL, /* all layers; experts of intermediate_size, always renormalized */
@@ -71,7 +73,11 @@ struct family {
                            gives have names of their own, and so have keys of the config */
     bool renormalized;  /* whatever the key says */
     const char *activation_key; /* NULL: hidden_act */
+    const char *eps_key;        /* NULL: rms_norm_eps */
 };
+
+/* The epsilon of the model's norms, as the file says it. */
+double family_eps(const struct fields *k, const struct family *f);
 
 /* The row of a model_type, which k has or lacks; refused where there is none. */
 const struct family *family_find(const struct fields *k, struct str type);

@@ -227,20 +227,38 @@ static enum err name_text_part(struct opening *o)
     return tensors_index(&o->tensors, o->e);
 }
 
+static enum err name_after(struct opening *o, struct str prefix, struct str rest, struct str *out)
+{
+    char *to = arena_take(o->keep, prefix.n + rest.n, 1);
+    if (!to)
+        return arena_full(o->keep, o->dir, o->e);
+    memcpy(to, prefix.p, prefix.n);
+    memcpy(to + prefix.n, rest.p, rest.n);
+    *out = (struct str){to, prefix.n + rest.n};
+    return ERR_OK;
+}
+
+/* nemotron_h: published files say backbone.X for what transformers 5 calls model.X. */
+static enum err name_backbone(struct opening *o)
+{
+    const struct str old = STR("backbone."), new = STR("model.");
+    for (u32 i = 0; i < o->tensors.n; i++) {
+        struct str *name = &o->tensors.v[i]->name;
+        if (str_starts(*name, old))
+            TRY(name_after(o, new, (struct str){name->p + old.n, name->n - old.n}, name));
+    }
+    return tensors_index(&o->tensors, o->e);
+}
+
 /* The bare class of a model, as embedding models are saved, gives its tensors no prefix. */
 static enum err name_bare(struct opening *o)
 {
-    const struct str prefix = STR("model.");
-    if (!tensors_find(&o->tensors, "embed_tokens.weight"))
+    const char *embed = o->config.blocks ? "embeddings.weight" : "embed_tokens.weight";
+    if (!tensors_find(&o->tensors, embed))
         return ERR_OK;
     for (u32 i = 0; i < o->tensors.n; i++) {
         struct str *name = &o->tensors.v[i]->name;
-        char *to = arena_take(o->keep, prefix.n + name->n, 1);
-        if (!to)
-            return arena_full(o->keep, o->dir, o->e);
-        memcpy(to, prefix.p, prefix.n);
-        memcpy(to + prefix.n, name->p, name->n);
-        *name = (struct str){to, prefix.n + name->n};
+        TRY(name_after(o, STR("model."), *name, name));
     }
     return tensors_index(&o->tensors, o->e);
 }
@@ -323,6 +341,8 @@ static enum err open_folder(struct opening *o)
     TRY(open_weights(o));
     if (o->config.sees)
         TRY(name_text_part(o));
+    if (o->config.blocks)
+        TRY(name_backbone(o));
     TRY(name_bare(o));
     TRY(pooling_read(o->keep, o->scratch, o->dir, &o->m->embedding, &o->pools, o->e));
     TRY(bind_model(o));
@@ -374,7 +394,7 @@ u32 model_even_pos(const struct model *m)
             heads = delta_row_n(&m->delta) + delta_values(&m->delta);
         if (l->conv)
             heads = 4.0 * m->hidden;
-        products += m->hidden * (heads + 3 * mlp + 3.0 * m->own.n);
+        products += m->hidden * (heads + (m->mlp_ungated ? 2 : 3) * mlp + 3.0 * m->own.n);
         position += l->window || !layer_attends(l) ? 0 : 2.0 * m->heads * l->head_dim;
     }
     return position > 0 ? (u32)MIN(MAX(products / position, 1.0), 1e9) : 0;

@@ -277,6 +277,11 @@ static inline bool layer_attends(const struct layer *l)
     return !l->delta && !l->conv;
 }
 
+static inline bool layer_has_mlp(const struct layer *l)
+{
+    return l->mixture || l->intermediate;
+}
+
 /* Has it keys and values of its own? */
 static inline bool layer_stores(const struct model *m, const struct layer *l)
 {

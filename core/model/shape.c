@@ -69,6 +69,13 @@ static const struct {
      "\"shared_intermediate_size\":1024,\"mamba_n_heads\":48,\"mamba_d_head\":64,"
      "\"mamba_d_state\":128,\"layer_types\":[" MAMBA5 ATTENTION MAMBA9 ATTENTION MAMBA9 ATTENTION
          MAMBA9 ATTENTION MAMBA4 "]}"},
+    {"nemotron-nano-9b-v2",
+     "{\"model_type\":\"nemotron_h\",\"hidden_size\":4480,\"intermediate_size\":15680,"
+     "\"num_hidden_layers\":56,\"num_attention_heads\":40,\"num_key_value_heads\":8,"
+     "\"head_dim\":128,\"vocab_size\":131072,\"max_position_embeddings\":131072,"
+     "\"layer_norm_epsilon\":1e-5,\"mamba_num_heads\":128,\"mamba_head_dim\":80,"
+     "\"ssm_state_size\":128,\"n_groups\":8,\"conv_kernel\":4,\"hybrid_override_pattern\":"
+     "\"M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-\"}"},
     {"gpt-oss-20b",
      "{\"model_type\":\"gpt_oss\",\"hidden_size\":2880,\"intermediate_size\":2880,"
      "\"num_hidden_layers\":24,\"num_attention_heads\":64,\"num_key_value_heads\":8,"
@@ -242,7 +249,8 @@ static void carve_mlp(struct carver *c, const struct model *m, u32 bits, u32 wid
         return;
     }
     for (u32 i = 0; i < n_gate_up; i++)
-        carve_linear(c, names[i], wide * 2 / n_gate_up, m->hidden, bits, &gate_up[i]);
+        carve_linear(c, names[i], m->mlp_ungated ? wide : wide * 2 / n_gate_up, m->hidden, bits,
+                     &gate_up[i]);
     carve_linear(c, names[2], m->hidden, wide, bits, down);
 }
 
@@ -311,7 +319,8 @@ static enum err carve_mixture_norms(struct carver *c, const struct model *m,
 static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, struct layer *l)
 {
     TRY(carve_norm(c, m, m->hidden, &l->norm_attention));
-    TRY(carve_norm(c, m, m->hidden, &l->norm_mlp));
+    if (layer_has_mlp(l))
+        TRY(carve_norm(c, m, m->hidden, &l->norm_mlp));
     if (c->gemma4) {
         TRY(carve_norm(c, m, m->hidden, &l->norm_after_attention));
         TRY(carve_norm(c, m, m->hidden, &l->norm_after_mlp));
@@ -323,6 +332,8 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
     else
         TRY(l->delta ? carve_delta(c, m, bits, l) : carve_attention(c, m, bits, l));
     struct mixture *x = l->mixture;
+    if (!layer_has_mlp(l))
+        return ERR_OK;
     if (!x) {
         carve_mlp(c, m, bits, l->intermediate, m->n_gate_up, l->gate_up, &l->down);
         return ERR_OK;
@@ -414,8 +425,8 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
         }
     return err_set(e, ERR_USAGE,
                    "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-                   "qwen3.5-9b, lfm2-1.2b, granite-4.0-h-tiny, gpt-oss-20b, gemma-4-e4b, "
-                   "gemma-4-26b-a4b, moe-2b and 100m are known",
+                   "qwen3.5-9b, lfm2-1.2b, granite-4.0-h-tiny, nemotron-nano-9b-v2, "
+                   "gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and 100m are known",
                    name);
 }
 

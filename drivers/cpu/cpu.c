@@ -92,9 +92,11 @@ static void list_matrices(struct cpu_device *c)
             if (!m->shared_intermediate)
                 continue;
         }
-        for (u32 j = 0; j < m->n_gate_up; j++)
-            list_matrix(c, &from->gate_up[j], &to->gate_up[j]);
-        list_matrix(c, &from->down, &to->down);
+        if (layer_has_mlp(from)) {
+            for (u32 j = 0; j < m->n_gate_up; j++)
+                list_matrix(c, &from->gate_up[j], &to->gate_up[j]);
+            list_matrix(c, &from->down, &to->down);
+        }
         if (m->own.n) {
             list_matrix(c, &from->own_gate, &to->own_gate);
             list_matrix(c, &from->own_out, &to->own_out);

@@ -202,14 +202,17 @@ static void keep_heads(const struct forward *f, const struct stretch *s, u32 key
         keep_inputs(f, s, channels_v(d, key_head * heads_a_key(d) + i));
 }
 
-/* Mamba's norm, of all of a token's heads together. */
+/* Mamba's norm, of groups of a token's heads. */
 static void norm_rows(const struct pass *p, const struct forward_delta *l)
 {
     const struct forward *f = p->f;
+    const struct delta_shape *d = &f->model->delta;
     const struct range r = share(p, p->tile->n, 1);
+    const u32 n = delta_values(d) / d->norm_groups;
     for (u32 i = r.from; i < r.to; i++) {
         float *y = f->attention + (size_t)i * f->attention_stride;
-        f->vector->rmsnorm(y, y, l->norm, delta_values(&f->model->delta), f->model->delta.eps);
+        for (u32 at = 0; at < delta_values(d); at += n)
+            f->vector->rmsnorm(y + at, y + at, l->norm + at, n, d->eps);
     }
 }
 

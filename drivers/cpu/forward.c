@@ -478,13 +478,15 @@ static void gate_up(const struct pass *p, const struct forward_layer *l, struct 
     struct forward *f = p->f;
     u32 n = p->tile->n, parts = f->model->n_gate_up;
     struct range r;
-    if (parts == 2 && f->linear->act_shared(&l->gate_up[0], &l->gate_up[1])) {
+    if (f->model->mlp_ungated ||
+        (parts == 2 && f->linear->act_shared(&l->gate_up[0], &l->gate_up[1]))) {
         make_ready(p, in,
                    &l->gate_up[0]); /* the same columns of both: no barrier before the gate */
         for (struct deal d = deal_out(p, tiles_of(p, &l->gate_up[0])); next_tiles(p, &d, &r);) {
-            multiply(p, &l->gate_up[0], &in->a, f->mlp, f->mlp_stride, r);
-            r = multiply(p, &l->gate_up[1], &in->a, f->mlp + wide, f->mlp_stride, r);
-            gate(f, f->mlp, f->mlp_stride, n, wide, r);
+            struct range c = multiply(p, &l->gate_up[0], &in->a, f->mlp, f->mlp_stride, r);
+            if (parts == 2)
+                multiply(p, &l->gate_up[1], &in->a, f->mlp + wide, f->mlp_stride, r);
+            gate(f, f->mlp, f->mlp_stride, n, wide, c);
         }
     } else {
         multiply_group(p, l->gate_up, parts, in, f->mlp, f->mlp_stride);
@@ -560,7 +562,7 @@ static void layer_pass(const struct pass *p, u32 layer)
         shared_expert(p, l);
     if (l->mixture)
         mixture_pass(p, l, m->layers[layer].scale);
-    else
+    else if (layer_has_mlp(&m->layers[layer]))
         mlp(p, layer);
     if (m->own.n)
         add_own_input(p, layer);

@@ -216,13 +216,15 @@ static inline void multiply_group(const struct pass *p, const struct packed *w, 
     }
 }
 
-/* gate = act(gate) * up over some columns of rows [n][gate, up][wide]. */
+/* gate = act(gate) * up over some columns of rows [n][gate, up][wide]; without a gate up is both.
+ */
 static inline void gate(const struct forward *f, float *rows, u32 stride, u32 n, u32 wide,
                         struct range r)
 {
     for (u32 i = 0; i < n; i++) {
         float *row = rows + (size_t)i * stride;
-        f->vector->gate(row + r.from, row + wide + r.from, r.to - r.from, f->model->activation);
+        const float *up = f->model->mlp_ungated ? row : row + wide;
+        f->vector->gate(row + r.from, up + r.from, r.to - r.from, f->model->activation);
     }
 }
 

@@ -145,7 +145,7 @@ void buffers_activations(struct list *l, struct vram *s, struct buffers *b)
     b->own_made = carve_rows(s, tokens, b->own_stride);
     b->attention = carve_rows(s, tokens, b->attention_stride);
     b->h = carve_rows(s, tokens, b->h_stride);
-    b->raw = shares_all(m) ? NULL : carve_rows(s, tokens, b->raw_stride);
+    b->raw = shares_all(m) || m->mlp_ungated ? NULL : carve_rows(s, tokens, b->raw_stride);
     b->room = inputs_max(l);
     b->prepared = b->prepared_rows = carve_prepared(s, b->room, tokens);
     b->linear_partial = carve_rows(s, LINEAR_PARTIALS, 1);

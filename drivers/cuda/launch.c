@@ -12,11 +12,11 @@ enum {
 /* --- what kernels can do --------------------------------------------------------------------- */
 
 /* Can layers be all of `mid_..`, `one_token` or `one_experts`? These have no OP_NORM, OP_PAIRS,
- * OP_SHARED, nothing of `delta`, and heads that fit. */
+ * OP_SHARED, nothing of `delta`, no ACT_RELU, and heads that fit. */
 static bool layers_fit(const struct model *m)
 {
     if (m->qk_norm == QK_NORM_ROWS || m->v_norm || m->rope_pairs || m->shared_intermediate ||
-        list_has_delta(m))
+        list_has_delta(m) || m->activation == ACT_RELU)
         return false;
     for (u32 i = 0; i < ROPE_SETS; i++)
         if (!attention_is_low(m->heads, m->kv_heads, m->head_dim, m->rope[i].dims) ||
@@ -188,7 +188,8 @@ static u32 kernels_of(const struct model *m, const struct op *op, const struct t
 {
     u32 bits = 0;
     const bool beside_experts = op->kind == OP_ADD_NORM && m->experts; /* theirs has no norms */
-    if (op->kind == OP_JUDGE || beside_experts)
+    const bool relu = op->kind == OP_GATE && op->gate.activation == ACT_RELU;
+    if (op->kind == OP_JUDGE || beside_experts || relu)
         return TABLE_STEP;
     if (op->kind == OP_ROUTE && op->route.bias && !table->mid) /* its choice is not what follows */
         return TABLE_STEP;

@@ -303,6 +303,7 @@ static void add_delta(struct list *l, const struct buffers *b, const struct part
     d.key_dim = shape->key_dim;
     d.value_dim = shape->value_dim;
     d.taps = shape->taps;
+    d.norm_n = shape->norm_groups > 1 ? delta_values(shape) / shape->norm_groups : shape->value_dim;
     d.eps = shape->eps;
     add(l, OP_CONVOLVE, "convolve")->delta = d;
     add(l, OP_DELTA, "delta")->delta = d;
@@ -327,8 +328,9 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
                     const struct parts *p)
 {
     const struct model *m = l->model;
-    const u32 wide = layer->mixture ? m->shared_intermediate : layer->intermediate;
+    const u32 wide = place_mlp_n(m, layer);
     ASSERT(m->activation != ACT_GPT_OSS); /* experts alone have it */
+    ASSERT(m->activation != ACT_RELU || m->mlp_ungated);
     struct input in = normed(l, b, p->norm_mlp, p->gate_up);
     if (place_shares(m, layer)) {
         struct output out = {.label = "gate_up",
@@ -340,13 +342,15 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
         add_linear(l, b, in, p->gate_up, 1, &out);
         return;
     }
-    struct output out = {
-        .label = "gate_up", .y = b->raw, .stride = b->raw_stride, .kind = OUTPUT_STORE};
+    struct output out = {.label = m->mlp_ungated ? "up" : "gate_up",
+                         .y = m->mlp_ungated ? b->h : b->raw,
+                         .stride = m->mlp_ungated ? b->h_stride : b->raw_stride,
+                         .kind = OUTPUT_STORE};
     add_linears(l, b, in, p->gate_up, m->n_gate_up, out);
-    add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->raw,
-                                                     .up = b->raw + wide,
+    add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = out.y,
+                                                     .up = out.y + (m->mlp_ungated ? 0 : wide),
                                                      .h = b->h,
-                                                     .in_stride = b->raw_stride,
+                                                     .in_stride = out.stride,
                                                      .h_stride = b->h_stride,
                                                      .n = wide,
                                                      .activation = m->activation};
@@ -498,6 +502,10 @@ static void add_layer(struct list *l, struct buffers *b, const struct layer *lay
     add_product(l, b, &in, "o", p->o, p->norm_after_attention, 1, b->qkv, b->qkv_stride);
     if (layer->mixture)
         return add_experts(l, b, layer, p);
+    if (!layer_has_mlp(layer)) {
+        ASSERT(layer->scale == 1 && !m->own.n);
+        return;
+    }
     add_mlp(l, b, layer, p);
     in = rows(b, b->h, b->h_stride, awaits(b, p->down) && place_shares(m, layer));
     add_product(l, b, &in, "down", p->down, p->norm_after_mlp, m->own.n ? 1 : layer->scale,

@@ -31,10 +31,17 @@ struct gpu_rope place_rope(struct list *l, struct vram *s, const struct rope *r)
     return (struct gpu_rope){place_vector(l, s, v), r->dims, r->scale};
 }
 
+u32 place_mlp_n(const struct model *m, const struct layer *layer)
+{
+    return layer->mixture ? m->shared_intermediate : layer->intermediate;
+}
+
 bool place_shares(const struct model *m, const struct layer *layer)
 {
     if (layer->mixture && !m->shared_intermediate)
         return true;
+    if (m->mlp_ungated || !place_mlp_n(m, layer))
+        return false;
     if (m->n_gate_up == 1) /* parts of a weight begin at whole words of it */
         return layer->intermediate % 16 == 0;
     return matrix_can_share(&layer->gate_up[0], &layer->gate_up[1]);
@@ -44,11 +51,12 @@ static void place_mlp(struct list *l, struct vram *s, const struct layer *from, 
 {
     const struct model *m = l->model;
     if (from->mixture) {
+        ASSERT(!m->mlp_ungated);
         to->expert_up = matrix_place_experts(l, s, from->mixture, 2);
         to->expert_down = matrix_place_experts(l, s, from->mixture, 1);
-        if (!m->shared_intermediate)
-            return;
     }
+    if (!place_mlp_n(m, from))
+        return;
     if (place_shares(m, from)) {
         to->gate_up = matrix_place_pair(l, s, &from->gate_up[0], &from->gate_up[m->n_gate_up - 1]);
     } else {
@@ -131,7 +139,7 @@ static const float *conv(struct list *l, struct vram *s, const struct weight *w)
     return place_vector(l, s, (struct list_vector){.conv = w, .n = w->n * w->k});
 }
 
-/* What Mamba has besides, and a norm of all heads together. */
+/* What Mamba has besides, and its norm. */
 static void place_mamba(struct list *l, struct vram *s, const struct delta_net *from,
                         struct parts *to)
 {
@@ -144,7 +152,11 @@ static void place_mamba(struct list *l, struct vram *s, const struct delta_net *
                                                                 .of_conv = true,
                                                                 .n = delta_channels(d)});
     to->delta.skip = as_is(l, s, from->skip, d->value_heads);
-    to->norm_mixed = as_is(l, s, from->norm, delta_values(d));
+    const float *norm = as_is(l, s, from->norm, delta_values(d));
+    if (d->norm_groups > 1)
+        to->delta.norm = norm;
+    else
+        to->norm_mixed = norm;
 }
 
 static void place_delta(struct list *l, struct vram *s, const struct delta_net *from,

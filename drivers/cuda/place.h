@@ -17,7 +17,10 @@ struct parts {
     u8 *k, *v;
 };
 
-/* Are gate and up of the layer's plain MLP, or shared expert, one matrix? */
+/* Features of the layer's plain MLP, or shared expert; 0: it has none. */
+u32 place_mlp_n(const struct model *m, const struct layer *layer);
+
+/* Are gate and up of it one matrix? */
 bool place_shares(const struct model *m, const struct layer *layer);
 
 /* f32 on the card. */

@@ -2,6 +2,7 @@
 
 #include "core/base/half.h"
 #include "drivers/cuda/matrix.h"
+#include "drivers/cuda/place.h"
 #include "kernels/cpu/linear.h"
 
 #include <sys/mman.h>
@@ -187,7 +188,7 @@ size_t upload_staging_bytes(const struct model *m, bool own_in_host)
         most = MAX(most, weight_staging_bytes(&l->o));
         for (u32 j = 0; j < m->experts && l->mixture; j++)
             most = MAX(most, expert_staging_bytes(&l->mixture->experts[j]));
-        const bool mlp = !l->mixture || m->shared_intermediate;
+        const bool mlp = place_mlp_n(m, l) > 0;
         for (u32 j = 0; j < m->n_gate_up && mlp; j++)
             most = MAX(most, weight_staging_bytes(&l->gate_up[j]));
         if (mlp)

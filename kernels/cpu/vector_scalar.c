@@ -164,6 +164,8 @@ static void gate(float *g, const float *up, u32 n, enum activation act)
             x = x / (1 + expf(-x));
         else if (act == ACT_GELU_TANH)
             x = 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+        else if (act == ACT_RELU)
+            x = x < 0 ? 0 : x;
         else if (act == ACT_GELU)
             x = 0.5f * x * (1 + erff(x * 0.7071067812f));
         else

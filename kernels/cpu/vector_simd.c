@@ -172,10 +172,12 @@ static void rope(float *x, const float *cs, u32 dims, u32 head_dim, u32 heads)
     }
 }
 
-/* x * sigmoid(x), sigmoid(x), or the tanh form of gelu: 0.5 (1 + tanh u) is sigmoid(2u). */
+/* relu, x * sigmoid(x), sigmoid(x), or the tanh form of gelu: 0.5 (1 + tanh u) is sigmoid(2u). */
 INLINE vf activate(vf x, enum activation act)
 {
     vf t = x;
+    if (act == ACT_RELU)
+        return v_max(v_set1(0.0f), x); /* a NaN stays one */
     if (act == ACT_GELU_TANH)
         t = v_set1(1.5957691216f) * v_fma(v_set1(0.044715f) * x * x, x, x);
     return (act == ACT_SIGMOID ? v_set1(1.0f) : x) / (v_set1(1.0f) + v_exp(-t));
@@ -209,6 +211,8 @@ static void gate(float *g, const float *up, u32 n, enum activation act)
         gate_lanes(g, up, n, ACT_SIGMOID);
     } else if (act == ACT_GPT_OSS) {
         gate_lanes(g, up, n, ACT_GPT_OSS);
+    } else if (act == ACT_RELU) {
+        gate_lanes(g, up, n, ACT_RELU);
     } else {
         for (u32 i = 0; i < n; i++)
             g[i] = 0.5f * g[i] * (1 + erff(g[i] * 0.7071067812f)) * up[i];

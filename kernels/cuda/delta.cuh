@@ -437,35 +437,44 @@ GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
 
 /* --- behind it ----------------------------------------------------------------------------- */
 
-/* y = rmsnorm(S^T q) * norm * silu(z), in its place, of Mamba without the norm. A warp takes a head
- * of a token, of which a lane has four. */
+GPU float4 delta_gate(float4 v, float4 z)
+{
+    return {v.x * delta_silu(z.x), v.y * delta_silu(z.y), v.z * delta_silu(z.z),
+            v.w * delta_silu(z.w)};
+}
+
+/* y = rmsnorm(S^T q) * norm * silu(z), in its place; of Mamba silu(z) goes into the norm, if there
+ * is one. A warp takes what of a token has a norm to itself, a lane four at a time. */
 GPU void delta_norm(const struct op_delta *op, u32 tokens)
 {
-    const u32 dim = op->value_dim, all = gpu_uniform(tokens * op->value_heads);
+    const u32 n = op->norm_n, of_key = op->shared * op->value_dim;
+    const u32 parts = op->key_heads * of_key / n, all = gpu_uniform(tokens * parts);
     for (u32 item = gpu_uniform(gpu_block() * GPU_WARPS + gpu_warp()); item < all;
          item += gpu_blocks() * GPU_WARPS) {
-        const u32 token = item / op->value_heads, head = item - token * op->value_heads;
-        const u32 key_head = head / op->shared, nth = head - key_head * op->shared;
+        const u32 token = item / parts, at = (item - token * parts) * n, key_head = at / of_key;
         const float *z = gpu_global(op->in) + (size_t)token * op->stride +
-                         (delta_column(op->z, key_head) + nth * dim);
-        float *x = gpu_global(op->out) + (size_t)token * op->out_stride + head * dim;
-        const u32 j = gpu_lane() * 4;
-        const bool is = j < dim;
-        float4 v = {0, 0, 0, 0}, w = {1, 1, 1, 1};
+                         (delta_column(op->z, key_head) + at - key_head * of_key);
+        float *x = gpu_global(op->out) + (size_t)token * op->out_stride + at;
+        const float *norm = gpu_global(op->norm) + (op->skip ? at : 0);
         float by = 1;
-        if (is)
-            v = gpu_load<float4>(&x[j]);
         if (op->norm) {
-            const float sum = gpu_sum_warp(delta_all(delta_dot(v, v, {0, 0, 0, 0})));
-            by = gpu_rsqrt(sum * gpu_reciprocal((float)dim) + op->eps);
-            if (is)
-                w = gpu_load<float4>(gpu_global(op->norm) + j);
+            float4 sum = {0, 0, 0, 0};
+#pragma unroll 2
+            for (u32 j = gpu_lane() * 4; j < n; j += 128) {
+                float4 v = gpu_load<float4>(&x[j]);
+                if (op->skip)
+                    v = delta_gate(v, gpu_load<float4>(&z[j]));
+                sum = delta_dot(v, v, sum);
+            }
+            by = gpu_rsqrt(gpu_sum_warp(delta_all(sum)) * gpu_reciprocal((float)n) + op->eps);
         }
-        if (is) {
-            const float4 g = gpu_load<float4>(&z[j]);
-            gpu_store<float4>(&x[j],
-                              {v.x * by * w.x * delta_silu(g.x), v.y * by * w.y * delta_silu(g.y),
-                               v.z * by * w.z * delta_silu(g.z), v.w * by * w.w * delta_silu(g.w)});
+#pragma unroll 1
+        for (u32 j = gpu_lane() * 4; j < n; j += 128) {
+            const float4 v = gpu_load<float4>(&x[j]), g = gpu_load<float4>(&z[j]);
+            const float4 w = op->norm ? gpu_load<float4>(&norm[j]) : float4{1, 1, 1, 1};
+            gpu_store<float4>(
+                &x[j],
+                delta_gate({v.x * by * w.x, v.y * by * w.y, v.z * by * w.z, v.w * by * w.w}, g));
         }
     }
 }

@@ -172,7 +172,8 @@ enum op_kind {
     OP_ADD_NORM, /* x += rmsnorm(y) * norm */
     OP_ROPE,     /* qk-norm, rotation, and k and v into their pages */
     OP_ATTENTION,
-    OP_GATE,     /* h = act(gate) * up, where they could not be one linear */
+    OP_GATE,     /* h = act(gate) * up, where they could not be one linear; ACT_RELU by `step` and
+                    `decode` */
     OP_SAMPLE,   /* logits -> token of each wanted row, logprobs; marks the step as done */
     OP_ROUTE,    /* these by `step` and `decode`: what each token thinks of each expert */
     OP_CHOOSE,   /* its experts, and the tokens of each expert */
@@ -282,6 +283,7 @@ struct op_add_norm {
     float eps, scale;
 };
 
+/* h = act(gate) * up, where they may be one, and h both. */
 struct op_gate {
     const float *gate, *up;
     float *h;
@@ -409,8 +411,8 @@ struct delta_columns {
 };
 
 /* OP_CONVOLVE, OP_DELTA and OP_DELTA_END: core/model/model.h, struct delta_net. What rows have is
- * aligned to 16. Mamba's norm, of a token's heads together, is that of the linear which takes
- * `out`. OP_SHORT, of no heads: in is b, c and x, [channels] each, out [channels]. */
+ * aligned to 16. Mamba's norm, where it is of a token's heads together, is that of the linear which
+ * takes `out`. OP_SHORT, of no heads: in is b, c and x, [channels] each, out [channels]. */
 struct op_delta {
     const float *in; /* [token][stride]: products, see struct delta_columns */
     float *mixed;    /* [token][mixed_stride]: q, k, v as channels are; weights, [value_heads][4]:
@@ -420,11 +422,14 @@ struct op_delta {
     float *state;    /* [slot][state_stride]: delta.cuh. Not read of a row at position 0 */
     const float *conv, *conv_bias; /* [taps][channels]; [channels], or NULL */
     const float *a_log, *dt_bias;  /* [value_heads] */
-    const float *norm, *skip;      /* [value_dim]; [value_heads]: one is NULL, of Mamba norm */
+    const float *norm, *skip;      /* [value_dim], of Mamba [value_heads][value_dim], or NULL; of
+                                      Mamba [value_heads], else NULL */
     struct delta_columns q, k, v, z, b, a;
     u32 stride, mixed_stride, out_stride, state_stride, channels;
     u32 key_heads, value_heads, shared, key_dim, value_dim, taps; /* shared: value_heads of a
                                                                      key_head */
+    u32 norm_n; /* so many of what a token has of `out` have a norm to themselves: whole heads, of
+                   delta nets one */
     float eps;
 };
 

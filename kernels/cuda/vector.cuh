@@ -204,8 +204,8 @@ GPU void vector_pairs(const struct op_pairs *op, const struct gpu_step *s)
     }
 }
 
-/* A warp takes 64 columns of a token. */
-GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
+/* A warp takes 64 columns of a token. relu: knows ACT_RELU, which linears do not. */
+template <bool relu> GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
 {
     const float *gates = gpu_global(op->gate), *ups = gpu_global(op->up);
     float *hs = gpu_global(op->h);
@@ -217,8 +217,10 @@ GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
         u32 i = item / pieces, from = item % pieces * 64;
         const float *gate = gates + (size_t)i * in_stride, *up = ups + (size_t)i * in_stride;
         float *h = hs + (size_t)i * h_stride;
-        for (u32 j = from + gpu_lane(); j < MIN(from + 64, columns); j += 32)
-            h[j] = linear_activate(gate[j], activation) * up[j];
+        for (u32 j = from + gpu_lane(); j < MIN(from + 64, columns); j += 32) {
+            const bool cut = relu && activation == ACT_RELU;
+            h[j] = (cut ? fmaxf(gate[j], 0) : linear_activate(gate[j], activation)) * up[j];
+        }
     }
 }
 

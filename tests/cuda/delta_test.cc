@@ -77,7 +77,7 @@ enum { SLOTS = 4, STEP_TOKENS = 128, BEHIND = 16 }; /* BEHIND: what else rows ha
 struct net {
     struct op_delta op;                       /* on the card: room for STEP_TOKENS, SLOTS */
     vector<float> conv, a_log, dt_bias, norm; /* conv: [channels][taps] */
-    vector<float> conv_bias, skip;            /* of Mamba; conv_bias may be empty */
+    vector<float> conv_bias, skip;            /* of Mamba; conv_bias, as norm, may be empty */
 };
 
 /* Parts of a row: one after another; all of a key head together but for b and a; z, v, k, q, a. */
@@ -164,8 +164,9 @@ static struct net make_short(u32 channels, u32 taps)
     return net;
 }
 
+/* groups: of Mamba's norm; 0: it has none here. */
 static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
-                           enum layout layout)
+                           enum layout layout, u32 groups = 0)
 {
     struct net net = {};
     struct op_delta *op = &net.op;
@@ -175,6 +176,7 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->value_dim = value_dim;
     op->taps = taps;
     op->shared = value_heads / key_heads;
+    op->norm_n = groups ? value_heads * value_dim / groups : value_dim;
     op->eps = 1e-6f;
     place_parts(op, layout);
     op->channels = 2 * key_heads * key_dim + value_heads * value_dim;
@@ -186,8 +188,8 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     net.dt_bias = random_floats(value_heads, 2, -1);
     if (layout >= MAMBA)
         net.skip = random_floats(value_heads, 1);
-    else
-        net.norm = random_floats(value_dim, 1);
+    if (layout < MAMBA || groups)
+        net.norm = random_floats(groups ? value_heads * value_dim : value_dim, 1);
     if (layout == MAMBA)
         net.conv_bias = random_floats(op->channels, 1);
     op->a_log = floats_of(net.a_log);
@@ -198,6 +200,19 @@ static struct net make_net(u32 key_heads, u32 value_heads, u32 key_dim, u32 valu
     op->mixed = floats_of(vector<float>((size_t)STEP_TOKENS * op->mixed_stride, NAN));
     take_room(&net);
     return net;
+}
+
+/* Each norm_n of so many. */
+static void norm_parts(const struct net &net, double *y, u32 all)
+{
+    const u32 n = net.op.norm_n;
+    for (u32 at = 0; at < all; at += n) {
+        double squares = 0;
+        for (u32 j = at; j < at + n; j++)
+            squares += y[j] * y[j];
+        for (u32 j = at; j < at + n; j++)
+            y[j] *= net.norm[j] / sqrt(squares / n + net.op.eps);
+    }
 }
 
 /* Rows of a sequence go in, [tokens][value_heads][value_dim] come out. */
@@ -251,6 +266,8 @@ static vector<double> reference(const struct net &net, const vector<float> &in)
                 out.push_back(y[j] * by * gate * sigmoid(gate));
             }
         }
+        if (mamba && !net.norm.empty())
+            norm_parts(net, &out[(size_t)t * op.value_heads * values], op.value_heads * values);
     }
     return out;
 }
@@ -355,13 +372,16 @@ static void test_net(const struct net &net, const char *what)
 }
 
 static void test_delta(u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 taps,
-                       enum layout layout)
+                       enum layout layout, u32 groups = 0)
 {
     const char *const layouts[] = {"", " joined", " mamba", " mamba, no bias"};
     char what[96];
-    snprintf(what, sizeof what, "delta     keys %2u of %3u values %2u of %3u taps %u%s", key_heads,
-             key_dim, value_heads, value_dim, taps, layouts[layout]);
-    test_net(make_net(key_heads, value_heads, key_dim, value_dim, taps, layout), what);
+    int n = snprintf(what, sizeof what, "delta     keys %2u of %3u values %2u of %3u taps %u%s",
+                     key_heads, key_dim, value_heads, value_dim, taps, layouts[layout]);
+    if (groups)
+        snprintf(what + n, sizeof what - (size_t)n, ", norms of %u",
+                 value_heads * value_dim / groups);
+    test_net(make_net(key_heads, value_heads, key_dim, value_dim, taps, layout, groups), what);
 }
 
 static void test_short(u32 channels, u32 taps)
@@ -464,6 +484,9 @@ int main(int argc, char **argv)
     test_delta(1, 3, 16, 16, 4, MAMBA);
     test_delta(2, 4, 64, 80, 4, MAMBA);
     test_delta(2, 2, 32, 128, 2, MAMBA_UNBIASED);
+    test_delta(2, 4, 128, 80, 4, MAMBA, 2);
+    test_delta(1, 3, 16, 48, 4, MAMBA, 3);
+    test_delta(2, 32, 16, 80, 4, MAMBA_UNBIASED, 2);
     test_short(16, 2);
     test_short(48, 8);
     test_short(1040, 3);
@@ -474,6 +497,7 @@ int main(int argc, char **argv)
         bench_all(make_net(16, 48, 128, 128, 4, APART), "delta nets of 27B", blocks);
         bench_all(make_net(1, 48, 128, 64, 4, MAMBA), "Mamba of 7B, 1B active", blocks);
         bench_all(make_net(1, 128, 128, 64, 4, MAMBA), "Mamba of 32B, 9B active", blocks);
+        bench_all(make_net(8, 128, 128, 80, 4, MAMBA, 8), "Mamba of 8B, norms of 1280", blocks);
     }
     printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;

@@ -311,6 +311,8 @@ static void test_shared(u32 hidden)
 
 static double activate(double x, u32 activation)
 {
+    if (activation == ACT_RELU)
+        return fmax(x, 0);
     if (activation == ACT_SILU)
         return x / (1 + exp(-x));
     if (activation == ACT_GELU_TANH)
@@ -350,6 +352,29 @@ static void test_gate(u32 n, u32 activation)
         }
     printf("gate      n %5u activation %u: max error %.1e\n", n, activation, worst);
     report(worst < 4e-6 && same, "gate");
+}
+
+/* An MLP without gates: gate, up and h are one. */
+static void test_ungated(u32 n)
+{
+    enum { TOKENS = 5 };
+    const u32 stride = n + 3;
+    const vector<float> in = random_floats((size_t)TOKENS * stride, 12);
+    struct op op = {};
+    struct gpu_step step = {};
+    bool same = true;
+    op.kind = OP_GATE;
+    step.n_tokens = TOKENS;
+    for (u32 blocks : {1u, 3u}) {
+        float *h = gpu_copy_of(in.data(), in.size());
+        op.gate = {h, h, h, stride, stride, n, ACT_RELU};
+        launch(make_run(op, step), blocks);
+        const vector<float> out = get_floats(h, in.size());
+        for (u32 i = 0; i < in.size(); i++)
+            same &= out[i] == (i % stride >= n ? in[i] : in[i] > 0 ? in[i] * in[i] : 0);
+    }
+    printf("ungated   n %5u: %s\n", n, same ? "same" : "NOT same");
+    report(same, "ungated");
 }
 
 /* --- timings ------------------------------------------------------------------------------- */
@@ -402,10 +427,12 @@ int main(int argc, char **argv)
     test_pairs(34, 128, 64);
     test_pairs(2, 512, 512);
     test_pairs(1, 100, 98);
-    for (u32 activation : {ACT_SILU, ACT_GELU_TANH, ACT_GELU}) {
+    for (u32 activation : {ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_RELU}) {
         test_gate(700, activation);
         test_gate(33, activation);
     }
+    test_ungated(700);
+    test_ungated(33);
     printf("%u passed, %u failed\n", passed, failed);
     return failed > 0;
 }

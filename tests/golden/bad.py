@@ -498,6 +498,40 @@ case("ok-mamba", "granite-h-moe-bf16", config("mamba_d_head", "auto"), [], "ok")
 for i, name in enumerate((MAMBA_MOE + "router.layer.weight", MAMBA_MOE + "output_linear.weight",
                           "model.layers.1.shared_mlp.output_linear.weight")):
     case(f"mamba-moe-without-{i}", "granite-h-moe-bf16", without(name), name)
+NEMOTRON, BLOCK, PATTERN = "nemotron-h-f32", "layers.2.mixer.", "hybrid_override_pattern"
+for i, name in enumerate(("embeddings.weight", "norm_f.weight", "layers.2.norm.weight",
+                          BLOCK + "up_proj.weight", BLOCK + "up_proj.bias",
+                          BLOCK + "down_proj.weight", "layers.3.mixer.q_proj.weight",
+                          "layers.3.norm.weight", "layers.1.mixer.norm.weight",
+                          "layers.1.mixer.in_proj.weight")):
+    case(f"blocks-without-{i}", NEMOTRON, without("backbone." + name), "model." + name)
+for i, (name, shape) in enumerate([(BLOCK + "up_proj.weight", [48, 32]),
+                                   (BLOCK + "down_proj.bias", [48, 1]),
+                                   ("layers.1.mixer.norm.weight", [2, 32])]):
+    case(f"blocks-shape-{i}", NEMOTRON, entry("shape", shape, "backbone." + name),
+         ["model." + name, "n_groups 2, mamba_num_heads 4, ssm_state_size 16"])
+for i, (key, value, says) in enumerate([
+        (PATTERN, "MM-E", "block 3"), (PATTERN, "MM--", "block 3"), (PATTERN, "-MM*", "block 0"),
+        (PATTERN, "MM-*-", "num_hidden_layers"), (PATTERN, "MM-M", "full_attention"),
+        (PATTERN, "M-M*", "model.layers.1"), (PATTERN, "MM**", "model.layers.2.mixer.q_proj"),
+        (PATTERN, None, PATTERN), (PATTERN, "", PATTERN), (PATTERN, 4, PATTERN),
+        ("layers_block_type", ["mamba", "mamba", "mlp", "moe"], "block 3"),
+        ("layers_block_type", ["mamba", "mamba", "attention", "attention"], PATTERN),
+        ("mlp_hidden_act", "silu", CONFIG), ("mlp_bias", False, "bias"), ("n_groups", 4, "in_proj"),
+        ("n_groups", 3, "mamba_num_heads"), ("mamba_head_dim", 24, CONFIG),
+        ("ssm_state_size", 32, "in_proj"), ("conv_kernel", 4, "conv1d"),
+        ("use_conv_bias", True, "conv1d.bias"), ("attention_bias", True, CONFIG),
+        ("use_bias", True, CONFIG), ("rms_norm_eps", 1e-5, CONFIG),
+        ("time_step_limit", [0.0, 1.0], CONFIG), ("intermediate_size", 48, BLOCK + "up_proj")]):
+    case(f"blocks-{i}", NEMOTRON, config(key, value), [key, says] if says == CONFIG else says)
+case("ok-blocks", NEMOTRON, config("layers_block_type", ["mamba", "linear_attention", "mlp",
+                                                         "attention"]), [], "ok")
+case("ok-blocks-names", NEMOTRON, header(lambda h, b: (
+    {n.replace("backbone.", "model."): t for n, t in h.items()}, b)), [], "ok")
+case("ok-blocks-bare", NEMOTRON, lambda d: (without("lm_head.weight")(d), header(lambda h, b: (
+    {n.replace("backbone.", ""): t for n, t in h.items()}, b))(d)), [], "ok")
+case("ok-blocks-mtp", NEMOTRON, header(lambda h, b: (dict(h, **{"mtp.layers.0.norm.weight": dict(
+    h["backbone.norm_f.weight"], data_offsets=[len(b), len(b) + 192])}), b + bytes(192))), [], "ok")
 OSS, SINKS = "gpt-oss-mxfp4", "model.layers.1.self_attn.sinks"
 EXPERTS = "model.layers.1.mlp.experts."
 for i, name in enumerate([

@@ -20,6 +20,13 @@ BASE = dict(vocab_size=288, hidden_size=64, intermediate_size=96, num_hidden_lay
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
             bos_token_id=0, eos_token_id=1, pad_token_id=None, tie_word_embeddings=False)
 
+
+def blocks(pattern):
+    """nemotron_h's layers_block_type"""
+    names = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
+    return [names[c] for c in pattern]
+
+
 ABSENT = ()  # a key of BASE that config.json is not to have
 
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -279,6 +286,18 @@ FAMILIES["granite-h-moe"] = ("granitemoehybrid", dict(
     GRANITE_H, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, mamba_n_groups=1,
     mamba_d_state=128, mamba_n_heads=2), 205)
 
+# as Nemotron Nano v2: blocks of Mamba 2, attention and MLPs without gates, some mixers without an MLP
+# behind them.
+NEMOTRON_H = dict(
+    num_hidden_layers=ABSENT, head_dim=32, mamba_num_heads=4, mamba_head_dim=32, ssm_state_size=32,
+    n_groups=2, chunk_size=32)
+FAMILIES["nemotron-h"] = ("nemotron_h", dict(
+    NEMOTRON_H, layers_block_type=blocks("M-M*-MM-*-")), 64)
+FAMILIES["nemotron-h-short"] = ("nemotron_h", dict(
+    NEMOTRON_H, layers_block_type=blocks("MM-*"), hidden_size=48, intermediate_size=32,
+    head_dim=16, num_key_value_heads=1, mamba_head_dim=16, ssm_state_size=16,
+    conv_kernel=3, use_conv_bias=False, mlp_bias=True, layer_norm_epsilon=1e-2), 65)
+
 FORM4 = {"llama-form4"}
 
 
@@ -296,7 +315,7 @@ def fill(model, seed):
         x = torch.randn(p.shape, generator=gen)
         if name.endswith("A_log"):
             x = 0.8 * x - 1.5  # a step keeps, by head, 30 to 96 % of the state
-        elif name.endswith("mamba.D"):
+        elif name.endswith(".D"):
             x = 0.4 * x + 1.0
         elif name.endswith("sinks"):
             x = 2.0 * x + 4.0  # as the scores of many keys together
@@ -314,7 +333,7 @@ def fill(model, seed):
             x *= 1.5  # of what is divided by the root of hidden_size
         elif "embed_tokens_per_layer" in name:
             x *= 0.2
-        elif "embed_tokens" in name:
+        elif "embed_tokens" in name or "embeddings" in name:
             x *= embed
         elif "lm_head" in name:
             x *= 0.45
@@ -390,6 +409,15 @@ def older_granite_hybrid(config):
     config.pop("time_step_limit")
 
 
+def published_nemotron_h(config):
+    """As NVIDIA publishes it: blocks as letters, numbers that are none of JSON, eps a second time."""
+    letters = dict(linear_attention="M", full_attention="*", mlp="-")
+    types = config.pop("layers_block_type")
+    config.update(torch_dtype=config.pop("dtype"), num_hidden_layers=len(types),
+                  hybrid_override_pattern="".join(letters[t] for t in types),
+                  rms_norm_eps=config["layer_norm_epsilon"], time_step_limit=[0.0, math.inf])
+
+
 def published_gemma4(config):
     """As Google publishes it: what transformers says layer by layer since, in two keys."""
     text = config.get("text_config", config)
@@ -414,7 +442,7 @@ def older_lfm2(config):
 # config.json in the form of files in use, where that is another than transformers 5 writes
 FORMS = {"qwen3-next": older_qwen3_next, "granite-hybrid": older_granite_hybrid,
          "granite-h-moe": older_granite_hybrid,
-         "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
+         "nemotron-h-short": published_nemotron_h, "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
          "gemma4-dense": published_gemma4, "gemma4-moe": published_gemma4}
 
 

@@ -82,6 +82,11 @@ static double gpt_oss(double x) /* up is 1 */
     return 2 * g / (1 + exp(-1.702 * g));
 }
 
+static double relu(double x)
+{
+    return x > 0 ? x : 0;
+}
+
 static double gelu(double x)
 {
     return 0.5 * x * erfc(-x / M_SQRT2);
@@ -116,6 +121,7 @@ static void test_functions(const char *name, const struct vector_ops *v)
         {"gelu tanh form over -40..40, relative to >= 1e-3", ACT_GELU_TANH, gelu_tanh, 1e-3, 1e-4},
         {"gelu over -40..40, relative to >= 1e-3", ACT_GELU, gelu, 1e-3, 1e-4},
         {"sigmoid over -40..40", ACT_SIGMOID, sigmoid, 1e-30, 4e-7},
+        {"relu over -40..40", ACT_RELU, relu, 1e-30, 1e-30},
         {"gpt-oss over -40..40, relative to >= 1e-20", ACT_GPT_OSS, gpt_oss, 1e-20, 5e-6},
     };
     for (u32 a = 0; a < COUNTOF(acts); a++) {

@@ -100,6 +100,7 @@ void mixers_mamba(void)
     const struct delta_shape *d = &m.delta;
     CHECK(m.layers[0].delta && !m.layers[2].delta && m.layers[3].delta && d->mamba && c.conv_bias);
     CHECK(d->key_heads == 1 && d->value_heads == 48 && d->key_dim == 128 && d->value_dim == 64);
+    CHECK(d->norm_groups == 1 && !m.mlp_ungated && c.block[3] == 3 && !c.blocks);
     CHECK(d->taps == 4 && d->eps == 1e-5f && m.norm_eps > 2e-4f && m.norm_eps < 2.1e-4f);
     CHECK(delta_inputs(d) == 1 && delta_row_n(d) == 6448 && delta_channels(d) == 3328);
     CHECK(delta_outputs(d, 0) == 6448 && delta_state_floats(d) == 48 * 128 * 64 + 3 * 3328);
@@ -168,6 +169,111 @@ void mixers_mamba_refusals(void)
     struct err_text e;
     for (size_t i = 0; i < COUNTOF(cases); i++) {
         CHECK(parse(config_text("granitemoehybrid", cases[i].more), &m, &c, &e) == ERR_MODEL);
+        if (!strstr(e.text, cases[i].says))
+            printf("    %s\n", e.text);
+        CHECK(strstr(e.text, cases[i].says));
+    }
+}
+
+/* NVIDIA-Nemotron-Nano-9B-v2's config.json, shortened, with 11 blocks. */
+void mixers_nemotron(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse("{\"architectures\":[\"NemotronHForCausalLM\"],\"attention_bias\":false,"
+                "\"bos_token_id\":1,\"chunk_size\":128,\"conv_kernel\":4,\"eos_token_id\":12,"
+                "\"expand\":2,\"head_dim\":128,\"hidden_size\":4480,"
+                "\"hybrid_override_pattern\":\"M-MM*-M-*M-\",\"intermediate_size\":15680,"
+                "\"layer_norm_epsilon\":1e-05,\"mamba_head_dim\":80,\"mamba_hidden_act\":"
+                "\"silu\",\"mamba_num_heads\":128,\"mamba_proj_bias\":false,"
+                "\"max_position_embeddings\":131072,\"mlp_bias\":false,\"mlp_hidden_act\":"
+                "\"relu2\",\"model_type\":\"nemotron_h\",\"n_groups\":8,"
+                "\"num_attention_heads\":40,\"num_hidden_layers\":11,\"num_key_value_heads\":8,"
+                "\"residual_in_fp32\":false,\"rms_norm_eps\":1e-05,\"sliding_window\":null,"
+                "\"ssm_state_size\":128,\"tie_word_embeddings\":false,\"time_step_limit\":"
+                "[0.0,Infinity],\"time_step_max\":0.1,\"time_step_min\":0.001,\"use_bias\":false,"
+                "\"use_conv_bias\":true,\"vocab_size\":131072}",
+                &m, &c, &e) == ERR_OK);
+    static const struct {
+        u32 block, intermediate;
+        bool attends;
+    } layers[] = {{0, 15680, false}, {2, 0, false}, {3, 0, false},    {4, 15680, true},
+                  {6, 15680, false}, {8, 0, true},  {9, 15680, false}};
+    const struct delta_shape *d = &m.delta;
+    CHECK(m.layers_n == COUNTOF(layers));
+    for (u32 i = 0; i < m.layers_n; i++) {
+        const struct layer *l = &m.layers[i];
+        CHECK(c.block[i] == layers[i].block && l->intermediate == layers[i].intermediate);
+        CHECK(layer_attends(l) == layers[i].attends && l->rope == ROPE_SETS && l->kv_layer == i);
+        CHECK(layer_has_mlp(l) == (l->intermediate != 0) && l->scale == 1);
+    }
+    CHECK(c.blocks && c.norms == NORMS_BLOCKS && c.conv_bias && !c.mlp_bias && !c.qkv_bias);
+    CHECK(m.mlp_ungated && m.n_gate_up == 1 && m.activation == ACT_RELU && !m.tied);
+    CHECK(d->mamba && d->norm_groups == 8 && d->key_heads == 8 && d->value_heads == 128);
+    CHECK(d->key_dim == 128 && d->value_dim == 80 && d->taps == 4 && d->eps == 1e-5f);
+    CHECK(m.norm_eps == 1e-5f && m.head_dim == 128 && delta_row_n(d) == 22656);
+}
+
+#define BLOCKS(list)                                                         \
+    KV ",\"mamba_num_heads\":4,\"mamba_head_dim\":16,\"ssm_state_size\":16," \
+       "\"n_groups\":2,\"layers_block_type\":[" list "]"
+#define OTHERS(more) BLOCKS("\"mamba\",\"mlp\",\"attention\",\"linear_attention\"") "," more
+#define LETTERS(text)                                                                       \
+    KV ",\"mamba_num_heads\":4,\"mamba_head_dim\":16,\"ssm_state_size\":16,\"n_groups\":2," \
+       "\"hybrid_override_pattern\":\"" text "\""
+
+void mixers_nemotron_forms(void)
+{
+    struct model m;
+    struct config c;
+    CHECK(opens("nemotron_h", OTHERS("\"mlp_bias\":true,\"use_conv_bias\":false"), &m, &c));
+    CHECK(m.layers_n == 3 && c.mlp_bias && !c.conv_bias && m.delta.norm_groups == 2);
+    CHECK(m.head_dim == 128 && m.layers[0].delta && !m.layers[1].delta && m.layers[2].delta);
+    CHECK(m.layers[0].intermediate == 128 && !m.layers[1].intermediate);
+    CHECK(opens("nemotron_h", OTHERS("\"hybrid_override_pattern\":\"M-*M\""), &m, &c));
+    CHECK(opens("nemotron_h", LETTERS("*-*-"), &m, &c)); /* without Mamba */
+    CHECK(m.layers_n == 2 && !m.delta.value_heads && m.mlp_ungated);
+    CHECK(opens("nemotron_h", OTHERS("\"time_step_limit\":[0.0,{\"__float__\":\"Infinity\"}]"), &m,
+                &c)); /* as transformers 5 writes it */
+}
+
+void mixers_nemotron_refusals(void)
+{
+    static const struct {
+        const char *more, *says;
+    } cases[] = {
+        {"", "hybrid_override_pattern is missing: 1 to 256 blocks"},
+        {LETTERS("M-*"), "num_hidden_layers is 4: hybrid_override_pattern has 3 blocks"},
+        {LETTERS("M-*E"), "\"M-*E\": block 3: Mamba 2 (M, linear_attention, mamba), attention"},
+        {LETTERS("M*-|"), "and no experts"},
+        {LETTERS("-M*-"), "block 0: an MLP that no mixer is before is not supported"},
+        {LETTERS("M*--"), "block 3: an MLP that no mixer"},
+        {LETTERS("M-M-"), "no layer has full_attention"},
+        {BLOCKS("\"mamba\",\"moe\",\"attention\",\"mlp\""),
+         "layers_block_type is an array: block 1"},
+        {BLOCKS("\"mamba\",7,\"attention\",\"mlp\""), "block 1: Mamba 2"},
+        {BLOCKS(""), "layers_block_type is an array: 1 to 256"},
+        {OTHERS("\"hybrid_override_pattern\":\"M-M*\""), "layers_block_type says otherwise"},
+        {OTHERS("\"hybrid_override_pattern\":7"), "layers_block_type says otherwise"},
+        {OTHERS("\"mlp_hidden_act\":\"silu\""), "mlp_hidden_act is \"silu\": only relu2"},
+        {OTHERS("\"mamba_hidden_act\":\"gelu\""), "mamba_hidden_act is \"gelu\": of layers of"},
+        {OTHERS("\"attention_bias\":true"), "attention_bias is true: nemotron_h has none"},
+        {OTHERS("\"use_bias\":true"), "use_bias is true: only false"},
+        {OTHERS("\"mamba_proj_bias\":true"), "mamba_proj_bias is true: only false"},
+        {OTHERS("\"rms_norm_eps\":1e-6"), "layer_norm_epsilon says otherwise"},
+        {OTHERS("\"attention_head_dim\":64"), "head_dim says otherwise (128)"},
+        {OTHERS("\"sliding_window\":64"), "sliding_window is 64: nemotron_h has none"},
+        {OTHERS("\"conv_kernel\":9"), "conv_kernel is 9: an integer from 2 to 8"},
+        {OTHERS("\"mamba_d_conv\":4"), "mamba_d_conv is 4: only the name conv_kernel"},
+        {OTHERS("\"time_step_limit\":[0.001,Infinity]"), "only [0.0, Infinity]"},
+        {OTHERS("\"time_step_limit\":[0.0,NaN]"), "only [0.0, Infinity]"},
+    };
+    struct model m;
+    struct config c;
+    struct err_text e;
+    for (size_t i = 0; i < COUNTOF(cases); i++) {
+        CHECK(parse(config_text("nemotron_h", cases[i].more), &m, &c, &e) == ERR_MODEL);
         if (!strstr(e.text, cases[i].says))
             printf("    %s\n", e.text);
         CHECK(strstr(e.text, cases[i].says));

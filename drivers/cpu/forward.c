@@ -77,7 +77,7 @@ static void layout_mlp(struct forward *f, struct carve *c)
 {
     const struct model *m = f->model;
     u32 routes = f->tile * m->experts_used;
-    f->mlp_stride = stride_of(2 * plain_intermediate(m));
+    f->mlp_stride = stride_of((m->mlp_ungated ? 1 : 2) * plain_intermediate(m));
     f->expert_stride = stride_of(2 * m->expert_intermediate);
     f->router_stride = ROUND_UP(m->experts, 16u);
     f->prepares = count_prepares(m);

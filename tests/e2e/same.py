@@ -77,7 +77,8 @@ def guesses():
     with open(os.path.join(MODEL_DIR, "config.json")) as f:
         text = f.read()
     return not any(s in text for s in ("linear_num_value_heads", "conv_L_cache",
-                                       '"linear_attention"', '"mamba"', '"hybrid_override_pattern"'))
+                                       '"linear_attention"', '"mamba"',
+                                       '"hybrid_override_pattern"'))
 
 
 def answers(wishes, rounds, at_once, *flags):

@@ -286,8 +286,8 @@ FAMILIES["granite-h-moe"] = ("granitemoehybrid", dict(
     GRANITE_H, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, mamba_n_groups=1,
     mamba_d_state=128, mamba_n_heads=2), 205)
 
-# as Nemotron Nano v2: blocks of Mamba 2, attention and MLPs without gates, some mixers without an MLP
-# behind them.
+# as Nemotron Nano v2: blocks of Mamba 2, attention and MLPs without gates, some mixers without an
+# MLP behind them
 NEMOTRON_H = dict(
     num_hidden_layers=ABSENT, head_dim=32, mamba_num_heads=4, mamba_head_dim=32, ssm_state_size=32,
     n_groups=2, chunk_size=32)
@@ -400,7 +400,8 @@ def older_qwen3_next(config):
 
 
 def older_granite_hybrid(config):
-    """As IBM publishes it: other names of the layers' types, two keys that only training reads."""
+    """As IBM publishes it: layers of the types "attention" and "mamba", two keys that only
+    training reads."""
     config.update(torch_dtype=config.pop("dtype"), rope_scaling=None, init_method="mup",
                   rope_theta=config.pop("rope_parameters")["rope_theta"],
                   normalization_function="rmsnorm",
@@ -410,7 +411,7 @@ def older_granite_hybrid(config):
 
 
 def published_nemotron_h(config):
-    """As NVIDIA publishes it: blocks as letters, numbers that are none of JSON, eps a second time."""
+    """As NVIDIA publishes it: blocks as letters, a number that is none of JSON, eps twice."""
     letters = dict(linear_attention="M", full_attention="*", mlp="-")
     types = config.pop("layers_block_type")
     config.update(torch_dtype=config.pop("dtype"), num_hidden_layers=len(types),
@@ -442,7 +443,8 @@ def older_lfm2(config):
 # config.json in the form of files in use, where that is another than transformers 5 writes
 FORMS = {"qwen3-next": older_qwen3_next, "granite-hybrid": older_granite_hybrid,
          "granite-h-moe": older_granite_hybrid,
-         "nemotron-h-short": published_nemotron_h, "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
+         "nemotron-h-short": published_nemotron_h,
+         "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
          "gemma4-dense": published_gemma4, "gemma4-moe": published_gemma4}
 
 

@@ -10,6 +10,7 @@ static const char hermes[] = "{% if tools %} <tool_call> {% endif %}";
 static const char mistral[] = "{% if tools %}[AVAILABLE_TOOLS]{% endif %}[TOOL_CALLS]";
 static const char mistral11[] = "{{ tools }}[TOOL_CALLS]{{ name }}[ARGS]{{ arguments }}";
 static const char phi[] = "{{ tools }}<|tool_call|>";
+static const char nemotron[] = "{{ tools }}<TOOLCALL>[{\"name\": \"tool_name1\"";
 static const char llama[] =
     "{{ tools }}{\"name\": function name, \"parameters\": dictionary of ...}";
 static const char xml[] = "{{ tools }}<tool_call><function={{ name }}><parameter={{ key }}>";
@@ -146,6 +147,10 @@ void tool_calls_of_every_format(void)
           "N(f)A({\"a\": {}})N(g)A({})");
     reads(phi, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|/tool_call|>",
           "N(f)A({\"a\": 1})");
+    reads(nemotron,
+          "So.\n\n<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
+          "\"arguments\": {}}]</TOOLCALL>",
+          "T(So.)N(f)A({\"a\": 1})N(g)A({})");
     reads(llama, "\n{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "N(f)A({\"a\": 1})");
     reads(llama,
           "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; "

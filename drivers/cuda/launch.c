@@ -79,14 +79,13 @@ static bool broad_experts(const struct steps *s)
     return true;
 }
 
-/* Can `one_token` do all of it, or `one_experts`? Then it takes less time than `decode`. */
-static bool one_does(const struct steps *s)
+/* Can `one_token` do all layers, or `one_experts`? Then it takes less time than `decode`. */
+static bool one_does(const struct steps *s, u32 have)
 {
     const struct list *l = s->list;
-    const u32 have = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
     if (!s->one.function || !layers_fit(l->model) || step_least_bytes(l->model->head_dim) > have)
         return false;
-    for (u32 i = l->one.first; i < l->one.last; i++)
+    for (u32 i = l->one.first; i < l->one.head; i++)
         if (!is_one(&l->ops[i], have))
             return false;
     return true;
@@ -96,7 +95,9 @@ void launch_open(struct steps *s)
 {
     const struct list *l = s->list;
     s->mid_does = mid_does(s);
-    s->one_does = one_does(s);
+    const u32 one_bytes = s->one.launch_bytes - STEP_SHARED_BYTES - s->one.rings_bytes;
+    s->one_does = one_does(s, one_bytes);
+    s->one_head = s->one_does && is_one(&l->ops[l->one.head], one_bytes);
     s->few_experts = s->decode.function && l->model->experts && l->few_rows;
     s->broad_experts = broad_experts(s);
 }
@@ -391,7 +392,7 @@ enum err launch_step(struct steps *s, u64 card_step, const struct steps_entry *e
         ring = decode_ring_bytes(tokens, s->list->k_max, step_least_bytes(s->list->model->head_dim),
                                  s->decode.launch_bytes - STEP_SHARED_BYTES);
     const bool one = ring && tokens == 1 && s->one_does;
-    const struct steps_kernel *k = one ? &s->one : ring ? &s->decode : &s->step;
+    const struct steps_kernel *k = ring ? &s->decode : &s->step;
     const struct list_stretch *ops = mid == MID_LAYERS ? &s->list->mid
                                      : one             ? &s->list->one
                                      : ring            ? &s->list->decode
@@ -408,8 +409,12 @@ enum err launch_step(struct steps *s, u64 card_step, const struct steps_entry *e
     const bool apart = ring || what == LAUNCH_LOGITS || (entry->embeds && !head_only);
     u32 end = apart ? ops->last - 1 : ops->last;
     ASSERT(s->list->ops[ops->last - 1].kind == OP_SAMPLE);
-    TRY(one ? launch_some(s, k, card_step, 0, first, end, e)
-            : launch_plain(s, k, card_step, ring, first, end, e));
+    if (one) { /* a head of 8 bits is left to `decode` */
+        const u32 rest = s->one_head ? end : MAX(first, ops->head);
+        TRY(launch_some(s, &s->one, card_step, 0, first, rest, e));
+        first = rest;
+    }
+    TRY(launch_plain(s, k, card_step, ring, first, end, e));
     if (entry->embeds && !head_only)
         TRY(fetch_hidden(s, entry, ops, e));
     return what == LAUNCH_LOGITS ? ERR_OK : launch_end(s, card_step, end, ops->last, e);

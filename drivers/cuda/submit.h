@@ -83,11 +83,11 @@ struct steps {
     struct clock clock;
     struct profile *profile; /* NULL, or where each operation is timed alone */
 
-    enum mid_way mid_does; /* at most, */
-    u32 mid_kind;          /* MID_LAYERS: of all matrices */
-    bool one_does;
-    bool broad_experts; /* `prefill_experts` does all */
-    bool few_experts;   /* `decode` does those of FEW_TOKENS tokens */
+    enum mid_way mid_does;   /* at most, */
+    u32 mid_kind;            /* MID_LAYERS: of all matrices */
+    bool one_does, one_head; /* `one_token` or `one_experts`: all layers, and the head */
+    bool broad_experts;      /* `prefill_experts` does all */
+    bool few_experts;        /* `decode` does those of FEW_TOKENS tokens */
     struct steps_entry entries[STEPS_DEPTH];
     struct steps_slot *slots;
     struct gpu_sampling *sampling; /* [slots], pinned, as the three below */

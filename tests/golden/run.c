@@ -481,10 +481,13 @@ static void test_model(struct golden *g, const char *dir, bool cuda)
     struct result want = result_space(g), other = result_space(g);
     if (cuda)
         test_way(g, &(struct way){.name = "cuda"}, 1, &want, &other);
+    u32 threads = THREADS; /* what they share is above the kernels: of one set that is shown */
     for (u32 i = 0; kernel_sets[i] && !cuda; i++)
-        if (kernel_sets[i]->supported())
-            test_way(g, &(struct way){kernel_sets[i]->name, kernel_sets[i], 1}, THREADS, &want,
+        if (kernel_sets[i]->supported()) {
+            test_way(g, &(struct way){kernel_sets[i]->name, kernel_sets[i], 1}, threads, &want,
                      &other);
+            threads = 1;
+        }
 }
 
 /* The next tab-separated field of a line, cut off in place. */

@@ -57,6 +57,9 @@ def program(where):
 
 
 def kernels(where):
+    assembler = os.path.join(tree.ROOT, "build/ptxas")  # the one that this folder would use
+    if os.path.isdir(assembler):
+        os.symlink(assembler, os.path.join(where, "build/ptxas"))
     run(["./configure", "--sm=86"], where)
     run(["ninja", *KERNELS], where)
     return contents(where, KERNELS)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# config/deps.sh x86_64|aarch64: what `./configure --with-deps` installs. Debian packages (only the
-# missing ones), for aarch64 the arm64 libraries unpacked under build/sysroot, build/venv with the
-# Python packages of tests/requirements.txt, nvcc in build/cuda where the box has none, and in
-# build/ptxas the assembler whose code older drivers know, too.
+# config/deps.sh x86_64|aarch64 [gpu]: what `./configure --with-deps` installs. Debian packages
+# (only the missing ones), for aarch64 the arm64 libraries unpacked under build/sysroot, build/venv
+# with the Python packages of tests/requirements.txt; with gpu nvcc in build/cuda where the box has
+# none, and in build/ptxas the assembler whose code older drivers know, too.
 set -eu
 
 packages="gcc g++ libc6-dev binutils linux-libc-dev ninja-build musl-dev libinih-dev libbearssl-dev

@@ -12,7 +12,7 @@ for capability in $told; do
         [ "${n%?}" != "$major" ] || [ "${n#"$major"}" -gt "$minor" ] || fits=$n
     done
     [ -n "$fits" ] || [ "$major" -le "${last%?}" ] || fits=$last
-    case ",$here," in *",$fits,"*) continue ;; esac
+    case ",$here,," in *",$fits,"*) continue ;; esac # there already, or none
     here="$here${here:+,}$fits"
 done
 echo "$here"

@@ -37,10 +37,15 @@ printf '#!/bin/sh\nprintf "8.9\\n12.1\\n8.9\\n"\n' >gpu/nvidia-smi
 chmod +x gpu/nvidia-smi
 check gpus_of_this_box 0 'release build' env PATH="$dir/gpu:$PATH" ./configure --sm=here
 check newer_minor_numbers_too 0 '^gpu_images = sm:89:.* sm:120:.* ptx:80:.*$' cat build/config.ninja
+printf '#!/bin/sh\nprintf "7.0\\n8.6\\n7.0\\n"\n' >gpu/nvidia-smi
+check newer_ones_beside_old_ones 0 'release build' env PATH="$dir/gpu:$PATH" ./configure --sm=here
+check of_these_alone 0 '^gpu_images = sm:86:build/gpu/sm_86.cubin ptx:' cat build/config.ninja
 printf '#!/bin/sh\necho 7.0\n' >gpu/nvidia-smi
 check no_kernels_for_old_ones 0 'there is no GPU' env PATH="$dir/gpu:$PATH" ./configure --sm=here
 check here_is_not_there 1 'such as --sm=87' ./configure --sm=here --target=aarch64
 check no_kernels_wanted 0 'CPU: as --sm=none says' ./configure --sm=none
+check none_and_some 1 "'none' is none of" ./configure --sm=none,90
+check nearly_here 1 "'heres' is none of" ./configure --sm=heres
 check none_are_joined 0 '^gpu_image = build/gpu/none$' cat build/config.ninja
 check relative_prefix 1 absolute ./configure --prefix=here
 check sanitized_arm 1 sanitize ./configure --target=aarch64 --sanitize

@@ -4,6 +4,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/main/gpu.h"
+#include "core/model/head.h"
 #include "drivers/cpu/cpu.h"
 #include "drivers/cuda/cuda.h"
 
@@ -139,31 +140,37 @@ static enum err open_model(struct box *b, struct err_text *e)
     return load_template(b, dir, e);
 }
 
+/* model.head, on its way. */
+struct making {
+    struct head head;
+    struct pool pool;
+};
+
 static void head_job(void *arg, u32 worker)
 {
-    const struct box *b = arg;
-    const u32 all = b->head.to.n, from = (u32)((u64)all * worker / b->making.n);
-    head_rows(&b->head, from, (u32)((u64)all * (worker + 1) / b->making.n) - from);
+    const struct making *m = arg;
+    const u32 all = m->head.to.n, from = (u32)((u64)all * worker / m->pool.n);
+    head_rows(&m->head, from, (u32)((u64)all * (worker + 1) / m->pool.n) - from);
 }
 
-/* model.head */
 static enum err make_head(struct box *b, struct err_text *e)
 {
     enum { THREADS = 8 }; /* more than the memory of most boxes keeps busy */
     const u32 threads = MIN(pool_cpus(NULL), (u32)THREADS);
+    struct making m = {0};
     if (b->options.model_head == MODEL_HEAD_FILE)
         return ERR_OK;
-    TRY(head_int8(&b->boot, b->model, b->only_plan, &b->head, e));
-    if (b->head.to.n == 0)
+    TRY(head_int8(&b->boot, b->model, b->only_plan, &m.head, e));
+    if (m.head.to.n == 0)
         return ERR_OK;
     void *stacks = arena_alloc(&b->scratch, threads * POOL_STACK_BYTES, 4096);
     if (!stacks)
         return arena_full(&b->scratch, "the threads that make a head of 8 bits", e);
-    TRY(pool_open(&b->making, &(struct pool_options){.threads = threads}, stacks, e));
-    pool_start(&b->making, head_job, b);
-    while (!pool_done(&b->making, -1))
+    TRY(pool_open(&m.pool, &(struct pool_options){.threads = threads}, stacks, e));
+    pool_start(&m.pool, head_job, &m);
+    while (!pool_done(&m.pool, -1))
         ;
-    pool_close(&b->making);
+    pool_close(&m.pool);
     arena_reset(&b->scratch, 0);
     return ERR_OK;
 }

@@ -8,7 +8,6 @@
 #include "config/options.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
-#include "core/model/head.h"
 #include "core/model/template.h"
 #include "core/model/tokenizer.h"
 #include "drivers/cuda/pagein.h"
@@ -31,8 +30,6 @@ struct box {
     bool spin;           /* CPU workers never sleep; the command says so before boot_plan */
     size_t prompt_bytes; /* longest text of one request */
     struct model *model;
-    struct head head; /* model.head, and the threads that make it */
-    struct pool making;
     struct tokenizer *tokenizer;      /* NULL for a shape */
     struct template *template;        /* NULL: none, or one that uses what is not supported: */
     struct err_text template_error;   /* then this says what */

@@ -13,43 +13,44 @@
 struct names {
     const char *attention, *mamba, *norm_q, *norm_k, *o, *mlp, *leaf[4], *embed, *norm_final;
 };
-static const struct names usual_names = {"self_attn",
-                                         "mamba",
-                                         "q_norm",
-                                         "k_norm",
-                                         "o_proj",
-                                         "mlp",
-                                         {"gate_proj", "up_proj", "down_proj", "gate_up_proj"},
-                                         "model.embed_tokens",
-                                         "model.norm"},
-                          lfm2_names = {"self_attn",
-                                        "mamba",
-                                        "q_layernorm",
-                                        "k_layernorm",
-                                        "out_proj",
-                                        "feed_forward",
-                                        {"w1", "w3", "w2", ""},
-                                        "model.embed_tokens",
-                                        "model.embedding_norm"},
-                          granite_hybrid_names = {"self_attn",
-                                                  "mamba",
-                                                  "q_norm",
-                                                  "k_norm",
-                                                  "o_proj",
-                                                  "shared_mlp",
-                                                  {"gate_proj", "up_proj", "output_linear",
-                                                   "input_linear"},
-                                                  "model.embed_tokens",
-                                                  "model.norm"},
-                          nemotron_names = {"mixer",
-                                            "mixer",
-                                            "q_norm",
-                                            "k_norm",
-                                            "o_proj",
-                                            "mixer",
-                                            {"", "", "down_proj", "up_proj"},
-                                            "model.embeddings",
-                                            "model.norm_f"};
+static const struct names usual_names = {
+    .attention = "self_attn",
+    .norm_q = "q_norm",
+    .norm_k = "k_norm",
+    .o = "o_proj",
+    .mlp = "mlp",
+    .leaf = {"gate_proj", "up_proj", "down_proj", "gate_up_proj"},
+    .embed = "model.embed_tokens",
+    .norm_final = "model.norm",
+};
+static const struct names lfm2_names = {
+    .attention = "self_attn",
+    .norm_q = "q_layernorm",
+    .norm_k = "k_layernorm",
+    .o = "out_proj",
+    .mlp = "feed_forward",
+    .leaf = {"w1", "w3", "w2", ""},
+    .embed = "model.embed_tokens",
+    .norm_final = "model.embedding_norm",
+};
+static const struct names granite_hybrid_names = {
+    .attention = "self_attn",
+    .mamba = "mamba",
+    .o = "o_proj",
+    .mlp = "shared_mlp",
+    .leaf = {"gate_proj", "up_proj", "output_linear", "input_linear"},
+    .embed = "model.embed_tokens",
+    .norm_final = "model.norm",
+};
+static const struct names nemotron_names = {
+    .attention = "mixer",
+    .mamba = "mixer",
+    .o = "o_proj",
+    .mlp = "mixer",
+    .leaf = {"", "", "down_proj", "up_proj"},
+    .embed = "model.embeddings",
+    .norm_final = "model.norm_f",
+};
 
 /* The dot-terminated prefix of one layer's tensors. */
 struct place_name {

@@ -76,7 +76,7 @@ static enum err take_memory(struct model *m, struct head *h, struct err_text *e)
     if (have && bytes > have)
         return err_set(e, ERR_MEMORY,
                        "model.head = int8 takes %zu MiB while the model is loaded, and %zu MiB are "
-                       "available; leave it as in the file",
+                       "available; set it to file",
                        bytes >> 20, have >> 20);
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)

@@ -144,8 +144,7 @@ struct forward {
     float *qkv; /* [tile][q heads, k heads, v heads][head_dim], of some layers without k and v; or
                    delta_row_n(), or b, c, x */
     float *attention; /* [tile][heads][head_dim], or [value_heads][value_dim], or [hidden] */
-    float *
-        mlp; /* [tile][gate, up][intermediate], or up alone; of a mixture [routes][gate, up][...] */
+    float *mlp;       /* [tile][gate, up][intermediate], or up alone; of a mixture [routes]... */
     u32 own_stride;
     float *own, *own_made; /* [tile][layers_n][n] per-layer inputs, and what they are made of */
     void *prepared;        /* act_bytes(tile, largest k); of a mixture act_bytes(routes, k) */

@@ -216,8 +216,7 @@ static inline void multiply_group(const struct pass *p, const struct packed *w, 
     }
 }
 
-/* gate = act(gate) * up over some columns of rows [n][gate, up][wide]; without a gate up is both.
- */
+/* gate = act(gate) * up over some columns of rows [n][gate, up][wide]; ungated, up is both. */
 static inline void gate(const struct forward *f, float *rows, u32 stride, u32 n, u32 wide,
                         struct range r)
 {

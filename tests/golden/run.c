@@ -1,14 +1,14 @@
 /* golden [--cuda=LIBRARY] [--kv=int8] [--head=int8] DIR [NAME...]: the models of DIR/models.tsv
  * through the device seam, with every kernel set that this CPU can run, against logits and tokens
  * that other software computed (golden.json, golden.f32), and against themselves: the same bits
- * however the prompt is cut, whoever shares the step, whatever is guessed and however many threads
- * compute. Quantised weights with int8 activations are held to a tenth of the logits only, along
- * the golden's tokens; their divergence (KL) is printed. Without NAMEs all models run; with --cuda
- * those that a GPU computes. With --cuda the CUDA backend computes
- * instead, through that driver library: a real one or tests/fakecuda. It rounds weights and
- * activations to half precision, so that it is held to CUDA_TOLERANCE where a golden is closer.
- * With --kv=int8 the KV cache has 8 bits, with --head=int8 the head (model.head), and logits are
- * held to INT8_KV_TOLERANCE and INT8_HEAD_TOLERANCE, along the golden's tokens.
+ * however the prompt is cut, whoever shares the step, whatever is guessed and, of the best set,
+ * however many threads compute. Quantised weights with int8 activations are held to a tenth of the
+ * logits only, along the golden's tokens; their divergence (KL) is printed. Without NAMEs all
+ * models run; with --cuda those that a GPU computes. With --cuda the CUDA backend computes instead,
+ * through that driver library: a real one or tests/fakecuda. It rounds weights and activations to
+ * half precision, so that it is held to CUDA_TOLERANCE where a golden is closer. With --kv=int8 the
+ * KV cache has 8 bits, with --head=int8 the head (model.head), and logits are held to
+ * INT8_KV_TOLERANCE and INT8_HEAD_TOLERANCE, along the golden's tokens.
  */
 #include "core/base/file.h"
 #include "core/base/half.h"

@@ -2,7 +2,7 @@
 card, of matrix and of numbers of tokens. Accesses that nothing puts in order, within a block or
 between blocks, are a failure, and are told with their lines of code; but for those of KNOWN.
 
-usage: races.py FOLDER [NAME..]   with zigcuda, golden and what is in races/; without names: RUNS
+usage: races.py FOLDER [NAME..]   with zigcuda, golden and what is in races/; without names: all
 """
 import os
 import re
@@ -60,8 +60,9 @@ RUNS = {
                               prompt="20")),
     "small_groups": ({}, golden("qwen3-awq")),
     "bytes": ({}, golden("llama-ct-w8a8")),
-    "norms_behind": ({}, golden("gemma2-f32", "glm4-gptq4")),
-    "experts": ({}, golden("mixtral-awq", "qwen3-moe-step-bf16", "gpt-oss-many-mxfp4")),
+    "norms_behind": ({}, golden("gemma2-f32", "olmo2-gptq4", "glm4-gptq4")),
+    "experts": ({}, golden("mixtral-awq", "qwen3-moe-step-bf16", "glm4-moe-ct4",
+                           "gpt-oss-many-mxfp4")),
     "long_experts": ({}, steps("qwen3-moe-wide-gptq4-col", batch="1,3", prompt="150")),
     "other_cards": ({"ZIGCUDA_FAKE": "sm=86"},
                     steps("llama-gptq4-col", batch="1,3,20", prompt="150")),
@@ -69,11 +70,12 @@ RUNS = {
 }
 
 
-# Operations alone: `races.py FOLDER linear`.
+# Operations alone.
 TESTS = {
     "linear": ({}, [os.path.join(OBJECTS, "races/linear_test"), "--some"]),
-    "attention": ({}, [os.path.join(OBJECTS, "races/attention_test"), "qwen3", "gemma2",
-                       "group of 17", "70 rows", "bytes, 64", "bytes, 256", "sinks, 17"]),
+    "attention": ({}, [os.path.join(OBJECTS, "races/attention_test"), "1b", "qwen3", "gemma2",
+                       "group of 17", "70 rows", "bytes, 64", "bytes, 256", "sinks, window",
+                       "sinks, 17", "sinks, bytes"]),
     "sample": ({}, [os.path.join(OBJECTS, "races/sample_test")]),
     "delta": ({}, [os.path.join(OBJECTS, "races/delta_test")]),
     "mixtures": ({}, [os.path.join(OBJECTS, "races/experts_test"), "--some"]),
@@ -129,6 +131,6 @@ def check(name, environment, command):
     return good
 
 
-results = [check(name, *{**RUNS, **TESTS}[name]) for name in sys.argv[2:] or RUNS]
+results = [check(name, *{**RUNS, **TESTS}[name]) for name in sys.argv[2:] or {**RUNS, **TESTS}]
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
 sys.exit(not all(results))

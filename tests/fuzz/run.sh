@@ -1,9 +1,9 @@
 #!/bin/sh
 # tests/fuzz/run.sh NAME [SECONDS]: builds tests/fuzz/NAME.c with libFuzzer and the sanitizers, runs
-# it over tests/fuzz/NAME/ (the corpus in the tree) and, for SECONDS (20), over what grows from it.
+# it over tests/fuzz/NAME/ (the corpus in the tree) and, for SECONDS (10), over what grows from it.
 set -eu
 cd "$(dirname "$0")/../.."
-name=$1 seconds=${2:-20} more='' dictionary=''
+name=$1 seconds=${2:-10} more='' dictionary=''
 base="core/base/arena.c core/base/err.c core/base/json.c core/base/json_prefix.c core/base/utf8.c"
 base="$base core/base/file.c"
 case $name in

@@ -100,6 +100,8 @@ void launch_open(struct steps *s)
     s->one_head = s->one_does && is_one(&l->ops[l->one.head], one_bytes);
     s->few_experts = s->decode.function && l->model->experts && l->few_rows;
     s->broad_experts = broad_experts(s);
+    s->few_delta =
+        !l->kv_int8 && s->decode.launch_bytes >= DELTA_SHARED_BYTES + STEP_SHARED_BYTES;
 }
 
 /* --- launches -------------------------------------------------------------------------------- */
@@ -150,7 +152,7 @@ static bool is_delta(const struct op *op)
 static const struct steps_kernel *kernel_for(const struct steps *s, const struct steps_kernel *k,
                                              const struct op *op)
 {
-    if (is_delta(op) && !(op->kind == OP_SHORT && k == &s->decode))
+    if (is_delta(op) && !(k == &s->decode && (op->kind == OP_SHORT || s->few_delta)))
         return &s->delta;
     const bool apart = op->kind == OP_JUDGE || (is_experts(op) && !s->few_experts);
     return k == &s->decode && apart ? &s->step : k;

@@ -88,6 +88,7 @@ struct steps {
     bool one_does, one_head; /* `one_token` or `one_experts`: all layers, and the head */
     bool broad_experts;      /* `prefill_experts` does all */
     bool few_experts;        /* `decode` does those of FEW_TOKENS tokens */
+    bool few_delta;          /* it does what `delta` does of more, too */
     struct steps_entry entries[STEPS_DEPTH];
     struct steps_slot *slots;
     struct gpu_sampling *sampling; /* [slots], pinned, as the three below */

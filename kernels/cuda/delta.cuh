@@ -128,28 +128,22 @@ GPU float delta_silu(float x)
     return x * delta_sigmoid(x);
 }
 
-/* Four channels of four tokens, from channel `at` of the piece on: convolution and silu. y: 0. */
-GPU void delta_convolve(const struct op_delta *op, const struct delta_piece *p, u32 at, float4 y[4])
+/* Four channels of a token, from channel `at` of the piece on: convolution and silu. */
+GPU float4 delta_convolve(const struct op_delta *op, const struct delta_piece *p, u32 token, u32 at)
 {
+    const u32 channel = p->channel + at;
+    float4 y = {0, 0, 0, 0};
     if (op->conv_bias)
-        y[0] = y[1] = y[2] = y[3] = gpu_load<float4>(gpu_global(op->conv_bias) + p->channel + at);
-#pragma unroll 1
+        y = gpu_load<float4>(gpu_global(op->conv_bias) + channel);
+#pragma unroll 4
     for (u32 tap = 0; tap < op->taps; tap++) {
-        const float4 w =
-            gpu_load<float4>(gpu_global(op->conv) + tap * op->channels + p->channel + at);
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            const i32 token = (i32)(p->first + i + tap + 1) - (i32)op->taps;
-            if (i < p->n && delta_had(&p->row, token))
-                y[i] = delta_dot(w,
-                                 gpu_load<float4>(delta_input(op, &p->row, token, p->channel + at,
-                                                              p->column + at)),
-                                 y[i]);
-        }
+        const i32 of = (i32)(token + tap + 1) - (i32)op->taps;
+        if (delta_had(&p->row, of))
+            y = delta_dot(gpu_load<float4>(gpu_global(op->conv) + tap * op->channels + channel),
+                          gpu_load<float4>(delta_input(op, &p->row, of, channel, p->column + at)),
+                          y);
     }
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        y[i] = {delta_silu(y[i].x), delta_silu(y[i].y), delta_silu(y[i].z), delta_silu(y[i].w)};
+    return {delta_silu(y.x), delta_silu(y.y), delta_silu(y.z), delta_silu(y.w)};
 }
 
 /* A value head's weights (struct op_delta). */
@@ -172,18 +166,17 @@ GPU void delta_mix(const struct op_delta *op, const struct delta_piece *p)
     float *to = gpu_global(op->mixed) + (size_t)token * op->mixed_stride;
     const float length =
         p->channel < op->key_heads * op->key_dim ? gpu_rsqrt((float)op->key_dim) : 1;
-    float4 y[4] = {};
-    if (at < p->dim)
-        delta_convolve(op, p, at, y);
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
+#pragma unroll 1
+    for (u32 i = 0; i < p->n; i++) {
+        float4 y = {0, 0, 0, 0};
         float by = 1;
+        if (at < p->dim)
+            y = delta_convolve(op, p, p->first + i, at);
         if (!p->is_v && !op->skip)
-            by = length *
-                 gpu_rsqrt(gpu_sum_warp(delta_all(delta_dot(y[i], y[i], {0, 0, 0, 0}))) + 1e-6f);
-        if (i < p->n && at < p->dim)
+            by = length * gpu_rsqrt(gpu_sum_warp(delta_all(delta_dot(y, y, {0, 0, 0, 0}))) + 1e-6f);
+        if (at < p->dim)
             gpu_store<float4>(to + i * op->mixed_stride + p->channel + at,
-                              {y[i].x * by, y[i].y * by, y[i].z * by, y[i].w * by});
+                              {y.x * by, y.y * by, y.z * by, y.w * by});
     }
     if (p->is_v && gpu_lane() < p->n)
         gpu_store<float4>(to + gpu_lane() * op->mixed_stride + op->channels + p->head * 4,
@@ -212,6 +205,7 @@ GPU void delta_mix_all(const struct op_delta *op, const struct gpu_step *s)
     const u32 heads = 2 * op->key_heads + op->value_heads, rows = gpu_uniform(s->n_rows);
     u32 r = 0, i = gpu_uniform(gpu_block() * GPU_WARPS + gpu_warp());
     struct gpu_row row;
+#pragma unroll 1
     for (; delta_find(s->rows, rows, 4, heads, &r, &i, &row); i += gpu_blocks() * GPU_WARPS) {
         const u32 four = i / heads;
         const struct delta_piece p = delta_piece_of(op, &row, four * 4, i - four * heads);
@@ -222,75 +216,87 @@ GPU void delta_mix_all(const struct op_delta *op, const struct gpu_step *s)
 /* --- the state ----------------------------------------------------------------------------- */
 
 enum {
-    DELTA_LANES = 16, /* of two columns of S, of which each has 8 keys in registers: four side by
-                         side, and four DELTA_STEP further on */
-    DELTA_COLUMNS = GPU_THREADS / DELTA_LANES * 2,
+    DELTA_LANES = 8, /* of two columns of S, of which each has 16 keys in registers: four side by
+                        side, four DELTA_STEP further on, .. What shared memory gives to registers
+                        is what there is least of. */
+    DELTA_EACH = 2,
+    DELTA_COLUMNS = GPU_THREADS / DELTA_LANES * DELTA_EACH,
+    DELTA_OF_WARP = DELTA_COLUMNS / GPU_WARPS,
     DELTA_STEP = DELTA_LANES * 4,
+    DELTA_FOURS = LIMIT_DELTA_DIM / DELTA_STEP,
     DELTA_V = 2 * LIMIT_DELTA_DIM, /* of a token in shared memory: q, k, from here on v of the
                                       columns, */
-    DELTA_WEIGHTS = DELTA_V + DELTA_COLUMNS, /* and the head's four */
+    DELTA_WEIGHTS = DELTA_V + DELTA_COLUMNS, /* and four of each head that these are of */
 };
-static_assert(2 * DELTA_STEP == LIMIT_DELTA_DIM && DELTA_WEIGHTS + 4 == DELTA_NEAR_FLOATS, "all");
+static_assert(DELTA_FOURS * DELTA_STEP == LIMIT_DELTA_DIM && DELTA_UNIT % DELTA_OF_WARP == 0 &&
+                  DELTA_WEIGHTS + (DELTA_COLUMNS / DELTA_UNIT + 1) * 4 == DELTA_NEAR_FLOATS,
+              "all");
 
-/* What a block takes at a time: of a row and a head some columns of S. */
+/* What a block takes at a time: of a row and of what shares a head of keys n columns of S. */
 struct delta_part {
     struct gpu_row row;
-    u32 head, key_head, column;
+    u32 key_head, column, n;
 };
 
-/* Begins to copy the row's tokens [first, first + n). Where there are fewer keys, or columns, the
- * rest are zeros. */
-GPU void delta_copy(const struct op_delta *op, const struct delta_part *part, u32 first, u32 n,
-                    float *to)
+/* Where those that share the part's head of keys begin, of all columns. */
+GPU u32 delta_first_column(const struct op_delta *op, const struct delta_part *part)
 {
-    enum { PIECES = DELTA_NEAR_FLOATS / 4 };
-    const float *rows =
-        gpu_global(op->mixed) + (size_t)(part->row.first + first) * op->mixed_stride;
-    const u32 keys = op->key_heads * op->key_dim, q = part->key_head * op->key_dim;
-    const u32 v = 2 * keys + part->head * op->value_dim + part->column;
-#pragma unroll 1
-    for (u32 i = gpu_thread(); i < n * PIECES; i += GPU_THREADS) {
-        const u32 token = i / PIECES, at = (i - token * PIECES) * 4;
-        const bool is_k = at >= LIMIT_DELTA_DIM;
-        u32 from = at < DELTA_V ? at + (is_k ? keys + q - LIMIT_DELTA_DIM : q) : at + v - DELTA_V;
-        bool is = at < DELTA_V ? at < op->key_dim + LIMIT_DELTA_DIM * is_k
-                               : part->column + at - DELTA_V < op->value_dim;
-        if (at == DELTA_WEIGHTS) {
-            from = op->channels + part->head * 4;
-            is = true;
-        }
-        gpu_copy16(&to[token * DELTA_NEAR_FLOATS + at],
-                   rows + (is ? token * op->mixed_stride + from : 0), is);
+    return part->key_head * op->shared * op->value_dim + part->column;
+}
+
+/* What a thread copies of a token, if anything: 16 bytes of its row in `mixed`, or zeros, where
+ * there are fewer keys. */
+struct delta_copying {
+    u32 token, from, to; /* of the first; it goes on DELTA_BESIDE further on */
+    bool is;
+};
+enum { DELTA_PIECES = DELTA_NEAR_FLOATS / 4, DELTA_BESIDE = GPU_THREADS / DELTA_PIECES };
+
+GPU struct delta_copying delta_copying_of(const struct op_delta *op, const struct delta_part *part)
+{
+    const u32 keys = op->key_heads * op->key_dim, column = delta_first_column(op, part);
+    const u32 token = gpu_thread() / DELTA_PIECES, at = (gpu_thread() - token * DELTA_PIECES) * 4;
+    struct delta_copying c = {token < DELTA_BESIDE ? token : +DELTA_TOKENS, 0, at, false};
+    if (at < DELTA_V) {
+        const u32 is_k = at >= LIMIT_DELTA_DIM, key = at - is_k * LIMIT_DELTA_DIM;
+        c.from = is_k * keys + part->key_head * op->key_dim + key;
+        c.is = key < op->key_dim;
+    } else if (at < DELTA_WEIGHTS) {
+        c.from = 2 * keys + column + at - DELTA_V;
+        c.is = at - DELTA_V < part->n;
+    } else {
+        c.from = column / op->value_dim * 4 + at - DELTA_WEIGHTS;
+        c.is = c.from < op->value_heads * 4;
+        c.from += op->channels;
     }
+    c.from = c.is ? c.from : 0;
+    return c;
+}
+
+/* Begins to copy n tokens, of which `rows` is the first's. */
+GPU void delta_copy(const struct delta_copying *c, const float *rows, u32 stride, u32 n, float *to)
+{
+#pragma unroll 1
+    for (u32 t = c->token; t < n; t += DELTA_BESIDE)
+        gpu_copy16(&to[t * DELTA_NEAR_FLOATS + c->to], rows + t * stride + c->from, c->is);
     gpu_copy_commit();
 }
 
-/* Of two columns the sums over their lanes. */
-GPU float2 delta_sum(float2 v)
+/* Of a column the sum over its lanes, in all of them. */
+GPU float delta_sum(float v)
+{
+    v += gpu_shuffle_xor(v, 1);
+    v += gpu_shuffle_xor(v, 2);
+    return v + gpu_shuffle_xor(v, 4);
+}
+
+/* The same sums of two columns; odd lanes have the second's. */
+GPU float delta_sums(float2 v)
 {
     const bool odd = gpu_lane() & 1;
     float mine = (odd ? v.y : v.x) + gpu_shuffle_xor(odd ? v.x : v.y, 1);
-#pragma unroll
-    for (u32 mask = DELTA_LANES / 2; mask > 1; mask /= 2)
-        mine += gpu_shuffle_xor(mine, mask);
-    const float other = gpu_shuffle_xor(mine, 1);
-    return {odd ? other : mine, odd ? mine : other};
-}
-
-/* The same of four tokens at once, added up in the same order: lane 4 t of a column's, and lane 4 t
- * + 1 for the second, have that of token t. */
-GPU float delta_sums(const float2 v[4])
-{
-    const bool odd = gpu_lane() & 1, second = gpu_lane() & 4, high = gpu_lane() & 8;
-    float one[4], two[2];
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        one[i] = (odd ? v[i].y : v[i].x) + gpu_shuffle_xor(odd ? v[i].x : v[i].y, 1);
-#pragma unroll
-    for (u32 i = 0; i < 2; i++)
-        two[i] = (high ? one[i + 2] : one[i]) + gpu_shuffle_xor(high ? one[i] : one[i + 2], 8);
-    float mine = (second ? two[1] : two[0]) + gpu_shuffle_xor(second ? two[0] : two[1], 4);
-    return mine + gpu_shuffle_xor(mine, 2);
+    mine += gpu_shuffle_xor(mine, 2);
+    return mine + gpu_shuffle_xor(mine, 4);
 }
 
 GPU float4 delta_next(float4 s, float4 k, float decay, float change)
@@ -299,83 +305,85 @@ GPU float4 delta_next(float4 s, float4 k, float decay, float change)
             fmaf(k.z, change, gpu_mul(s.z, decay)), fmaf(k.w, change, gpu_mul(s.w, decay))};
 }
 
-/* A lane's part of S: [column][piece]. */
-struct delta_held {
-    float4 s[2][2];
+/* What a lane has of a column of S, of queries or of keys. */
+struct delta_keys {
+    float4 x[DELTA_FOURS];
 };
 
-/* A token's turn: S becomes the next; returns this lane's part of two columns of S^T q. */
-GPU float2 delta_turn(struct delta_held *held, const float *token)
+struct delta_held {
+    struct delta_keys s[DELTA_EACH];
+};
+
+GPU struct delta_keys delta_load(const float *x)
 {
-    const float4 zero = {0, 0, 0, 0};
-    const u32 at = gpu_lane() % DELTA_LANES * 4, column = gpu_thread() / DELTA_LANES * 2;
-    const float4 k[2] = {gpu_load<float4>(token + LIMIT_DELTA_DIM + at),
-                         gpu_load<float4>(token + LIMIT_DELTA_DIM + DELTA_STEP + at)};
-    const float4 q[2] = {gpu_load<float4>(token + at), gpu_load<float4>(token + DELTA_STEP + at)};
-    const float decay = token[DELTA_WEIGHTS], beta = token[DELTA_WEIGHTS + 1];
-    const float erase = token[DELTA_WEIGHTS + 2];
-    float seen[2], out[2];
+    struct delta_keys keys;
 #pragma unroll
-    for (u32 c = 0; c < 2; c++)
-        seen[c] = delta_all(delta_dot(held->s[c][1], k[1], delta_dot(held->s[c][0], k[0], zero)));
-    const float2 had = delta_sum({seen[0], seen[1]});
-    const float change[2] = {beta * (token[DELTA_V + column] - erase * had.x),
-                             beta * (token[DELTA_V + column + 1] - erase * had.y)};
-#pragma unroll
-    for (u32 c = 0; c < 2; c++) {
-        held->s[c][0] = delta_next(held->s[c][0], k[0], decay, change[c]);
-        held->s[c][1] = delta_next(held->s[c][1], k[1], decay, change[c]);
-        out[c] = delta_all(delta_dot(held->s[c][1], q[1], delta_dot(held->s[c][0], q[0], zero)));
-    }
-    return {out[0], out[1]};
+    for (u32 i = 0; i < DELTA_FOURS; i++)
+        keys.x[i] = gpu_load<float4>(x + gpu_lane() % DELTA_LANES * 4 + i * DELTA_STEP);
+    return keys;
 }
 
-/* y + skip v of a column. */
-GPU float delta_skip(float y, const float *token, u32 column)
+/* This lane's part of a column of S^T x. */
+GPU float delta_times(const struct delta_keys *s, const struct delta_keys *x)
 {
-    return fmaf(token[DELTA_WEIGHTS + 3], token[DELTA_V + column], y);
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll
+    for (u32 i = 0; i < DELTA_FOURS; i++)
+        sum = delta_dot(s->x[i], x->x[i], sum);
+    return delta_all(sum);
 }
 
-/* n tokens of the part that are there: x. out: of the first. Four at a time, without a branch, so
- * that what the next ones want is loaded meanwhile. */
-GPU void delta_turns(const struct op_delta *op, const struct delta_part *part, const float *x,
-                     u32 n, struct delta_held *held, float *out)
+/* Where a lane finds v of its columns, and the weights of their head, behind a token's q. */
+struct delta_places {
+    u32 v, weights;
+};
+
+/* n tokens of the part that are there: x. out: of the first, this lane's column, if it is one that
+ * `tells`. With each S becomes the next, and y = S^T q + skip v; Mamba erases nothing. Nothing
+ * waits for y, so that lanes add theirs up beside what the next token wants; and of that the keys
+ * are loaded as soon as nothing needs these. */
+template <bool ERASES>
+GPU void delta_turns(const float *x, struct delta_places at, u32 n, struct delta_held *held,
+                     float *out, u32 stride)
 {
-    const u32 lane = gpu_lane() % DELTA_LANES, nth = lane / 4;
-    const u32 column = gpu_thread() / DELTA_LANES * 2 + lane % 2;
-    const bool is = lane % 4 < 2 && part->column + column < op->value_dim;
-    out += column;
+    const bool tells = gpu_lane() % DELTA_LANES < DELTA_EACH, odd = gpu_lane() & 1;
+    struct delta_keys keys = delta_load(x + LIMIT_DELTA_DIM);
+    float2 y = {0, 0}; /* of the last token */
+    float skipped = 0;
 #pragma unroll 1
-    for (; n >= 4; n -= 4, x += 4 * DELTA_NEAR_FLOATS, out += 4 * op->out_stride) {
-        float2 sum[4];
+    for (u32 i = 0; i < n; i++) {
+        const struct delta_keys queries = delta_load(x);
+        const float2 v = gpu_load<float2>(x + at.v);
+        const float4 w = gpu_load<float4>(x + at.weights);
+        float2 had = {0, 0};
+        if (ERASES)
+            had = {delta_sum(delta_times(&held->s[0], &keys)),
+                   delta_sum(delta_times(&held->s[1], &keys))};
+        const float sum = delta_sums(y) + skipped;
+        if (i && tells)
+            out[(i - 1) * stride] = sum;
+        const float change[DELTA_EACH] = {w.y * (v.x - w.z * had.x), w.y * (v.y - w.z * had.y)};
 #pragma unroll
-        for (u32 j = 0; j < 4; j++)
-            sum[j] = delta_turn(held, x + j * DELTA_NEAR_FLOATS);
-        const float y = delta_sums(sum);
-        if (is)
-            out[nth * op->out_stride] = delta_skip(y, x + nth * DELTA_NEAR_FLOATS, column);
+        for (u32 c = 0; c < DELTA_EACH; c++)
+#pragma unroll
+            for (u32 j = 0; j < DELTA_FOURS; j++)
+                held->s[c].x[j] = delta_next(held->s[c].x[j], keys.x[j], w.x, change[c]);
+        skipped = w.w * (odd ? v.y : v.x);
+        x += i + 1 < n ? DELTA_NEAR_FLOATS : 0;
+        keys = delta_load(x + LIMIT_DELTA_DIM);
+        y = {delta_times(&held->s[0], &queries), delta_times(&held->s[1], &queries)};
     }
-#pragma unroll 1
-    for (; n; n--, x += DELTA_NEAR_FLOATS, out += op->out_stride) {
-        const float2 sum[4] = {delta_turn(held, x), {0, 0}, {0, 0}, {0, 0}};
-        const float y = delta_sums(sum);
-        if (is && nth == 0)
-            *out = delta_skip(y, x, column);
-    }
+    const float sum = delta_sums(y) + skipped;
+    if (tells)
+        out[(n - 1) * stride] = sum;
 }
 
-/* Where this lane's part of S is, of one of its columns; are they columns that there are? */
-GPU float *delta_held_at(const struct op_delta *op, const struct delta_part *part, u32 c)
+/* The first of two columns of the part that this lane has some of. Blocks that share a
+ * multiprocessor, which mostly follow one another, have `apart` other warps at work, as the same of
+ * each would share a scheduler. */
+GPU u32 delta_mine(u32 apart)
 {
-    const u32 column = part->column + gpu_thread() / DELTA_LANES * 2 + c;
-    return delta_state(op, part->row.slot) + (part->head * op->value_dim + column) * op->key_dim +
-           gpu_lane() % DELTA_LANES * 4;
-}
-
-GPU bool delta_holds(const struct op_delta *op, const struct delta_part *part, u32 piece)
-{
-    return gpu_lane() % DELTA_LANES * 4 + piece * DELTA_STEP < op->key_dim &&
-           part->column + gpu_thread() / DELTA_LANES * 2 < op->value_dim;
+    return (gpu_thread() / DELTA_LANES * DELTA_EACH + apart) % DELTA_COLUMNS;
 }
 
 /* All tokens of a part: while some have their turn, the next are copied. */
@@ -383,52 +391,71 @@ GPU void delta_go(const struct op_delta *op, const struct delta_part *part)
 {
     float *near = (float *)gpu_shared();
     const u32 half = DELTA_TOKENS * DELTA_NEAR_FLOATS, all = part->row.n;
-    float *out = gpu_global(op->out) + (size_t)part->row.first * op->out_stride +
-                 part->head * op->value_dim + part->column;
+    const u32 first = delta_first_column(op, part),
+              mine = delta_mine(gpu_block() % 2 ? part->n : 0);
+    const bool is = mine < part->n; /* all lanes of a warp, or none */
+    const u32 column = first + MIN(mine, part->n - DELTA_EACH), lane = gpu_lane() % DELTA_LANES * 4;
+    const struct delta_places at = {DELTA_V + column - first,
+                                    DELTA_WEIGHTS +
+                                        (column / op->value_dim - first / op->value_dim) * 4};
+    const struct delta_copying copying = delta_copying_of(op, part);
+    const float *rows = gpu_global(op->mixed) + (size_t)part->row.first * op->mixed_stride;
+    float *out = gpu_global(op->out) + (size_t)part->row.first * op->out_stride + column +
+                 gpu_lane() % DELTA_EACH;
+    float *state = delta_state(op, part->row.slot) + column * op->key_dim + lane;
     struct delta_held held = {};
 #pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        if (part->row.pos && delta_holds(op, part, i % 2))
-            held.s[i / 2][i % 2] =
-                gpu_load<float4>(delta_held_at(op, part, i / 2) + i % 2 * DELTA_STEP);
+    for (u32 i = 0; i < DELTA_FOURS; i++)
+#pragma unroll
+        for (u32 c = 0; c < DELTA_EACH; c++)
+            if (part->row.pos && is && lane + i * DELTA_STEP < op->key_dim)
+                held.s[c].x[i] = gpu_load<float4>(state + c * op->key_dim + i * DELTA_STEP);
     u32 next = 0, here = 0, turn = 0;
     do {
         const u32 coming = next < all ? MIN(all - next, (u32)DELTA_TOKENS) : 0;
-        delta_copy(op, part, next, coming, near + turn);
+        delta_copy(&copying, rows, op->mixed_stride, coming, near + turn);
+        rows += coming * op->mixed_stride;
         gpu_copy_wait<1>();
         turn ^= half;
         if (here) {
             gpu_sync();
-            delta_turns(op, part, near + turn, here, &held, out);
-            out += (size_t)here * op->out_stride;
+            if (is && op->skip)
+                delta_turns<false>(near + turn, at, here, &held, out, op->out_stride);
+            else if (is)
+                delta_turns<true>(near + turn, at, here, &held, out, op->out_stride);
+            out += here * op->out_stride;
             gpu_sync(); /* before others are copied in their place */
         }
         next += DELTA_TOKENS;
         here = coming;
     } while (here);
 #pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        if (delta_holds(op, part, i % 2))
-            gpu_store<float4>(delta_held_at(op, part, i / 2) + i % 2 * DELTA_STEP,
-                              held.s[i / 2][i % 2]);
+    for (u32 i = 0; i < DELTA_FOURS; i++)
+#pragma unroll
+        for (u32 c = 0; c < DELTA_EACH; c++)
+            if (is && lane + i * DELTA_STEP < op->key_dim)
+                gpu_store<float4>(state + c * op->key_dim + i * DELTA_STEP, held.s[c].x[i]);
 }
 
-/* Parts go by rows; within one by columns, by heads. */
+/* Parts go by rows; within one by columns, by heads of keys: as many as there are blocks, or of as
+ * many columns as a block can have. */
 GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
 {
-    const u32 rows = gpu_uniform(s->n_rows);
-    const u32 parts = (op->value_dim + DELTA_COLUMNS - 1) / DELTA_COLUMNS * op->value_heads;
+    const u32 rows = gpu_uniform(s->n_rows), columns = op->shared * op->value_dim;
+    const u32 some = MAX(gpu_blocks() / MAX(rows * op->key_heads, 1u), 1u);
+    const u32 even = ((columns + some - 1) / some + DELTA_OF_WARP - 1) / DELTA_OF_WARP;
+    const u32 width = MIN(even * DELTA_OF_WARP, (u32)DELTA_COLUMNS);
+    const u32 parts = (columns + width - 1) / width * op->key_heads;
     struct delta_part part;
     u32 row = 0;
     for (u32 i = gpu_block();; i += gpu_blocks()) {
         i = delta_rest(i, parts, &row);
         if (row >= rows)
             break;
-        u32 piece = 0;
-        part.head = delta_rest(i, op->value_heads, &piece);
-        part.key_head = 0;
-        delta_rest(part.head, op->shared, &part.key_head);
-        part.column = piece * DELTA_COLUMNS;
+        const u32 piece = i / op->key_heads;
+        part.key_head = i - piece * op->key_heads;
+        part.column = piece * width;
+        part.n = MIN(width, columns - part.column);
         part.row = s->rows[row];
         part.row.n = gpu_uniform(part.row.n);
         delta_go(op, &part);
@@ -459,7 +486,7 @@ GPU void delta_norm(const struct op_delta *op, u32 tokens)
         float by = 1;
         if (op->norm) {
             float4 sum = {0, 0, 0, 0};
-#pragma unroll 2
+#pragma unroll 1
             for (u32 j = gpu_lane() * 4; j < n; j += 128) {
                 float4 v = gpu_load<float4>(&x[j]);
                 if (op->skip)

@@ -433,10 +433,11 @@ struct op_delta {
     float eps;
 };
 
-/* Tokens that a block has near at a time, of a row and a head, and floats of each; twice. */
+/* Tokens of a row that a block has near at a time, and floats of each; twice. */
 enum {
+    DELTA_UNIT = 16, /* dims of heads are multiples of it */
     DELTA_TOKENS = 16,
-    DELTA_NEAR_FLOATS = 2 * LIMIT_DELTA_DIM + 36,
+    DELTA_NEAR_FLOATS = 2 * LIMIT_DELTA_DIM + 84,
     DELTA_SHARED_BYTES = 2 * DELTA_TOKENS * DELTA_NEAR_FLOATS * 4,
 };
 

@@ -680,8 +680,8 @@ static enum err go(int argc, char **argv, struct err_text *e)
     const struct arg table[] = {
         {"--shape", ARG_STRING, &b->shape.name, 0, 0, "NAME",
          "random weights: llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
-         "qwen3.5-9b, lfm2-1.2b, granite-4.0-h-tiny, nemotron-nano-9b-v2, gpt-oss-20b, "
-         "gemma-4-e4b, gemma-4-26b-a4b, moe-2b, 100m"},
+         "qwen3.5-9b, lfm2-1.2b, granite-4.0-h-tiny, nemotron-nano-9b-v2, nemotron-3-nano-30b-a3b, "
+         "gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b, 100m"},
         {"--bits", ARG_U32, &b->shape.bits, 4, 16, "N",
          "of the shape's weights: 4 (default), 8, 16"},
         {"--head-bits", ARG_U32, &b->shape.head_bits, 4, 16, "N", "of its head: 4, 8 or 16"},

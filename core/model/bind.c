@@ -11,7 +11,8 @@
 /* How modules are called: within a layer, and at the ends. leaf: gate, up, down of an MLP, and the
  * first two in one. */
 struct names {
-    const char *attention, *mamba, *norm_q, *norm_k, *o, *mlp, *leaf[4], *embed, *norm_final;
+    const char *attention, *mamba, *norm_q, *norm_k, *o, *mlp, *shared, *leaf[4], *embed,
+        *norm_final;
 };
 static const struct names usual_names = {
     .attention = "self_attn",
@@ -19,6 +20,7 @@ static const struct names usual_names = {
     .norm_k = "k_norm",
     .o = "o_proj",
     .mlp = "mlp",
+    .shared = "mlp.shared_experts",
     .leaf = {"gate_proj", "up_proj", "down_proj", "gate_up_proj"},
     .embed = "model.embed_tokens",
     .norm_final = "model.norm",
@@ -38,6 +40,7 @@ static const struct names granite_hybrid_names = {
     .mamba = "mamba",
     .o = "o_proj",
     .mlp = "shared_mlp",
+    .shared = "shared_mlp",
     .leaf = {"gate_proj", "up_proj", "output_linear", "input_linear"},
     .embed = "model.embed_tokens",
     .norm_final = "model.norm",
@@ -47,6 +50,7 @@ static const struct names nemotron_names = {
     .mamba = "mixer",
     .o = "o_proj",
     .mlp = "mixer",
+    .shared = "mixer.shared_experts",
     .leaf = {"", "", "down_proj", "up_proj"},
     .embed = "model.embeddings",
     .norm_final = "model.norm_f",
@@ -213,8 +217,8 @@ static enum err bind_mlp(struct opening *o, struct binder *b, u32 layer, const c
 /* How the modules of a mixture are called: `of` within the layer, then the router, gate, up and
  * down of an expert, and those of all experts joined (gate and up in one). Those of Mixtral come
  * mixed, too, as transformers 5 has other names in memory than in its files: GPTQModel writes the
- * first, llm-compressor the third. The last but one are gemma4's, the last granite's. bias: see
- * struct mixture. */
+ * first, llm-compressor the third. The last three are gemma4's, granite's and nemotron_h's, whose
+ * experts have no gates. bias: see struct mixture. */
 static const struct mixture_names {
     const char *of, *router, *leaf[3], *joined[2], *bias;
 } mixture_names[] = {{"mlp.",
@@ -251,6 +255,11 @@ static const struct mixture_names {
                       "router.layer",
                       {"gate_proj", "up_proj", "down_proj"},
                       {"input_linear.weight", "output_linear.weight"},
+                      "gate.e_score_correction_bias"},
+                     {"mixer.",
+                      "gate",
+                      {"up_proj", "", "down_proj"},
+                      {"experts.up_proj", "experts.down_proj"},
                       "gate.e_score_correction_bias"}};
 
 /* The names that layer i has; where it has none, those of the family's files. */
@@ -261,6 +270,8 @@ static const struct mixture_names *find_names(const struct opening *o, u32 i)
     if (o->names == &lfm2_names)
         usual = &mixture_names[3]; /* of w1, w3, w2 */
     if (str_starts(o->m->model_type, STR("granitemoe")))
+        return &mixture_names[COUNTOF(mixture_names) - 2];
+    if (o->config.blocks)
         return &mixture_names[COUNTOF(mixture_names) - 1];
     for (const struct mixture_names *m = mixture_names; m < mixture_names + COUNTOF(mixture_names);
          m++) {
@@ -289,23 +300,23 @@ static struct weight rows_of(const struct weight *w, size_t first, u32 n, u32 st
     return part;
 }
 
-/* All experts of a layer in two tensors, [experts][gate, up][wide][hidden] and
- * [experts][hidden][wide]: as transformers 5 has them in memory, and saves them where it is told
- * not to keep to the usual form of files. */
+/* All experts of a layer in two tensors, [experts][gate, up][wide][hidden] (without gates
+ * [experts][wide][hidden]) and [experts][hidden][wide]: as transformers 5 has them in memory, and
+ * saves them where it is told not to keep to the usual form of files. */
 static enum err bind_joined(struct opening *o, struct binder *b, u32 i,
                             const struct mixture_names *names, struct mixture *x)
 {
     struct place_name s;
     const struct model *m = o->m;
-    u32 wide = m->expert_intermediate;
+    u32 wide = m->expert_intermediate, parts = model_expert_parts(m);
     struct weight gate_up, down;
     TRY(bind_stack(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->joined[0]),
-                   m->experts, 2 * wide, m->hidden, &gate_up));
+                   m->experts, parts * wide, m->hidden, &gate_up));
     TRY(bind_stack(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->joined[1]),
                    m->experts, m->hidden, wide, &down));
     for (u32 e = 0; e < m->experts; e++) {
-        for (u32 j = 0; j < 2; j++)
-            x->experts[e].gate_up[j] = rows_of(&gate_up, (2 * (size_t)e + j) * wide, wide, 1);
+        for (u32 j = 0; j < parts; j++)
+            x->experts[e].gate_up[j] = rows_of(&gate_up, (parts * (size_t)e + j) * wide, wide, 1);
         x->experts[e].down = rows_of(&down, (size_t)e * m->hidden, m->hidden, 1);
     }
     return ERR_OK;
@@ -352,12 +363,12 @@ static enum err bind_mixture_norms(struct opening *o, struct binder *b, u32 i,
     return ERR_OK;
 }
 
-static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct mixture *x)
+static enum err bind_mixture(struct opening *o, struct binder *b, u32 layer, struct mixture *x)
 {
     struct place_name s;
     const struct model *m = o->m;
+    const u32 i = mlp_number(o, layer), wide = m->expert_intermediate, hidden = m->hidden;
     const struct mixture_names *names = find_names(o, i);
-    u32 wide = m->expert_intermediate, hidden = m->hidden;
     if (o->config.gpt_oss)
         return bind_gpt_oss(o, b, i, x);
     TRY(bind_linear(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->router), m->experts,
@@ -372,6 +383,8 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 i, struct 
         return bind_joined(o, b, i, names, x);
     for (u32 e = 0; e < m->experts; e++)
         for (u32 j = 0; j < 3; j++) {
+            if (j == 1 && m->mlp_ungated)
+                continue;
             struct weight *to = j < 2 ? &x->experts[e].gate_up[j] : &x->experts[e].down;
             format(&s, "model.layers.%u.%sexperts.%u.%s", i, names->of, e, names->leaf[j]);
             TRY(bind_linear(b, s.text, j < 2 ? wide : hidden, j < 2 ? hidden : wide, false, to));
@@ -386,9 +399,9 @@ static enum err bind_shared(struct opening *o, struct binder *b, u32 i, struct l
     struct weight *share = &l->mixture->share;
     bool gated = o->m->shared_gated;
     TRY(bind_mlp(o, b, i,
-                 gated                                       ? "mlp.shared_expert"
-                 : l->mixture->norms || o->config.shared_mlp ? o->names->mlp
-                                                             : "mlp.shared_experts",
+                 gated               ? "mlp.shared_expert"
+                 : l->mixture->norms ? o->names->mlp
+                                     : o->names->shared,
                  o->m->shared_intermediate, l));
     if (!gated)
         return ERR_OK;
@@ -563,8 +576,12 @@ static void describe_shape(const struct opening *o, char *out, size_t cap)
                  m->expert_intermediate);
     if (m->shared_intermediate && !o->config.gemma4 && !o->config.shared_mlp)
         snprintf(shared, sizeof shared, ", %s %u",
-                 m->shared_gated ? "shared_expert_intermediate_size" : "n_shared_experts",
-                 m->shared_intermediate / (m->shared_gated ? 1 : m->expert_intermediate));
+                 m->shared_gated    ? "shared_expert_intermediate_size"
+                 : o->config.blocks ? "moe_shared_expert_intermediate_size"
+                                    : "n_shared_experts",
+                 m->shared_gated || o->config.blocks
+                     ? m->shared_intermediate
+                     : m->shared_intermediate / m->expert_intermediate);
     if (m->delta.value_heads)
         snprintf(delta, sizeof delta,
                  o->config.blocks

@@ -19,15 +19,16 @@ enum norms { NORMS_BEFORE, NORMS_LFM2, NORMS_AFTER, NORMS_AROUND, NORMS_GLM, NOR
 /* What the weights must be like, beside the shapes in struct model. */
 struct config {
     bool qkv_bias, o_bias, mlp_bias;
-    bool fused;              /* as struct model's n_qkv and n_gate_up say */
-    bool gpt_oss;            /* attention has sinks; experts have biases and are of MXFP4 */
-    bool values_are_keys;    /* of layers that see all: v is what k's matrix makes */
-    bool gemma4;             /* there is a scale a layer, and mixtures have norms of their own */
-    bool shared_mlp;         /* MLPs are called as granitemoehybrid's */
-    bool conv_bias;          /* of Mamba's convolutions */
-    u32 block[LIMIT_LAYERS]; /* the number of a layer in names of tensors */
-    bool blocks;             /* nemotron_h: that is its mixer's, and its MLP has the next */
-    bool router_bias;        /* experts are chosen by sigmoids and a bias */
+    bool fused;               /* as struct model's n_qkv and n_gate_up say */
+    bool gpt_oss;             /* attention has sinks; experts have biases and are of MXFP4 */
+    bool values_are_keys;     /* of layers that see all: v is what k's matrix makes */
+    bool gemma4;              /* there is a scale a layer, and mixtures have norms of their own */
+    bool shared_mlp;          /* MLPs are called as granitemoehybrid's */
+    bool conv_bias;           /* of Mamba's convolutions */
+    u32 block[LIMIT_LAYERS];  /* the number of a layer in names of tensors */
+    bool blocks;              /* nemotron_h: that is its mixer's, and its MLP has the next */
+    bool mixed[LIMIT_LAYERS]; /* of these: it is a mixture of experts */
+    bool router_bias;         /* experts are chosen by sigmoids and a bias */
     u32 more_layers; /* of the file, behind the model's own, which guess tokens further on: they
                         change no result, and are not computed */
     enum norms norms;

@@ -273,6 +273,7 @@ static const struct family families[] = {
      .eps = 1e-5,
      .mlp_bias_key = true,
      .norms = NORMS_BLOCKS,
+     .mixtures = MIXTURES_NEMOTRON,
      .blocks = true,
      .activation_key = "mlp_hidden_act",
      .eps_key = "layer_norm_epsilon"},

@@ -64,7 +64,8 @@ struct family {
         MIXTURES_GEMMA4,  /* a key says whether there are any; beside the plain MLP */
         MIXTURES_LFM2,    /* as GLM's, without that one */
         MIXTURES_GRANITE_HYBRID, /* all layers, or none; as Mixtral's, beside the plain MLP */
-        MIXTURES_GPT_OSS,        /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
+        MIXTURES_NEMOTRON, /* as GLM's, but without gates, and blocks say which layers have any */
+        MIXTURES_GPT_OSS,  /* as Mixtral's, of MXFP4, with biases; and attention has sinks */
     } mixtures;
     bool shared_expert; /* of Qwen's: beside those, one that all tokens take, gated */
     bool delta;         /* three of four layers are gated delta nets; attention is gated */

@@ -205,18 +205,15 @@ static char block_letter(const struct json *v)
     static const struct {
         const char *name;
         char letter;
-    } names[] = {{"linear_attention", 'M'},
-                 {"mamba", 'M'},
-                 {"full_attention", '*'},
-                 {"attention", '*'},
-                 {"mlp", '-'}};
+    } names[] = {{"linear_attention", 'M'}, {"mamba", 'M'}, {"full_attention", '*'},
+                 {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'}};
     for (size_t i = 0; i < COUNTOF(names) && v->type == JSON_STRING; i++)
         if (str_is(v->text, names[i].name))
             return names[i].letter;
     return 0;
 }
 
-/* m->layers_n of them: M, * and -. */
+/* m->layers_n of them: M, *, - and E. */
 static void read_letters(const struct fields *k, const char *key, const struct model *m,
                          char letters[LIMIT_LAYERS])
 {
@@ -225,11 +222,11 @@ static void read_letters(const struct fields *k, const char *key, const struct m
     const struct json *pattern = fields_get(k, "hybrid_override_pattern");
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++, v = v ? v->next : NULL) {
         letters[i] = text ? blocks->text.p[i] : v ? block_letter(v) : 0;
-        if (!memchr("M*-", letters[i], 3))
+        if (!memchr("M*-E", letters[i], 4))
             fields_refuse(k, key,
                           "block %u: Mamba 2 (M, linear_attention, mamba), attention (*, "
-                          "full_attention, attention) and MLPs (-, mlp) are supported, and no "
-                          "experts",
+                          "full_attention, attention), MLPs (-, mlp) and experts (E, moe) are "
+                          "supported",
                           i);
     }
     if (pattern && !*k->failed &&
@@ -238,7 +235,13 @@ static void read_letters(const struct fields *k, const char *key, const struct m
         fields_refuse(k, "hybrid_override_pattern", "%s says otherwise", key);
 }
 
-/* Makes layers of blocks: each of a mixer, and of the MLP behind it where there is one. */
+static bool is_mixer(char letter)
+{
+    return letter == 'M' || letter == '*';
+}
+
+/* Makes layers of blocks: each of a mixer, and of the MLP or the experts behind it where there are
+ * any. */
 static void join_blocks(const struct fields *k, const char *key, struct model *m, struct config *c,
                         bool is_other[LIMIT_LAYERS])
 {
@@ -246,14 +249,17 @@ static void join_blocks(const struct fields *k, const char *key, struct model *m
     u32 n = 0;
     read_letters(k, key, m, letters);
     for (u32 i = 0; i < m->layers_n && !*k->failed; i++) {
-        if (letters[i] == '-' && (i == 0 || letters[i - 1] == '-'))
-            fields_refuse(k, key, "block %u: an MLP that no mixer is before is not supported", i);
-        if (letters[i] == '-')
+        const bool mixes = is_mixer(letters[i]);
+        if (!mixes && (i == 0 || !is_mixer(letters[i - 1])))
+            fields_refuse(
+                k, key, "block %u: an MLP or experts that no mixer is before are not supported", i);
+        if (!mixes)
             continue;
         struct layer *l = &m->layers[n];
         l->rope = ROPE_SETS;
         l->intermediate = letters[i + 1] == '-' ? m->intermediate : 0;
         c->block[n] = i;
+        c->mixed[n] = letters[i + 1] == 'E';
         is_other[n++] = letters[i] == 'M';
     }
     m->layers_n = n;

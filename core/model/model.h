@@ -25,7 +25,7 @@ enum { ROPE_FULL, ROPE_LOCAL, ROPE_SETS };
 
 /* One of many small MLPs. */
 struct expert {
-    struct weight gate_up[2]; /* gate, up: [expert_intermediate][hidden] */
+    struct weight gate_up[2]; /* gate, up: [expert_intermediate][hidden]; ungated, up alone */
     struct weight down;       /* [hidden][expert_intermediate] */
 };
 
@@ -280,6 +280,12 @@ static inline bool layer_attends(const struct layer *l)
 static inline bool layer_has_mlp(const struct layer *l)
 {
     return l->mixture || l->intermediate;
+}
+
+/* Matrices of an expert before its down. */
+static inline u32 model_expert_parts(const struct model *m)
+{
+    return m->mlp_ungated ? 1 : 2;
 }
 
 /* Has it keys and values of its own? */

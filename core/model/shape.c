@@ -76,6 +76,15 @@ static const struct {
      "\"layer_norm_epsilon\":1e-5,\"mamba_num_heads\":128,\"mamba_head_dim\":80,"
      "\"ssm_state_size\":128,\"n_groups\":8,\"conv_kernel\":4,\"hybrid_override_pattern\":"
      "\"M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-\"}"},
+    {"nemotron-3-nano-30b-a3b",
+     "{\"model_type\":\"nemotron_h\",\"hidden_size\":2688,\"intermediate_size\":1856,"
+     "\"num_hidden_layers\":52,\"num_attention_heads\":32,\"num_key_value_heads\":2,"
+     "\"head_dim\":128,\"vocab_size\":131072,\"max_position_embeddings\":262144,"
+     "\"layer_norm_epsilon\":1e-5,\"mamba_num_heads\":64,\"mamba_head_dim\":64,"
+     "\"ssm_state_size\":128,\"n_groups\":8,\"conv_kernel\":4,\"n_routed_experts\":128,"
+     "\"num_experts_per_tok\":6,\"moe_intermediate_size\":1856,"
+     "\"moe_shared_expert_intermediate_size\":3712,\"routed_scaling_factor\":2.5,"
+     "\"hybrid_override_pattern\":\"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME\"}"},
     {"gpt-oss-20b",
      "{\"model_type\":\"gpt_oss\",\"hidden_size\":2880,\"intermediate_size\":2880,"
      "\"num_hidden_layers\":24,\"num_attention_heads\":64,\"num_key_value_heads\":8,"
@@ -118,7 +127,7 @@ struct carver {
     size_t used;
     u64 seed;
     bool gpt_oss; /* experts of MXFP4, all else bf16 */
-    bool gemma4;
+    bool gemma4, router_bias;
     struct arena *keep;
     struct err_text *e;
 };
@@ -345,8 +354,10 @@ static enum err carve_layer(struct carver *c, const struct model *m, u32 bits, s
     carve_linear(c, "gate", m->experts, m->hidden, 16, &x->router);
     if (c->gpt_oss)
         carve_bias(c, &x->router);
+    if (c->router_bias)
+        TRY(carve_vector(c, m->experts, false, &x->bias));
     for (u32 e = 0; e < m->experts; e++)
-        carve_mlp(c, m, bits, m->expert_intermediate, 2, x->experts[e].gate_up,
+        carve_mlp(c, m, bits, m->expert_intermediate, model_expert_parts(m), x->experts[e].gate_up,
                   &x->experts[e].down);
     return ERR_OK;
 }
@@ -426,7 +437,8 @@ static enum err find_shape(const char *name, struct str *config, struct err_text
     return err_set(e, ERR_USAGE,
                    "unknown shape \"%.100s\"; llama-3.1-8b, llama-3.2-1b, qwen3-4b, qwen3-30b-a3b, "
                    "qwen3.5-9b, lfm2-1.2b, granite-4.0-h-tiny, nemotron-nano-9b-v2, "
-                   "gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and 100m are known",
+                   "nemotron-3-nano-30b-a3b, gpt-oss-20b, gemma-4-e4b, gemma-4-26b-a4b, moe-2b and "
+                   "100m are known",
                    name);
 }
 
@@ -454,6 +466,7 @@ enum err model_shape(struct arena *keep, struct arena *scratch, const char *shap
     m->tied &= head_bits == 16;
     c.gpt_oss = config.gpt_oss;
     c.gemma4 = config.gemma4;
+    c.router_bias = config.router_bias;
     if (c.gpt_oss)
         bits = head_bits = 16; /* what is not experts; these have their own form */
     TRY(carve_model(&c, m, bits, head_bits));

@@ -63,7 +63,7 @@ static void list_mixture(struct cpu_device *c, const struct mixture *from,
                                     .type = DTYPE_F32};
     list_matrix(c, plain ? r : &to->plain, &to->router);
     for (u32 e = 0; e < c->device.model->experts; e++) {
-        for (u32 j = 0; j < 2; j++)
+        for (u32 j = 0; j < model_expert_parts(c->device.model); j++)
             list_matrix(c, &from->experts[e].gate_up[j], &to->experts[e].gate_up[j]);
         list_matrix(c, &from->experts[e].down, &to->experts[e].down);
     }

@@ -53,7 +53,7 @@ static size_t act_bytes_max(const struct forward *f, u32 rows)
 /* Of an expert both see the input in one form, unless act-order sorts it for each. */
 static u32 count_prepares(const struct model *m)
 {
-    for (u32 i = 0; i < m->layers_n; i++)
+    for (u32 i = 0; i < m->layers_n && !m->mlp_ungated; i++)
         for (u32 e = 0; m->layers[i].mixture && e < m->experts; e++) {
             const struct weight *w = m->layers[i].mixture->experts[e].gate_up;
             if (w[0].group_index || w[1].group_index || w[0].kind != w[1].kind)
@@ -78,7 +78,7 @@ static void layout_mlp(struct forward *f, struct carve *c)
     const struct model *m = f->model;
     u32 routes = f->tile * m->experts_used;
     f->mlp_stride = stride_of((m->mlp_ungated ? 1 : 2) * plain_intermediate(m));
-    f->expert_stride = stride_of(2 * m->expert_intermediate);
+    f->expert_stride = stride_of(model_expert_parts(m) * m->expert_intermediate);
     f->router_stride = ROUND_UP(m->experts, 16u);
     f->prepares = count_prepares(m);
     size_t plain = (size_t)f->tile * f->mlp_stride, mixed = (size_t)routes * f->expert_stride;

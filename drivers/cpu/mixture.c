@@ -159,7 +159,7 @@ static struct activations some_rows(const struct forward *f, const struct activa
 }
 
 /* Copies and prepares the inputs of all routes, `in` being those of the tokens; ends with a
- * barrier. a[j]: what gate (0) and up (1) take. */
+ * barrier. a[j]: what gate (0) and up (1) take; ungated, up alone. */
 static void ready_routes(const struct pass *p, const struct forward_mixture *x,
                          const struct input *in, struct activations a[2])
 {
@@ -200,12 +200,13 @@ static void multiply_few(const struct pass *p, const struct packed *w, struct in
     }
 }
 
-/* act(gate) * up of all routes. Ends with a barrier. */
+/* act(gate) * up of all routes; ungated as in gate(). Ends with a barrier. */
 static void experts_gate_up(const struct pass *p, const struct forward_mixture *x, struct input *in)
 {
     struct forward *f = p->f;
     const struct forward_routes *s = &p->mine->routes;
     u32 expert, wide = f->model->expert_intermediate, unit = f->linear->tile_n;
+    const u32 parts = model_expert_parts(f->model);
     struct activations all[2];
     struct range r;
     if (!in->few)
@@ -214,7 +215,7 @@ static void experts_gate_up(const struct pass *p, const struct forward_mixture *
         u32 first = s->first[expert], n = s->first[expert + 1] - first;
         const struct packed *matrix = x->experts[expert].gate_up;
         float *rows = f->mlp + (size_t)first * f->expert_stride;
-        for (u32 j = 0; j < 2; j++) {
+        for (u32 j = 0; j < parts; j++) {
             if (in->few) {
                 multiply_few(p, &matrix[j], in, expert, f->mlp + j * wide, r);
                 continue;

@@ -356,6 +356,20 @@ static void add_mlp(struct list *l, struct buffers *b, const struct layer *layer
                                                      .activation = m->activation};
 }
 
+/* Of experts without gates h = act(up) * up, in place. What a step has of pairs lies in as many
+ * rows as it has tokens, each of all of one's pairs. */
+static void add_pair_gate(struct list *l, const struct buffers *b)
+{
+    const u32 n = l->model->experts_used * b->pair_stride;
+    add(l, OP_GATE, "gate")->gate = (struct op_gate){.gate = b->pair_h,
+                                                     .up = b->pair_h,
+                                                     .h = b->pair_h,
+                                                     .in_stride = n,
+                                                     .h_stride = n,
+                                                     .n = n,
+                                                     .activation = l->model->activation};
+}
+
 static struct op_experts *add_expert_linear(struct list *l, const struct buffers *b,
                                             const char *label, struct input in,
                                             const struct list_weight *w)
@@ -414,9 +428,11 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
         add(l, layer->mixture->bias ? OP_JUDGE : OP_CHOOSE, "choose")->route = route;
     in.norm = normed_apart ? p->norm_experts : in.norm;
     struct op_experts *op = add_expert_linear(l, b, "experts_up", in, p->expert_up);
-    op->output = OUTPUT_GATE;
+    op->output = m->mlp_ungated ? OUTPUT_STORE : OUTPUT_GATE;
     op->y = b->pair_h;
     op->y_stride = b->pair_stride;
+    if (m->mlp_ungated)
+        add_pair_gate(l, b);
     in = rows(b, b->pair_h, b->pair_stride, b->place != NULL);
     op = add_expert_linear(l, b, "experts_down", in, p->expert_down);
     op->paired = 1;

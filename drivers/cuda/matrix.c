@@ -215,18 +215,18 @@ struct list_weight *matrix_place_pair(struct list *l, struct vram *s, const stru
     return gate;
 }
 
-/* Matrices of all experts below one another, whose forms agree (matrix_takes). parts: 2: gates and
- * ups in the form of place_pair; 1: downs. Returns the first, whose order is [experts][k]. */
+/* Matrices of all experts below one another, whose forms agree (matrix_takes): downs; or gates and
+ * ups in the form of place_pair; or ups. Returns the first, whose order is [experts][k]. */
 struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const struct mixture *x,
-                                         u32 parts)
+                                         bool downs)
 {
     struct list_weight *first = &l->weights[l->n_weights];
-    const u32 experts = l->model->experts;
+    const u32 experts = l->model->experts, parts = downs ? 1 : model_expert_parts(l->model);
     u32 *orders = NULL;
     bool zeros = false;
     for (u32 i = 0; i < experts * parts; i++) {
         const struct expert *e = &x->experts[i / parts];
-        const struct weight *from = parts == 2 ? &e->gate_up[i % 2] : &e->down;
+        const struct weight *from = downs ? &e->down : &e->gate_up[i % parts];
         struct list_weight *w = add_weight(l, from, 0, from->n);
         if (i == 0 && has_order(from))
             orders = vram_pointer(s, (size_t)experts * w->to.k * sizeof *orders);
@@ -250,22 +250,23 @@ struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const s
 static enum err takes(const struct mixture *x, const struct model *m, struct err_text *e)
 {
     const struct weight *up = &x->experts[0].gate_up[0], *down = &x->experts[0].down;
+    const u32 last = model_expert_parts(m) - 1; /* ungated, gate_up[last] is gate_up[0] */
     for (u32 i = 0; i < m->experts; i++) {
         const struct expert *p = &x->experts[i];
         const struct {
             const struct weight *is, *as;
-        } all[] = {{&p->gate_up[0], up}, {&p->gate_up[1], up}, {&p->down, down}};
+        } all[] = {{&p->gate_up[0], up}, {&p->gate_up[last], up}, {&p->down, down}};
         for (u32 j = 0; j < COUNTOF(all); j++)
             if (!same_shape(all[j].is, all[j].as))
                 return err_set(e, ERR_DEVICE,
                                "%s is quantized in another way than those of other experts: on a "
                                "GPU it must not be. Set device.kind to cpu",
                                all[j].is->name);
-        if (!same_order(&p->gate_up[0], &p->gate_up[1]))
+        if (!same_order(&p->gate_up[0], &p->gate_up[last]))
             return err_set(e, ERR_DEVICE,
                            "%s has another act-order than the gate_proj beside it: on a GPU it "
                            "must not. Set device.kind to cpu",
-                           p->gate_up[1].name);
+                           p->gate_up[last].name);
     }
     return ERR_OK;
 }
@@ -274,11 +275,12 @@ enum err matrix_takes(const struct model *m, struct err_text *e)
 {
     if (!m->experts)
         return ERR_OK;
-    if (m->hidden % 16 || m->expert_intermediate % 8)
+    const u32 unit = 16 / model_expert_parts(m);
+    if (m->hidden % 16 || m->expert_intermediate % unit)
         return err_set(e, ERR_DEVICE,
                        "on a GPU experts need a hidden_size that is a multiple of 16 and a size "
-                       "of their own of 8; here they are %u and %u. Set device.kind to cpu",
-                       m->hidden, m->expert_intermediate);
+                       "of their own of %u; here they are %u and %u. Set device.kind to cpu",
+                       unit, m->hidden, m->expert_intermediate);
     for (u32 i = 0; i < m->layers_n; i++) {
         const struct mixture *x = m->layers[i].mixture;
         if (x && x->router.int8_activations)

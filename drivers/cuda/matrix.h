@@ -31,10 +31,10 @@ struct list_weight *matrix_place_rows(struct list *l, struct vram *s, const stru
 struct list_weight *matrix_place_pair(struct list *l, struct vram *s, const struct weight *gates,
                                       const struct weight *ups);
 
-/* all experts below one another (matrix_takes): of parts 2 their gates and ups, as by
- * matrix_place_pair, of 1 their downs. */
+/* all experts below one another (matrix_takes): their downs; else their gates and ups, as by
+ * matrix_place_pair, or ups alone. */
 struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const struct mixture *x,
-                                         u32 parts);
+                                         bool downs);
 
 /* ERR_DEVICE: a GPU does not compute this mixture of experts. */
 MUST enum err matrix_takes(const struct model *m, struct err_text *e);

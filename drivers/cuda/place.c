@@ -51,9 +51,8 @@ static void place_mlp(struct list *l, struct vram *s, const struct layer *from, 
 {
     const struct model *m = l->model;
     if (from->mixture) {
-        ASSERT(!m->mlp_ungated);
-        to->expert_up = matrix_place_experts(l, s, from->mixture, 2);
-        to->expert_down = matrix_place_experts(l, s, from->mixture, 1);
+        to->expert_up = matrix_place_experts(l, s, from->mixture, false);
+        to->expert_down = matrix_place_experts(l, s, from->mixture, true);
     }
     if (!place_mlp_n(m, from))
         return;

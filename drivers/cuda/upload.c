@@ -153,10 +153,12 @@ static size_t weight_staging_bytes(const struct weight *from)
     return piece_of(&w, 0).bytes;
 }
 
-static size_t expert_staging_bytes(const struct expert *x)
+static size_t expert_staging_bytes(const struct model *m, const struct expert *x)
 {
-    size_t a = weight_staging_bytes(&x->gate_up[0]), b = weight_staging_bytes(&x->gate_up[1]);
-    return MAX(MAX(a, b), weight_staging_bytes(&x->down));
+    size_t most = weight_staging_bytes(&x->down);
+    for (u32 i = 0; i < model_expert_parts(m); i++)
+        most = MAX(most, weight_staging_bytes(&x->gate_up[i]));
+    return most;
 }
 
 /* Of per-layer inputs. A piece of a table in host memory is packed beside its copy. */
@@ -187,7 +189,7 @@ size_t upload_staging_bytes(const struct model *m, bool own_in_host)
             most = MAX(most, weight_staging_bytes(&in[j]));
         most = MAX(most, weight_staging_bytes(&l->o));
         for (u32 j = 0; j < m->experts && l->mixture; j++)
-            most = MAX(most, expert_staging_bytes(&l->mixture->experts[j]));
+            most = MAX(most, expert_staging_bytes(m, &l->mixture->experts[j]));
         const bool mlp = place_mlp_n(m, l) > 0;
         for (u32 j = 0; j < m->n_gate_up && mlp; j++)
             most = MAX(most, weight_staging_bytes(&l->gate_up[j]));

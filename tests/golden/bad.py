@@ -515,7 +515,7 @@ for i, (key, value, says) in enumerate([
         (PATTERN, "MM-*-", "num_hidden_layers"), (PATTERN, "MM-M", "full_attention"),
         (PATTERN, "M-M*", "model.layers.1"), (PATTERN, "MM**", "model.layers.2.mixer.q_proj"),
         (PATTERN, None, PATTERN), (PATTERN, "", PATTERN), (PATTERN, 4, PATTERN),
-        ("layers_block_type", ["mamba", "mamba", "mlp", "moe"], "block 3"),
+        ("layers_block_type", ["mamba", "mamba", "mlp", "moe"], PATTERN),
         ("layers_block_type", ["mamba", "mamba", "attention", "attention"], PATTERN),
         ("mlp_hidden_act", "silu", CONFIG), ("mlp_bias", False, "bias"), ("n_groups", 4, "in_proj"),
         ("n_groups", 3, "mamba_num_heads"), ("mamba_head_dim", 24, CONFIG),
@@ -532,6 +532,56 @@ case("ok-blocks-bare", NEMOTRON, lambda d: (without("lm_head.weight")(d), header
     {n.replace("backbone.", ""): t for n, t in h.items()}, b))(d)), [], "ok")
 case("ok-blocks-mtp", NEMOTRON, header(lambda h, b: (dict(h, **{"mtp.layers.0.norm.weight": dict(
     h["backbone.norm_f.weight"], data_offsets=[len(b), len(b) + 192])}), b + bytes(192))), [], "ok")
+NEMOTRON_MOE, MOE_BLOCK = "nemotron-h-moe-bf16", "layers.4.mixer."
+for i, name in enumerate(("gate.weight", "gate.e_score_correction_bias", "experts.5.up_proj.weight",
+                          "experts.0.down_proj.weight", "shared_experts.up_proj.weight",
+                          "shared_experts.down_proj.weight")):
+    case(f"blocks-moe-without-{i}", NEMOTRON_MOE, without("backbone." + MOE_BLOCK + name),
+         "model." + MOE_BLOCK + name)
+for i, (name, shape) in enumerate([("gate.weight", [64, 6]), ("experts.5.up_proj.weight", [64, 48]),
+                                   ("gate.e_score_correction_bias", [6, 1]),
+                                   ("shared_experts.up_proj.weight", [64, 96])]):
+    case(f"blocks-moe-shape-{i}", NEMOTRON_MOE,
+         entry("shape", shape, "backbone." + MOE_BLOCK + name),
+         ["model." + MOE_BLOCK + name, "6 experts of intermediate size 48, "
+          "moe_shared_expert_intermediate_size 96"])
+for i, (key, value, says) in enumerate([
+        (PATTERN, "MEM*E-E", "block 5"), (PATTERN, "EMM*EME", "block 0"),
+        (PATTERN, "MEM*-ME", "model.layers.4.mixer.up_proj"),
+        (PATTERN, "MEM*EM*", "model.layers.6.mixer.q_proj"),
+        ("n_routed_experts", 5, "model.layers.1.mixer.gate"), ("n_routed_experts", None, CONFIG),
+        ("num_local_experts", 5, CONFIG), ("num_experts_per_tok", 7, CONFIG),
+        ("num_experts_per_tok", 0, CONFIG), ("moe_intermediate_size", 32, "experts.0.up_proj"),
+        ("moe_intermediate_size", None, CONFIG), ("moe_latent_size", 32, CONFIG),
+        ("moe_shared_expert_intermediate_size", 48, "shared_experts.up_proj"),
+        ("moe_shared_expert_intermediate_size", None, CONFIG), ("n_shared_experts", 2, CONFIG),
+        ("n_group", 2, CONFIG), ("topk_group", 2, CONFIG), ("routed_scaling_factor", -1, CONFIG),
+        ("mlp_bias", True, "shared_experts.up_proj.bias"), ("mlp_hidden_act", "gelu", CONFIG)]):
+    case(f"blocks-moe-{i}", NEMOTRON_MOE, config(key, value),
+         [key, says] if says == CONFIG else says)
+case("ok-blocks-moe", NEMOTRON_MOE, config("layers_block_type", [
+    "mamba", "moe", "linear_attention", "attention", "moe", "mamba", "moe"]), [], "ok")
+
+
+def join_experts(h, body):
+    """As transformers 5 has them in memory: up_proj and down_proj of all experts."""
+    out, data = {}, b""
+    for n, t in h.items():
+        if ".experts." not in n and n != "__metadata__":
+            begin, end = t["data_offsets"]
+            out[n] = dict(t, data_offsets=[len(data), len(data) + end - begin])
+            data += body[begin:end]
+    for first in [n for n in h if ".experts.0." in n]:
+        at = len(data)
+        for e in range(6):
+            begin, end = h[first.replace(".0.", f".{e}.")]["data_offsets"]
+            data += body[begin:end]
+        out[first.replace(".0.", ".")[:-len(".weight")]] = dict(
+            h[first], shape=[6] + h[first]["shape"], data_offsets=[at, len(data)])
+    return out, data
+
+
+case("ok-blocks-moe-joined", NEMOTRON_MOE, header(join_experts), [], "ok")
 OSS, SINKS = "gpt-oss-mxfp4", "model.layers.1.self_attn.sinks"
 EXPERTS = "model.layers.1.mlp.experts."
 for i, name in enumerate([

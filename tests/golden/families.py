@@ -23,7 +23,7 @@ BASE = dict(vocab_size=288, hidden_size=64, intermediate_size=96, num_hidden_lay
 
 def blocks(pattern):
     """nemotron_h's layers_block_type"""
-    names = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
+    names = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
     return [names[c] for c in pattern]
 
 
@@ -298,6 +298,16 @@ FAMILIES["nemotron-h-short"] = ("nemotron_h", dict(
     head_dim=16, num_key_value_heads=1, mamba_head_dim=16, ssm_state_size=16,
     conv_kernel=3, use_conv_bias=False, mlp_bias=True, layer_norm_epsilon=1e-2), 65)
 
+# as Nemotron 3 Nano, with experts in the place of MLPs, or of some
+NEMOTRON_MOE = dict(NEMOTRON_H, n_routed_experts=6, num_experts_per_tok=2,
+                    moe_intermediate_size=48, moe_shared_expert_intermediate_size=96,
+                    routed_scaling_factor=1.7)
+FAMILIES["nemotron-h-moe"] = ("nemotron_h", dict(
+    NEMOTRON_MOE, layers_block_type=blocks("MEM*EME")), 97)
+FAMILIES["nemotron-h-mixed"] = ("nemotron_h", dict(
+    NEMOTRON_MOE, layers_block_type=blocks("ME*-ME"), moe_intermediate_size=32,
+    moe_shared_expert_intermediate_size=64, norm_topk_prob=False), 87)
+
 FORM4 = {"llama-form4"}
 
 
@@ -357,11 +367,11 @@ def correct(model, seed):
 
 
 def kept_f32(model):
-    """Of a delta net, what Qwen3.5's files have in f32, whatever the type of the other weights."""
-    if not model.config.model_type.startswith("qwen3_5"):
-        return {}
-    return {n: p.data.clone() for n, p in model.named_parameters()
-            if n.endswith(("A_log", "linear_attn.norm.weight"))}
+    """What files have in f32, whatever the type of the other weights: some of Qwen3.5's delta nets,
+    Nemotron 3's routers."""
+    kept = (("A_log", "linear_attn.norm.weight") if model.config.model_type.startswith("qwen3_5")
+            else ("mixer.gate.weight",) if model.config.model_type == "nemotron_h" else ())
+    return {n: p.data.clone() for n, p in model.named_parameters() if n.endswith(kept)}
 
 
 def add_mtp(folder, seed):
@@ -412,7 +422,7 @@ def older_granite_hybrid(config):
 
 def published_nemotron_h(config):
     """As NVIDIA publishes it: blocks as letters, a number that is none of JSON, eps twice."""
-    letters = dict(linear_attention="M", full_attention="*", mlp="-")
+    letters = dict(linear_attention="M", full_attention="*", mlp="-", moe="E")
     types = config.pop("layers_block_type")
     config.update(torch_dtype=config.pop("dtype"), num_hidden_layers=len(types),
                   hybrid_override_pattern="".join(letters[t] for t in types),
@@ -443,7 +453,7 @@ def older_lfm2(config):
 # config.json in the form of files in use, where that is another than transformers 5 writes
 FORMS = {"qwen3-next": older_qwen3_next, "granite-hybrid": older_granite_hybrid,
          "granite-h-moe": older_granite_hybrid,
-         "nemotron-h-short": published_nemotron_h,
+         "nemotron-h-short": published_nemotron_h, "nemotron-h-moe": published_nemotron_h,
          "lfm2-form4": older_lfm2, "gemma4": published_gemma4, "gemma4-seeing": published_gemma4,
          "gemma4-dense": published_gemma4, "gemma4-moe": published_gemma4}
 

@@ -55,12 +55,12 @@ BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "ge
         "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe", "seed-oss", "ernie4-5",
         "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe", "qwen3-5", "qwen3-5-seeing",
         "qwen3-5-moe", "lfm2", "gemma4", "granite-hybrid-form5", "granite-h",
-        "nemotron-h"]
+        "nemotron-h", "nemotron-h-mixed"]
 
 # in names of folders, where not the family's
 NAMES = {"qwen3-5-seeing": "qwen3-5", "lfm2-plain": "lfm2",
          "granite-hybrid-form5": "granite-hybrid", "granite-h-short": "granite-h",
-         "nemotron-h-short": "nemotron-h"}
+         "nemotron-h-short": "nemotron-h", "nemotron-h-mixed": "nemotron-h-moe"}
 
 
 def plan():
@@ -91,7 +91,8 @@ def plan():
              ("gemma4-moe", "bf16"), ("gemma4", "ct4"), ("gemma4", "gptq4")]
     rows += [("granite-hybrid", "bf16"), ("granite-hybrid-form5", "ct4"),
              ("granite-h-short", "f32"), ("granite-h", "ct4"), ("granite-h-moe", "bf16")]
-    rows += [("nemotron-h-short", "f32"), ("nemotron-h", "ct4")]
+    rows += [("nemotron-h-short", "f32"), ("nemotron-h", "ct4"),
+             ("nemotron-h-moe", "bf16"), ("nemotron-h-mixed", "ct4")]
     return [(f"{NAMES.get(f, f)}-{q}", f, q) for f, q in rows]
 
 

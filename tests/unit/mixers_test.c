@@ -238,6 +238,48 @@ void mixers_nemotron_forms(void)
                 &c)); /* as transformers 5 writes it */
 }
 
+#define MIXED(more) LETTERS("M-*E") ",\"n_routed_experts\":8" more
+#define SOME ",\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
+#define SHARED(wide) ",\"moe_shared_expert_intermediate_size\":" #wide
+
+/* NVIDIA-Nemotron-3-Nano-30B-A3B's config.json, shortened, with 9 blocks. */
+void mixers_nemotron_experts(void)
+{
+    struct model m;
+    struct config c;
+    struct err_text e;
+    CHECK(parse("{\"architectures\":[\"NemotronHForCausalLM\"],\"attention_bias\":false,"
+                "\"conv_kernel\":4,\"eos_token_id\":2,\"expand\":2,\"head_dim\":128,"
+                "\"hidden_size\":2688,\"hybrid_override_pattern\":\"MEMEM*EME\","
+                "\"intermediate_size\":1856,\"layer_norm_epsilon\":1e-05,\"mamba_head_dim\":64,"
+                "\"mamba_hidden_act\":\"silu\",\"mamba_num_heads\":64,\"mamba_proj_bias\":false,"
+                "\"max_position_embeddings\":262144,\"mlp_bias\":false,\"mlp_hidden_act\":"
+                "\"relu2\",\"model_type\":\"nemotron_h\",\"moe_intermediate_size\":1856,"
+                "\"moe_shared_expert_intermediate_size\":3712,\"n_group\":1,\"n_groups\":8,"
+                "\"n_routed_experts\":128,\"n_shared_experts\":1,\"norm_eps\":1e-05,"
+                "\"norm_topk_prob\":true,\"num_attention_heads\":32,\"num_experts_per_tok\":6,"
+                "\"num_hidden_layers\":9,\"num_key_value_heads\":2,\"partial_rotary_factor\":1.0,"
+                "\"rope_theta\":10000,\"routed_scaling_factor\":2.5,\"ssm_state_size\":128,"
+                "\"tie_word_embeddings\":false,\"topk_group\":1,\"use_bias\":false,"
+                "\"use_conv_bias\":true,\"vocab_size\":131072}",
+                &m, &c, &e) == ERR_OK);
+    static const u32 blocks[] = {0, 2, 4, 5, 7};
+    CHECK(m.layers_n == COUNTOF(blocks));
+    for (u32 i = 0; i < m.layers_n; i++) {
+        const struct layer *l = &m.layers[i];
+        CHECK(c.block[i] == blocks[i] && layer_attends(l) == (i == 3) && !l->intermediate);
+        CHECK(layer_has_mlp(l) == (i != 2) && (l->mixture != NULL) == (i != 2));
+    }
+    CHECK(m.experts == 128 && m.experts_used == 6 && m.expert_intermediate == 1856);
+    CHECK(m.shared_intermediate == 3712 && !m.shared_gated && m.experts_renormalized);
+    CHECK(m.experts_scale == 2.5f && m.experts_least == 1e-20f && c.router_bias);
+    CHECK(m.mlp_ungated && m.activation == ACT_RELU && model_expert_parts(&m) == 1);
+    CHECK(opens("nemotron_h", MIXED(SOME SHARED(96) ",\"norm_topk_prob\":false"), &m, &c));
+    CHECK(m.layers_n == 2 && m.layers[0].intermediate == 128 && !m.layers[0].mixture);
+    CHECK(m.layers[1].mixture && !m.layers[1].intermediate && !m.experts_renormalized);
+    CHECK(opens("nemotron_h", LETTERS("M-*-") SOME, &m, &c) && !m.experts); /* keys that lie idle */
+}
+
 void mixers_nemotron_refusals(void)
 {
     static const struct {
@@ -245,13 +287,29 @@ void mixers_nemotron_refusals(void)
     } cases[] = {
         {"", "hybrid_override_pattern is missing: 1 to 256 blocks"},
         {LETTERS("M-*"), "num_hidden_layers is 4: hybrid_override_pattern has 3 blocks"},
-        {LETTERS("M-*E"), "\"M-*E\": block 3: Mamba 2 (M, linear_attention, mamba), attention"},
-        {LETTERS("M*-|"), "and no experts"},
-        {LETTERS("-M*-"), "block 0: an MLP that no mixer is before is not supported"},
-        {LETTERS("M*--"), "block 3: an MLP that no mixer"},
+        {LETTERS("M-*|"), "\"M-*|\": block 3: Mamba 2 (M, linear_attention, mamba), attention"},
+        {LETTERS("M*-|"), "MLPs (-, mlp) and experts (E, moe) are supported"},
+        {LETTERS("-M*-"), "block 0: an MLP or experts that no mixer is before are not supported"},
+        {LETTERS("M*--"), "block 3: an MLP or experts that no mixer"},
+        {LETTERS("M*-E"), "block 3: an MLP or experts that no mixer"},
+        {LETTERS("M*E-"), "block 3: an MLP or experts that no mixer"},
+        {LETTERS("EM*-"), "block 0: an MLP or experts that no mixer"},
+        {LETTERS("M-*E"), "n_routed_experts is missing"},
+        {BLOCKS("\"mamba\",\"moe\",\"attention\",\"mlp\""), "n_routed_experts is missing"},
+        {MIXED(""), "num_experts_per_tok is missing"},
+        {MIXED(",\"num_experts_per_tok\":2"), "moe_intermediate_size is missing"},
+        {MIXED(SOME), "moe_shared_expert_intermediate_size is missing"},
+        {MIXED(SOME SHARED(0)), "moe_shared_expert_intermediate_size is 0"},
+        {MIXED(SOME SHARED(96) ",\"num_local_experts\":4"), "n_routed_experts says otherwise (8)"},
+        {MIXED(SOME SHARED(96) ",\"n_shared_experts\":2"), "n_shared_experts is 2: only 1 is"},
+        {MIXED(SOME SHARED(96) ",\"n_shared_experts\":0"), "n_shared_experts is 0: only 1 is"},
+        {MIXED(SOME SHARED(96) ",\"moe_latent_size\":64"), "moe_latent_size is 64: only null"},
+        {MIXED(SOME SHARED(96) ",\"n_group\":2"), "n_group is 2: experts in groups are not"},
+        {MIXED(SOME SHARED(96) ",\"topk_group\":2"), "topk_group is 2: experts in groups"},
+        {MIXED(SOME SHARED(96) ",\"routed_scaling_factor\":0"), "routed_scaling_factor is 0"},
+        {MIXED(SOME SHARED(96) ",\"norm_topk_prob\":1"), "norm_topk_prob is 1: true or false"},
+        {MIXED(SOME SHARED(96) ",\"mlp_hidden_act\":\"silu\""), "only relu2"},
         {LETTERS("M-M-"), "no layer has full_attention"},
-        {BLOCKS("\"mamba\",\"moe\",\"attention\",\"mlp\""),
-         "layers_block_type is an array: block 1"},
         {BLOCKS("\"mamba\",7,\"attention\",\"mlp\""), "block 1: Mamba 2"},
         {BLOCKS(""), "layers_block_type is an array: 1 to 256"},
         {OTHERS("\"hybrid_override_pattern\":\"M-M*\""), "layers_block_type says otherwise"},

@@ -372,6 +372,22 @@ static u32 begun(const struct answer_format *form)
     return form->first == THOUGHTS_NONE ? 0 : (u32)n;
 }
 
+/* A call may stand in a text that has a mark for it, or is all there is: where it is demanded, and
+ * where a text has to be JSON. */
+static bool has_mark(const struct job *job, const struct params *p, struct refusal *f)
+{
+    if (p->must_call || in_messages(&job->form) || tool_call_mark(job->form.calls).n)
+        return true;
+    if (p->json)
+        return refuse(f, 400, "unsupported_value", p->format_field,
+                      "this model writes calls without a mark before them: %s and tools exclude "
+                      "each other here",
+                      p->format_field);
+    return refuse(f, 400, "unsupported_value", "tools",
+                  "this model writes calls without a mark before them: strict functions need "
+                  "tool_choice \"required\", or a function's name");
+}
+
 /* The calls that may be made. Arguments follow their schema where that is demanded: by `strict`, or
  * with the call itself, unless `strict` is false. */
 static bool compile_calls(struct grammar *g, const struct job *job, const struct params *p,
@@ -380,7 +396,7 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
     static struct grammar_call calls[LIMIT_SCHEMA_VALUES];
     const struct tool_format *format = job->form.calls; /* NULL: there are none */
     const struct json *tools = format ? p->tools->child : NULL;
-    bool messages = in_messages(&job->form);
+    bool messages = in_messages(&job->form), alone = p->must_call || p->json;
     struct err_text e = {0};
     const struct tool_tags *xml = format ? tool_call_tags(format) : NULL;
     struct grammar_tags tags = {0};
@@ -388,12 +404,10 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
     if (xml)
         tags = (struct grammar_tags){str_of(xml->key), str_of(xml->key_end), str_of(xml->value),
                                      str_of(xml->value_end), xml->lines};
-    if (!p->must_call && !messages && !tool_call_mark(format).n)
-        return refuse(f, 400, "unsupported_value", "tools",
-                      "this model writes calls without a mark before them: strict functions need "
-                      "tool_choice \"required\", or a function's name");
+    if (!has_mark(job, p, f))
+        return false;
     if (messages && !p->must_call)
-        n = text_messages(job->form.thoughts, calls);
+        n = MIN(text_messages(job->form.thoughts, calls), p->json ? 1 : UINT32_MAX);
     for (const struct json *v = tools; v && n < COUNTOF(calls); v = v->next, number++) {
         const struct json *own = json_get(v, "function"), *strict = json_get(own, "strict"),
                           *schema = json_get(own, "parameters");
@@ -402,7 +416,7 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
         if (p->call.p && !str_eq(p->call, name))
             continue;
         calls[n++] = (struct grammar_call){
-            .open = tool_call_open(format, p->must_call),
+            .open = tool_call_open(format, alone),
             .name = name,
             .middle = tool_call_middle(format),
             .tags = xml ? &tags : NULL,
@@ -414,10 +428,10 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
         return refuse(f, 400, "invalid_value", "tool_choice",
                       "there is no function '%.*s' in tools",
                       (int)MIN(p->call.n, (size_t)TOOL_NAME_BYTES), p->call.p);
-    struct str mark = p->must_call ? (struct str){0}
-                      : messages   ? str_of(job->form.thoughts->end)
-                                   : tool_call_mark(format);
-    struct str close = format ? tool_call_close(format, p->must_call) : STR("");
+    struct str mark = alone      ? (struct str){0}
+                      : messages ? str_of(job->form.thoughts->end)
+                                 : tool_call_mark(format);
+    struct str close = format ? tool_call_close(format, alone) : STR("");
     if (grammar_compile_calls(g, calls, n, close, mark, &e) != ERR_OK)
         return refuse(f, 400, "invalid_value", "tools", "%s", e.text);
     if (messages)
@@ -425,14 +439,20 @@ static bool compile_calls(struct grammar *g, const struct job *job, const struct
     return true;
 }
 
-/* The text of this schema, in messages the last one. */
+/* The text of this schema, in messages the last one; or a call. Where a text of messages has begun
+ * it is that. */
 static bool compile_json(struct grammar *g, const struct job *job, const struct params *p,
                          struct refusal *f)
 {
     struct err_text e = {0};
-    bool head = in_messages(&job->form) && job->form.first != THOUGHTS_NONE;
-    return (grammar_compile(g, p->schema, &e) == ERR_OK &&
-            (!head || grammar_head(g, str_of(job->form.thoughts->text), &e) == ERR_OK)) ||
+    bool messages = in_messages(&job->form), within = messages && job->form.first == THOUGHTS_NONE,
+         head = messages && !within, calls = job->form.calls && !within;
+    if (calls && !compile_calls(g, job, p, f))
+        return false;
+    return (calls
+                ? grammar_or_json(g, p->schema, &e) == ERR_OK
+                : grammar_compile(g, p->schema, &e) == ERR_OK &&
+                      (!head || grammar_head(g, str_of(job->form.thoughts->text), &e) == ERR_OK)) ||
            refuse(f, 400, "invalid_value", p->format_field, "%s.%s", p->schema_field, e.text);
 }
 

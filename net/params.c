@@ -250,10 +250,7 @@ static bool check_form(struct reading *r)
     if (p->must_call && !p->tools)
         return refuse(r->f, 400, "invalid_value", "tool_choice",
                       "tool_choice demands a call, and there are no tools");
-    if (p->json && p->tools)
-        return refuse(r->f, 400, "invalid_value", p->format_field,
-                      "%s and tools exclude each other: an answer is JSON, or calls",
-                      p->format_field);
+    p->json = p->json && !p->must_call; /* then there is no other text */
     bool budget = p->thought_tokens != UINT32_MAX;
     if (p->sampling.min_tokens && (p->json || p->must_call || p->strict || budget))
         return refuse(

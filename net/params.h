@@ -51,7 +51,7 @@ struct params {
     bool strict;                  /* arguments of some have to follow their schema */
     bool must_call;               /* one of them, or the one of this name: */
     struct str call;              /* p NULL: any */
-    bool json;                    /* the answer is an object, or fits: */
+    bool json;                    /* an answer that is no call is an object, or fits: */
     const struct json *schema;    /* JSON Schema, not checked yet, or NULL */
     struct str effort;            /* reasoning_effort, for the chat template; p NULL: not given */
     bool thinks, thinks_not;      /* it is asked for, and that it does not; neither: as it likes */

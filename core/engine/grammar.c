@@ -370,10 +370,11 @@ static bool skips(const struct grammar_frame *f)
            (f->kind == GRAMMAR_OBJECT && f->phase != OBJECT_KEY);
 }
 
-/* The first byte of a value. */
-static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u16 node, u8 c)
+/* The first byte of a value, or of a call in its place. */
+static enum act begin_value(const struct grammar *g, struct grammar_thread *t, u16 node, u8 c)
 {
     const struct grammar_node *n = &g->nodes[node];
+    struct grammar_frame *f = &t->frames[t->depth - 1];
     *f = (struct grammar_frame){.kind = n->kind, .node = node};
     switch ((enum grammar_kind)n->kind) {
     case GRAMMAR_OBJECT:
@@ -386,10 +387,11 @@ static enum act begin_value(const struct grammar *g, struct grammar_frame *f, u1
         return number_begin(g, f, c);
     case GRAMMAR_LITERAL:
         return literal(g, f, c);
+    case GRAMMAR_CALL:
+        return call(g, t, f, c);
     case GRAMMAR_UNION:
     case GRAMMAR_TEXT:
     case GRAMMAR_PROSE:
-    case GRAMMAR_CALL:
     case GRAMMAR_TAGS:
     case GRAMMAR_RAW:
         break;
@@ -471,7 +473,7 @@ static void begin(const struct grammar *g, const struct grammar_thread *t, u16 n
         return;
     copy_thread(&one, t);
     one.blanks = 0;
-    enum act act = begin_value(g, &one.frames[one.depth - 1], node, c);
+    enum act act = begin_value(g, &one, node, c);
     one.depth -= act == ENDED;
     if (act != REFUSED)
         add_thread(out, &one);
@@ -617,13 +619,22 @@ bool grammar_complete(const struct grammar *g, const struct grammar_state *s)
     return complete;
 }
 
-bool grammar_in_mark(const struct grammar_state *s)
+/* A call may stand there in place of a value. */
+static bool is_before_call(const struct grammar *g, const struct grammar_frame *f)
+{
+    const struct grammar_node *n = f->kind == VALUE ? &g->nodes[f->node] : NULL;
+    return n && n->kind == GRAMMAR_UNION && n->n &&
+           g->nodes[g->links[n->first]].kind == GRAMMAR_CALL;
+}
+
+bool grammar_in_mark(const struct grammar *g, const struct grammar_state *s)
 {
     const struct grammar_thread *t = s->threads;
     const struct grammar_frame *f = s->n && t->depth ? &t->frames[t->depth - 1] : NULL;
     u8 kind = f ? f->kind : (u8)VALUE;
-    return kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE || kind == GRAMMAR_TEXT ||
-           kind == THOUGHT || (kind == GRAMMAR_TAGS && f->phase == TAG_TEXT);
+    return (f && is_before_call(g, f)) || kind == GRAMMAR_CALL || kind == GRAMMAR_PROSE ||
+           kind == GRAMMAR_TEXT || kind == THOUGHT ||
+           (kind == GRAMMAR_TAGS && f->phase == TAG_TEXT);
 }
 
 static bool is_prose(const struct grammar *g, const struct grammar_thread *t,

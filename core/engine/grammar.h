@@ -27,7 +27,7 @@ enum grammar_kind {
     GRAMMAR_STRING,  /* min, max characters; items: the pattern */
     GRAMMAR_NUMBER,  /* whole or not; items: its range */
     GRAMMAR_LITERAL, /* one of texts[first, first + n) */
-    GRAMMAR_UNION,   /* one of links[first, first + n) */
+    GRAMMAR_UNION,   /* one of links[first, first + n); of a call and a value: in that order */
     GRAMMAR_TEXT,    /* any */
     GRAMMAR_PROSE,   /* any text, and behind each texts[first] the rest of the call `items` */
     GRAMMAR_CALL,    /* the key of one of members[first, first + n) as it is, its value, and behind
@@ -103,6 +103,10 @@ struct grammar_call {
 MUST enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *calls, u32 n,
                                     struct str close, struct str mark, struct err_text *e);
 
+/* Or JSON that fits a schema, which has to be of objects alone (NULL: any of them), in place of the
+ * calls that were just compiled without a mark; where one of them is of text, in place of that. */
+MUST enum err grammar_or_json(struct grammar *g, const struct json *schema, struct err_text *e);
+
 /* Any text. */
 void grammar_compile_text(struct grammar *g);
 
@@ -162,10 +166,10 @@ bool grammar_in_text(const struct grammar *g, const struct grammar_state *s,
                      struct grammar_text *text);
 /* The state behind the quote that ends it, whether or not it may come here. */
 void grammar_end_text(struct grammar_state *to, const struct grammar_state *s);
-/* In a call, around its value, in prose, a thought or a text in XML: there marks are, which may be
- * special tokens.
+/* In a call, around its value, before one, in prose, a thought or a text in XML: there marks are,
+ * which may be special tokens.
  */
-bool grammar_in_mark(const struct grammar_state *s);
+bool grammar_in_mark(const struct grammar *g, const struct grammar_state *s);
 /* Any text may follow; what has the byte `begin` in it, or begins with `next`, may or may not. 0:
  * there is no such byte. */
 struct grammar_prose {

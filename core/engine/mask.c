@@ -148,7 +148,7 @@ static bool fill_prose(struct masker *c, const struct grammar *g, const struct g
     const struct mask_words *words = &c->words;
     struct grammar_prose is;
     u32 k = 0;
-    if (!grammar_in_mark(s) || !grammar_in_prose(g, s, &is))
+    if (!grammar_in_mark(g, s) || !grammar_in_prose(g, s, &is))
         return false;
     while (is.begin && k < COUNTOF(word_marks) && (u8)word_marks[k] != is.begin)
         k++;
@@ -173,7 +173,7 @@ static void fill(struct masker *c, const struct grammar *g, const struct grammar
 {
     if (fill_prose(c, g, s, m))
         return;
-    u8 least = grammar_in_mark(s) ? WORD_SPECIAL : WORD_ANY;
+    u8 least = grammar_in_mark(g, s) ? WORD_SPECIAL : WORD_ANY;
     grammar_copy(&c->levels[0].at, s);
     enter(g, &c->levels[0]);
     for (u32 byte = 0; byte < 256; byte++)

@@ -794,6 +794,30 @@ enum err grammar_compile_calls(struct grammar *g, const struct grammar_call *cal
     return add_bytes(c, mark, &g->nodes[g->root].first);
 }
 
+enum err grammar_or_json(struct grammar *g, const struct json *schema, struct err_text *e)
+{
+    struct compiler *c = compiler(g, schema, e);
+    const u16 call = g->root;
+    u16 value = ANY_OBJECT, *text = &g->members[g->nodes[call].first].node;
+    snprintf(c->path, sizeof c->path, "schema");
+    if (schema)
+        TRY(ref_node(c, schema, &value));
+    TRY(check_all(c));
+    if (grammar_types(g, value) != TYPE_OBJECT) {
+        snprintf(c->path, sizeof c->path, "schema");
+        return refuse(c, "must be of type object beside tools");
+    }
+    if (*text == GRAMMAR_NONE) {
+        *text = value;
+        return ERR_OK;
+    }
+    TRY(new_node(c, &g->root));
+    TRY(take_links(c, g->root, 2));
+    g->links[g->nodes[g->root].first] = call;
+    g->links[g->nodes[g->root].first + 1] = value;
+    return ERR_OK;
+}
+
 enum err grammar_think(struct grammar *g, struct str begin, struct str end, bool begun, u32 tokens,
                        struct err_text *e)
 {

@@ -88,6 +88,7 @@ struct answer_reader answer_reader_of(const struct answer_format *f)
                               .format = f->thoughts,
                               .left_out = f->left_out,
                               .again = f->thoughts && f->thoughts->again && !f->raw && !f->formed,
+                              .formed = f->formed && f->calls,
                               .state = TEXT};
     if (f->thoughts && f->thoughts->next && (f->calls || !f->raw))
         harmony_begin(&r.calls, f);
@@ -105,20 +106,45 @@ bool answer_thinks(const struct answer_reader *r)
 /* --- parts -------------------------------------------------------------------------------------
  */
 
+static void drop(struct str *text, const char *to)
+{
+    text->n -= (size_t)(to - text->p);
+    text->p = to;
+}
+
+static void skip_blanks(struct str *text)
+{
+    const char *p = text->p, *end = p + text->n;
+    while (p < end && json_is_blank(*p))
+        p++;
+    drop(text, p);
+}
+
+/* Is r->part the beginning of an object? Then there are no calls. True: a piece was held so far. */
+static bool begins_object(struct answer_reader *r, struct piece *piece)
+{
+    struct str s = r->part;
+    skip_blanks(&s);
+    if (!s.n)
+        return false;
+    r->formed = false;
+    if (*s.p != '{')
+        return false;
+    bool held = tool_end(&r->calls, piece);
+    r->calls.format = NULL;
+    return held;
+}
+
 /* What `calls` makes of r->part. */
 static bool next_of_part(struct answer_reader *r, struct piece *piece)
 {
+    if (r->formed && begins_object(r, piece))
+        return true;
     if (r->calls.format)
         return tool_next(&r->calls, &r->part, piece);
     *piece = (struct piece){PART_TEXT, r->part};
     r->part.n = 0;
     return piece->text.n > 0;
-}
-
-static void drop(struct str *text, const char *to)
-{
-    text->n -= (size_t)(to - text->p);
-    text->p = to;
 }
 
 static void hold(struct answer_reader *r, struct str *text)
@@ -153,14 +179,6 @@ static void open(struct answer_reader *r, struct str *text)
         r->part = (struct str){r->held, r->n};
         enter(r, TEXT);
     }
-}
-
-static void skip_blanks(struct str *text)
-{
-    const char *p = text->p, *end = p + text->n;
-    while (p < end && json_is_blank(*p))
-        p++;
-    drop(text, p);
 }
 
 /* What stands before the first mark, where it may come again: within a call it does not. */

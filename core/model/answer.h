@@ -46,7 +46,7 @@ struct answer_format {
     const struct thought_format *thoughts; /* NULL: none are told apart */
     enum thoughts first;
     bool left_out, raw;              /* thoughts are; they are text as it was written */
-    bool formed;                     /* text has a given form: in messages no mark ends it */
+    bool formed;                     /* text has a given form: no mark counts in it */
     const struct tool_format *calls; /* NULL: none */
     struct tool_types types;         /* of their values, where they are XML */
 };
@@ -61,6 +61,7 @@ struct answer_reader {
     struct str part; /* text that `calls` has not read yet: of what was put in last, or held */
     const struct thought_format *format;
     bool left_out, again, thought; /* they may come again; one has come */
+    bool formed;                   /* what comes is a call, or an object without any */
     u8 state;
     u32 n, matched, blanks; /* bytes in held; of a mark that may have begun; blanks before it */
     char held[ANSWER_HELD_BYTES];

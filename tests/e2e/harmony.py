@@ -205,6 +205,15 @@ def what_has_a_form_comes_last():
             assert isinstance(json.loads(said)["n"], int), (script, said)
         else:
             assert "<|" not in said.partition('"s":')[0], said
+    tools = {"response_format": FORMAT, "tools": [WEATHER]}
+    assert both("json", **tools) == both("json", response_format=FORMAT)
+    assert both("bare", **tools) == (None, '{"n": 34, "s": ""}', [], "stop")
+    assert both("asks", **tools) == ("Where, then?", "", [("get_weather", OSLO)], "tool_calls")
+    for script in SCRIPTS:
+        _, said, calls, finish = both(script, **tools)
+        assert not (said and calls), (said, calls)
+        assert finish != "stop" or isinstance(json.loads(said)["n"], int), (script, said)
+        assert finish != "tool_calls" or isinstance(json.loads(calls[0][1]), dict), calls
     free = ask("json", response_format=FORMAT, reasoning_format="none")
     assert free[:2] == (None, SCRIPTS["json"]), free
 

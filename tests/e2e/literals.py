@@ -109,7 +109,8 @@ def thoughts_are_told_apart():
     assert ask("gemma", "again", reasoning_format="none")[1] == GEMMA["again"]
     for name in SERVERS:
         assert ask(name, "json") == ("I see", '{"n": 12}', [], "stop"), ask(name, "json")
-        assert ask(name, "json", response_format=FORMAT)[:2] == ("I see", '{"n": 12}')
+        for more in {}, {"tools": [NOW]}:
+            assert ask(name, "json", response_format=FORMAT, **more)[:2] == ("I see", '{"n": 12}')
         thought, said, _, finish = ask(name, "never", thinking_token_budget=3, max_tokens=40)
         assert thought and "I go on and on".startswith(thought) and "<" not in said, (thought, said)
 

@@ -66,6 +66,7 @@ def xml_scripts(family):
         "broken": f"First {weather('7')[:12]}get_weather no, then.</tool_call>",
         "typed": in_xml(family, "typed", TYPES),
         "wrong": "So: " + in_xml(family, "get_time", {"zone": "Moon"}),
+        "json": '{"n": 12, "s": "<tool_call>get_weather<function=get_weather>"}',
     }
 
 
@@ -81,6 +82,8 @@ SCRIPTS = {
         "broken": 'First <tool_call>{"name": 7, "arguments": {}}</tool_call> then.',
         "wrong": 'So: <tool_call>\n{"name": "get_time", "arguments": {"zone": 7}}\n</tool_call>',
         "long": f'<tool_call>{{"name": "write", "arguments": {LONG}}}</tool_call>',
+        "bare": '<tool_call>{"name": "get_weather", "arguments": {"city": "Köln"}}</tool_call>',
+        "json": ' {"n": 12, "s": "<tool_call>{"}',
     },
     "mistral": {"one": '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Oslo"}}]'},
     "mistral11": {"one": 'Sure.[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}'},
@@ -91,6 +94,9 @@ SCRIPTS = {
 }
 SPECIAL = {"mistral": ("[TOOL_CALLS]",), "mistral11": ("[TOOL_CALLS]",),
            "phi": ("<|tool_call|>",)}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {
+    "type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}},
+    "required": ["n", "s"]}}}
 FOLDER = tempfile.TemporaryDirectory()
 checks = []
 
@@ -390,6 +396,38 @@ def strict_functions_are_kept_to():
             odd["function"]["strict"] = False
             text, calls, finish = m.both("one", tools=[odd], tool_choice="required")
             assert calls[0][0] == "get_weather" and finish in ("tool_calls", "length")
+
+
+@check
+def an_answer_has_its_form_or_is_a_call():
+    """response_format beside tools: a text that fits, in which no mark counts, or one call."""
+    for family in MARKS:
+        with Model(family) as m:
+            if family == "llama":
+                assert "mark" in m.refused("response_format", response_format=FORMAT)
+                continue
+            script = "bare" if "bare" in SCRIPTS[family] else "one"
+            text, calls, finish = m.both(script, response_format=FORMAT)
+            if family != "mistral11":
+                assert not text and finish == "tool_calls", (family, text, calls, finish)
+                assert calls == m.both(script)[1]
+            for script in SCRIPTS[family]:
+                text, calls, finish = m.both(script, response_format=FORMAT, max_tokens=200)
+                assert not (text and calls), (text, calls)
+                if finish == "stop":
+                    jsonschema.validate(json.loads(text), FORMAT["json_schema"]["schema"])
+                elif finish == "tool_calls":
+                    assert isinstance(json.loads(calls[0][1]), dict)
+            if "json" in SCRIPTS[family]:
+                said = SCRIPTS[family]["json"], [], "stop"
+                assert m.both("json", response_format=FORMAT) == said, said
+                assert m.both("json", response_format={"type": "json_object"}) == said, said
+            _, calls, finish = m.both("one", response_format=FORMAT, tools=[TIME],
+                                      tool_choice="required")
+            assert finish == "tool_calls" and calls[0][0] == "get_time", calls
+            words = {**FORMAT["json_schema"], "schema": {"type": "string"}}
+            assert "object" in m.refused("response_format", response_format={
+                **FORMAT, "json_schema": words})
 
 
 @check

@@ -282,6 +282,12 @@ void grammar_has_ceilings(void)
     CHECK(unit_reads(&g, text.p) == -1);
 }
 
+static void reads_as(int wanted, const char *const *texts)
+{
+    for (; *texts; texts++)
+        CHECK(unit_reads(&g, *texts) == wanted);
+}
+
 static bool compiles_calls(const char *mark, const char *close, struct err_text *e)
 {
     const struct json *v = NULL;
@@ -339,6 +345,37 @@ void grammar_reads_calls(void)
     CHECK(compiles_calls("<c>", "", &e));
     CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {}") == 1);
     CHECK(unit_reads(&g, "<c>{\"name\": \"get\", \"arguments\": {} and so on") == 1);
+}
+
+void grammar_reads_json_or_calls(void)
+{
+    static const char *const
+        whole[] = {"{\"x\": 1}", " {\"x\":1}", "<c>{\"name\": \"get\", \"arguments\": {}}</c>",
+                   " <c>{\"name\": \"get_x\", \"arguments\": {\"x\": 2}}</c>", NULL},
+        *const open[] = {"", " ", "{", "<", "<c>{\"name\": \"g", NULL},
+        *const none[] = {"a",     "1",  "{}", "{\"x\": 1}<",
+                         "<c>{}", "<{", "{<", "<c>{\"name\": \"get\", \"arguments\": {}}</c>{",
+                         NULL};
+    static const char schema[] =
+        "{\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"type\": \"object\", \"properties\": "
+        "{\"x\": {\"const\": 1}}, \"required\": [\"x\"]}}}";
+    const struct json *v = NULL;
+    struct err_text e = {0};
+    CHECK(json_parse(&unit_arena, STR(schema), "schema", ERR_REQUEST, &v, &e) == ERR_OK);
+    CHECK(compiles_calls("", "}</c>", &e) && grammar_or_json(&g, v, &e) == ERR_OK);
+    reads_as(1, whole);
+    reads_as(0, open);
+    reads_as(-1, none);
+    CHECK(grammar_think(&g, STR("<t>"), STR("</t>"), true, UINT32_MAX, &e) == ERR_OK);
+    CHECK(unit_reads(&g, "a<c></t>\n\n<c>{\"name\": \"get\", \"arguments\": {}}</c>") == 1 &&
+          unit_reads(&g, "{</t>{\"x\": 1}") == 1 && unit_reads(&g, "{</t>a") == -1);
+
+    CHECK(compiles_calls("", "}</c>", &e) && grammar_or_json(&g, NULL, &e) == ERR_OK);
+    CHECK(unit_reads(&g, "{}") == 1 && unit_reads(&g, "<c>") == 0 && unit_reads(&g, "[") == -1);
+    CHECK(json_parse(&unit_arena, STR("{\"type\": [\"object\", \"null\"]}"), "schema", ERR_REQUEST,
+                     &v, &e) == ERR_OK);
+    CHECK(compiles_calls("", "}</c>", &e) && grammar_or_json(&g, v, &e) == ERR_REQUEST);
+    CHECK(strcmp(e.text, "schema: must be of type object beside tools") == 0);
 }
 
 static bool compiles_tags(const char *schema, bool mark, struct err_text *e)
@@ -465,12 +502,6 @@ void grammar_pool_shares(void)
     CHECK(take(&p, b) && of_a->serial == serial);
 }
 
-static void reads_as(int wanted, const char *const *texts)
-{
-    for (; *texts; texts++)
-        CHECK(unit_reads(&g, *texts) == wanted);
-}
-
 void grammar_reads_thoughts(void)
 {
     static const char schema[] = "{\"enum\": [\"a\", 1]}";
@@ -563,8 +594,28 @@ void grammar_reads_messages(void)
     CHECK(unit_reads(&g, "<e><s><to f>{}") == 1 && unit_reads(&g, "a") == -1);
 }
 
+/* JSON in place of the text, or a call. */
+static void json_or_calls_in_messages(void)
+{
+    static const char *const whole[] = {"<h>{}", "<to f>{}", "<t>{<e><s><h>{}",
+                                        "<t>a<e><s><to f>{\"a\": 1}", NULL},
+                             *const none[] = {"{", "<h>a", "<h>{}<", "<to f>{}<", "<t><e>{", NULL};
+    const struct grammar_call calls[] = {
+        {.open = STR("<e><s>"), .name = STR("<h"), .middle = STR(">"), .text = true},
+        {.open = STR("<e><s><to "), .name = STR("f"), .middle = STR(">")}};
+    struct err_text e = {0};
+    CHECK(grammar_compile_calls(&g, calls, 2, STR(""), STR(""), &e) == ERR_OK);
+    grammar_messages(&g, 6);
+    CHECK(grammar_or_json(&g, NULL, &e) == ERR_OK);
+    CHECK(grammar_think(&g, STR("<t>"), STR("<e>"), false, UINT32_MAX, &e) == ERR_OK);
+    CHECK(grammar_think_on(&g, STR("<s>"), &e) == ERR_OK);
+    reads_as(1, whole);
+    reads_as(-1, none);
+}
+
 void grammar_reads_json_in_messages(void)
 {
+    json_or_calls_in_messages();
     static const char *const whole[] = {"<t>{<e><s><h>1", "<h>12",     "<h>-1.5", "<h>\"a\"",
                                         "<h>{}",          "<h>\"ab\"", "<h>null", NULL},
                              *const open[] = {"", "<t>1", "<t>1<e><s><h>", "<h>1.", "<h>\"a", NULL},

@@ -29,13 +29,14 @@ static bool full(struct reading *r)
 /* --- content -----------------------------------------------------------------------------------
  */
 
-/* Answers that a client sends back have "refusal": null, "annotations": [], and from other servers
- * "provider_specific_fields": {}: nothing that could be left out. */
+/* Answers that a client sends back have "refusal": null, "annotations": [], and from libraries
+ * "provider_specific_fields": {"refusal": null}: nothing that could be left out. */
 static bool is_empty(const struct json *v)
 {
-    bool list = v->type == JSON_ARRAY || v->type == JSON_OBJECT;
-    return v->type == JSON_NULL || (v->type == JSON_STRING && v->text.n == 0) ||
-           (list && v->n == 0);
+    bool empty = v->type == JSON_OBJECT || (v->type == JSON_ARRAY && v->n == 0);
+    for (const struct json *m = v->child; m && empty; m = m->next)
+        empty = is_empty(m);
+    return empty || v->type == JSON_NULL || (v->type == JSON_STRING && v->text.n == 0);
 }
 
 static bool part_text(struct reading *r, const struct json *part, struct str *out)
@@ -48,7 +49,7 @@ static bool part_text(struct reading *r, const struct json *part, struct str *ou
     if (!text || text->type != JSON_STRING)
         return bad(r, ".content", "a text part is {\"type\": \"text\", \"text\": \"...\"}");
     for (const struct json *v = part->child; v; v = v->next)
-        if (v != type && v != text && !is_empty(v))
+        if (v != type && v != text && !str_is(v->key, "cache_control") && !is_empty(v))
             return bad(r, ".content", "a text part has a type and a text, and nothing else");
     *out = text->text;
     return true;
@@ -111,13 +112,28 @@ static bool tool_arguments(struct reading *r, const struct json *v, struct json_
     return true;
 }
 
+static bool has_only(const struct json *v, const char *const *known)
+{
+    bool only = true;
+    for (const struct json *m = v->child; m && only; m = m->next) {
+        u32 i = 0;
+        while (known[i] && !str_is(m->key, known[i]))
+            i++;
+        only = known[i] || is_empty(m);
+    }
+    return only;
+}
+
+/* One that was put together from a stream has its index there, too. */
 static bool tool_call(struct reading *r, const struct json *v, struct json_tree *calls)
 {
+    static const char *const known[] = {"id", "type", "function", "index", NULL};
+    static const char *const of_function[] = {"name", "arguments", NULL};
     const struct json *function = json_get(v, "function"), *name = json_get(function, "name");
     const struct json *id = json_get(v, "id"), *type = json_get(v, "type");
     if (!name || name->type != JSON_STRING || !id || id->type != JSON_STRING || !type ||
-        type->type != JSON_STRING || !str_is(type->text, "function") || v->n != 3 ||
-        function->n != 2)
+        type->type != JSON_STRING || !str_is(type->text, "function") || !has_only(v, known) ||
+        !has_only(function, of_function))
         return bad(r, ".tool_calls",
                    "an entry is {\"id\", \"type\": \"function\", \"function\": {\"name\", "
                    "\"arguments\"}}");

@@ -369,7 +369,8 @@ def an_answer_comes_back_as_it_is():
     want = chat(messages=plain, seed=2).choices[0].message.content
     for again in answer, answer.model_dump(), answer.model_dump(exclude_none=True), {
             **answer.model_dump(), "annotations": [], "audio": None, "function_call": None,
-            "reasoning_content": "", "provider_specific_fields": {}, "images": []}:
+            "reasoning_content": "", "images": [],
+            "provider_specific_fields": {"refusal": None, "more": {}}}:
         got = chat(messages=[*HELLO, again, *HELLO], seed=2)
         assert got.choices[0].message.content == want, again
     for again in {"content": None}, {"content": [], "name": None}, {"content": ""}:
@@ -378,10 +379,13 @@ def an_answer_comes_back_as_it_is():
             *HELLO, {"role": "assistant", "content": ""}, *HELLO]).usage.prompt_tokens, again
     chat(messages=[*HELLO, {**answer.model_dump(), "name": "bob"}, *HELLO])
     for role in "system", "developer", "user", "assistant":
-        part = {"type": "text", "text": "Hi", "annotations": [], "cache_control": None}
+        part = {"type": "text", "text": "Hi", "annotations": [],
+                "cache_control": {"type": "ephemeral"}}
         chat(messages=[{"role": role, "content": [part]}, *HELLO])
     for bad in {"role": "user", "content": None}, {"role": "assistant"}:
         refused(lambda: chat(messages=[bad]), openai.BadRequestError, "messages[0].content")
+    bad = {**answer.model_dump(), "provider_specific_fields": {"citations": ["x"]}}
+    refused(lambda: chat(messages=[*HELLO, bad]), openai.BadRequestError, "messages[1]")
 
 
 def refused(call, kind, param, *words):

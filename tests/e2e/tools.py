@@ -328,6 +328,13 @@ def a_turn_goes_back_as_it_came():
         turn = [{"role": "user", "content": "<|one|>"}, message.model_dump(),
                 {"role": "tool", "tool_call_id": call.id, "content": "<|none|>"}]
         assert m.both("none", messages=turn)[0] == SCRIPTS["hermes"]["none"]
+        # As clients have it that put it together from a stream, and others.
+        again = {**call.model_dump(), "index": 0, "provider_specific_fields": None}
+        for calls in [again], [{**again, "function": {**again["function"], "thought": ""}}]:
+            of_stream = {"role": "assistant", "tool_calls": calls}
+            assert m.both("none", messages=[turn[0], of_stream, turn[2]])[1] == []
+        m.refused("messages[1].tool_calls", messages=[
+            turn[0], {"role": "assistant", "tool_calls": [{**again, "more": 1}]}, turn[2]])
 
         def text(**body):
             body = {"model": m.name, "messages": turn, "add_special_tokens": False, **body}

@@ -287,8 +287,10 @@ def schemas_are_kept_to():
     schema = {"type": "object", "properties": {"name": {"type": "string"},
                                                "age": {"type": "integer"}},
               "required": ["name", "age"], "additionalProperties": False}
-    m = tell("json", tools=[], output_config={"format": {"type": "json_schema", "schema": schema}})
-    assert json.loads(m.content[0].text) == {"name": "Ada", "age": 36}
+    for tools in [], [WEATHER]:
+        m = tell("json", tools=tools,
+                 output_config={"format": {"type": "json_schema", "schema": schema}})
+        assert json.loads(m.content[0].text) == {"name": "Ada", "age": 36}
     schema["properties"]["age"]["not"] = {}
     assert "output_config.format.schema.properties.age.not" in refused(
         output_config={"format": {"type": "json_schema", "schema": schema}})

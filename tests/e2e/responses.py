@@ -289,9 +289,10 @@ def formats():
         text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
         final = stream.get_final_response()
     assert json.loads(text) and final.output_parsed == Person(name="Ada", age=36)
-    r = tell("json", tools=openai.NOT_GIVEN, text={"format": {"type": "json_object"}})
-    assert json.loads(r.output_text) == {"name": "Ada", "age": 36}
-    assert r.text.format.type == "json_object"
+    for tools in openai.NOT_GIVEN, [WEATHER]:
+        r = tell("json", tools=tools, text={"format": {"type": "json_object"}})
+        assert json.loads(r.output_text) == {"name": "Ada", "age": 36}
+        assert r.text.format.type == "json_object"
 
 
 def refused(param, status=400, client=TOLD, input="<|one|>", **more):
@@ -325,7 +326,8 @@ def every_wrong_field_is_named():
             ("text.format", {"text": {"format": {"type": "xml"}}}),
             ("text.format", {"text": {"format": {"type": "json_schema", "name": "x"}}}),
             ("text.format.more", {"text": {"format": {"type": "text", "more": 1}}}),
-            ("text.format", {"text": {"format": {"type": "json_object"}}, "tools": [WEATHER]}),
+            ("text.format", {"text": {"format": {"type": "json_schema", "name": "x", "schema": {}}},
+                             "tools": [WEATHER]}),
             ("reasoning", {"reasoning": "low"}), ("reasoning.summary", {"reasoning": {
                 "summary": "auto"}}), ("reasoning.effort", {"reasoning": {"effort": 3}}),
             ("tools", {"tools": {}}), ("tools[0].type", {"tools": [{"type": "web_search"}]}),

@@ -3,6 +3,7 @@
  * encrypted, or a summary, comes from other models. */
 #include "net/fields.h"
 
+#include "net/messages.h"
 #include "net/turns.h"
 
 #include <stdio.h>
@@ -92,15 +93,12 @@ static bool call(const struct item *it, const struct json *v)
     static const char *const known[] = {"type", "call_id", "name", "arguments",
                                         "id",   "status",  NULL};
     struct str id, name, text;
-    struct err_text e = {0};
-    const struct json *arguments;
     if (!string(it, v, "call_id", &id) || !string(it, v, "name", &name) ||
         !string(it, v, "arguments", &text) || !members(it, "", v, known))
         return false;
-    if (text.n == 0)
-        text = STR("{}");
-    if (json_parse(it->r->work, text, "arguments", ERR_REQUEST, &arguments, &e) != ERR_OK)
-        return bad(it, ".arguments", e.text);
+    const struct json *arguments = messages_arguments(it->r->work, text);
+    if (!arguments)
+        return field_no_room(it->r, "input");
     turns_call(it->turns, id, name, arguments);
     return true;
 }

@@ -93,23 +93,21 @@ static bool content(struct reading *r, const struct json *v, struct json_tree *t
 
 /* --- earlier tool calls --------------------------------------------------------------------- */
 
-static bool tool_arguments(struct reading *r, const struct json *v, struct json_tree *to)
+struct json *messages_arguments(struct arena *work, struct str text)
 {
     struct err_text e = {0};
     const struct json *tree;
-    if (!v || v->type != JSON_STRING)
-        return bad(r, ".tool_calls", "function.arguments must be a string of JSON");
-    if (v->text.n == 0) {
-        json_append(to, STR("arguments"), make(r, JSON_OBJECT, (struct str){0}));
-        return true;
+    struct json *made = json_make(work, JSON_OBJECT, (struct str){0});
+    if (!made || text.n == 0)
+        return made;
+    enum err err = json_parse(work, text, "arguments", ERR_REQUEST, &tree, &e);
+    if (err == ERR_OK) {
+        *made = *tree;
+        return made;
     }
-    if (json_parse(r->work, v->text, "function.arguments", ERR_REQUEST, &tree, &e) != ERR_OK)
-        return bad(r, ".tool_calls", e.text);
-    struct json *copy = make(r, tree->type, tree->text);
-    if (copy)
-        *copy = *tree;
-    json_append(to, STR("arguments"), copy);
-    return true;
+    struct json_tree to = json_grow(made);
+    json_append(&to, STR("INVALID_JSON"), json_make(work, JSON_STRING, text));
+    return err == ERR_REQUEST && !to.full ? made : NULL;
 }
 
 static bool has_only(const struct json *v, const char *const *known)
@@ -131,6 +129,7 @@ static bool tool_call(struct reading *r, const struct json *v, struct json_tree 
     static const char *const of_function[] = {"name", "arguments", NULL};
     const struct json *function = json_get(v, "function"), *name = json_get(function, "name");
     const struct json *id = json_get(v, "id"), *type = json_get(v, "type");
+    const struct json *arguments = json_get(function, "arguments");
     if (!name || name->type != JSON_STRING || !id || id->type != JSON_STRING || !type ||
         type->type != JSON_STRING || !str_is(type->text, "function") || !has_only(v, known) ||
         !has_only(function, of_function))
@@ -139,9 +138,10 @@ static bool tool_call(struct reading *r, const struct json *v, struct json_tree 
                    "\"arguments\"}}");
     struct json_tree call = json_grow(make(r, JSON_OBJECT, (struct str){0}));
     struct json_tree inner = json_grow(make(r, JSON_OBJECT, (struct str){0}));
+    if (!arguments || arguments->type != JSON_STRING)
+        return bad(r, ".tool_calls", "function.arguments must be a string of JSON");
     json_append(&inner, STR("name"), make(r, JSON_STRING, name->text));
-    if (!tool_arguments(r, json_get(function, "arguments"), &inner))
-        return false;
+    json_append(&inner, STR("arguments"), messages_arguments(r->work, arguments->text));
     json_append(&call, STR("id"), make(r, JSON_STRING, id->text));
     json_append(&call, STR("type"), make(r, JSON_STRING, STR("function")));
     json_append(&call, STR("function"), inner.full ? NULL : inner.v);

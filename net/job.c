@@ -35,9 +35,9 @@ static bool size_choice(const struct api *api, const struct params *p, const str
     *max_tokens = p->max_tokens ? p->max_tokens : MIN(usual, room);
     if (*max_tokens > room && !p->no_answer)
         return refuse(f, 400, "context_length_exceeded", p->max_field,
-                      "the prompt has %u tokens and %s is %u: together more than the context of %u "
-                      "tokens (%s)",
-                      prompt->n, p->max_field, *max_tokens, l->context, l->context_by);
+                      "input length and `%s` exceed context limit: %u + %u > %u; this model's "
+                      "maximum context length is %u tokens (%s)",
+                      p->max_field, prompt->n, *max_tokens, l->context, l->context, l->context_by);
     return true;
 }
 

@@ -4,12 +4,18 @@
 
 #include <stdio.h>
 
+/* By these words programs know that they have to ask with less: Anthropic's and OpenAI's own
+ * (litellm and LangChain look for them). */
+#define TOO_LONG "prompt is too long: "
+#define CONTEXT_IS "this model's maximum context length is %u tokens (%s)"
+
 bool prompt_fits(const struct api *api, const struct params *p, u32 n, struct refusal *f)
 {
     const struct device_limits *l = &api->g.limits;
-    return n + !p->no_answer <= l->context ||
+    const u32 most = l->context - !p->no_answer;
+    return n <= most ||
            refuse(f, 400, "context_length_exceeded", p->prompt_field,
-                  "the prompt has %u tokens; the context is %u tokens (%s)%s", n, l->context,
+                  TOO_LONG "%u tokens > %u maximum; " CONTEXT_IS "%s", n, most, l->context,
                   l->context_by, p->no_answer ? "" : " and one must be left for the answer");
 }
 
@@ -22,8 +28,8 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
     struct err_text e = {0};
     if (text.n > api->g.prompt_bytes)
         return refuse(f, 400, "context_length_exceeded", param,
-                      "the prompt has %zu bytes; the limit of a context of %u tokens (%s) is %zu",
-                      text.n, l->context, l->context_by, api->g.prompt_bytes);
+                      TOO_LONG "%zu bytes > %zu maximum; " CONTEXT_IS, text.n, api->g.prompt_bytes,
+                      l->context, l->context_by);
     u32 cap = (u32)text.n + 64;
     p->ids = ARENA_NEW(work, u32, cap);
     size_t start = p->ids ? (size_t)((u8 *)p->ids - work->base) : 0;
@@ -36,8 +42,7 @@ static bool encode(struct api *api, struct str text, u32 flags, struct prompt *p
         tokenizer_encode(api->g.tokenizer, text, flags, memory, bytes, p->ids, cap, &p->n, &e);
     if (r == ERR_LIMIT) /* more tokens than bytes: far beyond any context that is full of text */
         return refuse(f, 400, "context_length_exceeded", param,
-                      "the prompt has more than %u tokens; the context is %u (%s)", cap, l->context,
-                      l->context_by);
+                      TOO_LONG "more than %u tokens; " CONTEXT_IS, cap, l->context, l->context_by);
     if (r != ERR_OK)
         return refuse_err(f, &e, "invalid_value", param);
     arena_reset(work, start + p->n * sizeof *p->ids);
@@ -109,8 +114,7 @@ static bool chat_prompt(struct api *api, const struct params *p, struct prompt *
     if (chat_render(api->g.template, api->g.tokenizer, &chat, api->g.work, api->g.prompt_bytes,
                     &text, &e) == ERR_TOO_LONG)
         return refuse(f, 400, "context_length_exceeded", at,
-                      "the messages are too long: as a prompt they have more than %zu bytes, the "
-                      "limit of a context of %u tokens (%s)",
+                      TOO_LONG "the messages make more than %zu bytes; " CONTEXT_IS,
                       api->g.prompt_bytes, l->context, l->context_by);
     if (e.code == ERR_LIMIT) /* of the template's work */
         return refuse(f, 400, "context_length_exceeded", at, "%s", e.text);

@@ -5,6 +5,7 @@ usage: messages.py MODEL_DIR   (environment: ZIGCUDA, how to run the binary)
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -394,6 +395,15 @@ def every_wrong_message_is_named():
         assert word in said, (word, said)
     for message in 1, {"role": "user", "content": "a", "name": "x"}, {"role": "system"}:
         assert "messages[0]" in refused(messages=[message])
+
+
+@check
+def too_long_is_said_as_programs_know_it():
+    """They ask with less when they read this."""
+    why = refused(client=NOISE, model=MODEL, messages=[{"role": "user", "content": "a b " * 300}])
+    assert re.search(r"prompt is too long: \d+ tokens > 255 maximum", why), why
+    why = refused(client=NOISE, model=MODEL, max_tokens=256)
+    assert re.search(r"`max_tokens` exceed context limit: \d+ \+ 256 > 256", why), why
 
 
 @check

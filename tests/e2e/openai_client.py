@@ -452,10 +452,12 @@ def too_long_says_both_numbers():
     e = refused(lambda: complete([5] * (context + 7)), openai.BadRequestError, "prompt",
                 context + 7, context)
     assert e.code == "context_length_exceeded"
+    # As OpenAI says it: libraries look for these words.
+    assert f"this model's maximum context length is {context} tokens" in e.body["message"], e
     refused(lambda: complete([5] * 10, max_tokens=context), openai.BadRequestError, "max_tokens",
             10, context)
     refused(lambda: chat(max_tokens=None, max_completion_tokens=context), openai.BadRequestError,
-            "max_completion_tokens", "max_completion_tokens is", context)
+            "max_completion_tokens", "`max_completion_tokens` exceed context limit", context)
     e = refused(lambda: chat(messages=[{"role": "user", "content": "word " * context}]),
                 openai.BadRequestError, "messages", context)
 

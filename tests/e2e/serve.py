@@ -294,7 +294,7 @@ def messages_that_are_too_long():
             {"role": "user", "content": "word " * 14000}]})
         error = r["error"]
         assert status == 400 and error["code"] == "context_length_exceeded", r
-        assert error["param"] == "messages" and "messages are too long" in error["message"], r
+        assert error["param"] == "messages" and "prompt is too long" in error["message"], r
         for word in ("65536 bytes", "256 tokens (all that the model has)"):
             assert word in error["message"], r
         assert ".jinja" not in error["message"], r

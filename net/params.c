@@ -179,6 +179,12 @@ static const char *elsewhere(struct str name)
         {"reasoning_budget", "; thinking_token_budget bounds thoughts"},
         {"separate_reasoning", "; reasoning_format is \"none\", or thoughts are told apart"},
         {"think", "; chat_template_kwargs takes {\"enable_thinking\": ...}"},
+        {"thinking", "; chat_template_kwargs takes {\"enable_thinking\": ...}"},
+        {"structured_outputs",
+         "; response_format of a chat takes {\"type\": \"json_schema\", ...}"},
+        {"guided_json", "; response_format of a chat takes {\"type\": \"json_schema\", ...}"},
+        {"guided_choice", "; a schema in response_format of a chat may have an enum"},
+        {"guided_regex", "; a schema in response_format of a chat may have a pattern"},
     };
     for (u32 i = 0; i < COUNTOF(known); i++)
         if (str_is(name, known[i].name))

@@ -372,6 +372,9 @@ def what_asks_for_nothing_is_taken():
                 ("repeat_penalty", 1.1, "repetition_penalty"), ("num_predict", 5, "max_tokens"),
                 ("n_predict", -1, "max_tokens"), ("think", False, "chat_template_kwargs"),
                 ("enable_thinking", False, "chat_template_kwargs"),
+                ("thinking", {"type": "disabled"}, "chat_template_kwargs"),
+                ("guided_json", {}, "response_format"),
+                ("structured_outputs", {"choice": ["a"]}, "response_format"),
                 ("reasoning_effort", "low", "does not read")):
             status, got = post("/v1/chat/completions", {**talk, field: value})
             assert status == 400 and got["error"]["param"] == field, (field, got)

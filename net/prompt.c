@@ -60,8 +60,8 @@ static bool ask_to_think(const struct api *api, const struct params *p, struct c
     bool off = p->thinks_not;
     if (p->effort.p && template_reads(t, "reasoning_effort"))
         chat->effort = p->effort;
-    else if (p->effort.p && str_is(p->effort, "none") && by)
-        off = true;
+    else if (p->effort.p && str_is(p->effort, "none") && (by || !template_thoughts(t)))
+        off = true; /* or it never does */
     else if (p->effort.p)
         return refuse(f, 400, "unsupported_parameter", p->effort_field,
                       "this model's chat template does not read %s: leave it out%s",

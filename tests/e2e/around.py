@@ -413,6 +413,10 @@ def an_effort_is_of_the_template():
             [(status, r)] = served(template, effort)
             assert status == 400 and r["error"]["param"] == "reasoning_effort", r
             assert word in r["error"]["message"], r
+        [(status, _)] = served("no thoughts", {"reasoning_effort": "none"})
+        assert status == 200, "as it is"
+        [(status, r)] = served("a</think>", {"reasoning_effort": "none"})
+        assert status == 400 and r["error"]["param"] == "reasoning_effort", r
 
 
 @check

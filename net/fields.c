@@ -310,11 +310,14 @@ bool field_stream_options(struct reading *r, const struct field *field, const st
                           "stream_options: every member is true or false");
         if (str_is(m->key, "include_usage") && !(r->kind & PARAMS_RESPONSES))
             r->p->include_usage = on;
+        else if (str_is(m->key, "continuous_usage_stats") && !(r->kind & PARAMS_RESPONSES))
+            r->p->usage_so_far = on;
         else if (!str_is(m->key, "include_obfuscation") || on)
             return refuse(r->f, 400, "unknown_parameter", field->name,
                           "stream_options.%.*s is not supported%s", (int)MIN(m->key.n, (size_t)40),
                           m->key.p, r->kind & PARAMS_RESPONSES ? "" : "; include_usage is");
     }
+    r->p->usage_so_far &= r->p->include_usage;
     return true;
 }
 

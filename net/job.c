@@ -308,6 +308,7 @@ static void fill(struct api *api, struct job *job, const struct params *p)
     job->stream = p->stream || job->ws;
     job->kept = !p->embeds && (!job->stream || job->dialect->keeps);
     job->include_usage = p->include_usage || job->ws;
+    job->usage_so_far = p->usage_so_far;
     job->echo = p->echo;
     job->one_call = p->one_call;
     job->named_call = p->call.p != NULL;

@@ -37,7 +37,8 @@ struct params {
     u32 n_stop;
     struct str stop[LIMIT_STOP_STRINGS];
     bool stream, include_usage, echo, ignore_eos;
-    bool logprobs; /* wanted in the reply; how many others: sampling.top_logprobs */
+    bool usage_so_far; /* in each chunk of a stream */
+    bool logprobs;     /* wanted in the reply; how many others: sampling.top_logprobs */
     bool seeded, skip_special;
     bool add_generation_prompt, continue_final, add_special;
     bool has_add_generation_prompt, has_add_special;

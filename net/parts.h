@@ -124,7 +124,7 @@ struct job {
     u32 echoes;             /* of a stream: choices whose prompt's text is not sent yet */
     u32 n, best_of, n_prompts;
     const struct dialect *dialect;
-    bool stream, ws, include_usage, echo, logprobs;
+    bool stream, ws, include_usage, usage_so_far, echo, logprobs;
     bool kept;                     /* records of the tokens are */
     bool one_call;                 /* further ones are left out */
     bool named_call;               /* the caller knows that it comes */

@@ -78,10 +78,10 @@ static void choice_end(struct api *api, struct choice *c, enum finish finish, st
         json_put_str(o, str_of(shape_finish(c, finish)));
     json_close(o, '}');
     json_close(o, ']');
-    if (c->job->include_usage) {
-        json_key(o, "usage");
-        json_put_null(o);
-    }
+    if (c->job->usage_so_far)
+        shape_usage(o, c->job);
+    else if (c->job->include_usage)
+        json_pair_null(o, "usage");
     json_close(o, '}');
     chunk_send(api, c->job, o);
 }

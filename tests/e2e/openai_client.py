@@ -125,6 +125,17 @@ def stream_ends_with_usage():
     assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens <= 12
     assert all(c.usage is None for c in chunks[:-1])
     assert chunks[-2].choices[0].finish_reason in ("stop", "length")
+    # As vLLM has it, for those who count tokens while they come.
+    each = {"include_usage": True, "continuous_usage_stats": True}
+    for r in chat(stream=True, seed=1, stream_options=each), complete(
+            stream=True, seed=1, stream_options=each):
+        *so_far, last = [c.usage for c in r]
+        counts = [u.completion_tokens for u in so_far]
+        assert counts == sorted(counts) and len(set(counts)) > 3, counts
+        assert so_far[-1] == last and all(u.prompt_tokens == last.prompt_tokens for u in so_far)
+    for unasked in {"continuous_usage_stats": True}, {**USAGE, "continuous_usage_stats": False}:
+        *chunks, _ = chat(stream=True, seed=1, stream_options=unasked)
+        assert all(c.usage is None for c in chunks), unasked
 
 
 @check

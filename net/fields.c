@@ -447,7 +447,12 @@ bool field_reasoning_effort(struct reading *r, const struct field *field, const 
 
 bool field_reasoning(struct reading *r, const struct field *field, const struct json *v)
 {
-    static const char *const known[] = {"effort", NULL};
+    static const char *const known[] = {"effort", "summary", NULL};
+    const struct json *summary = json_get(v, "summary"); /* "auto" leaves it to us: none is made */
+    if (summary && !field_is_empty(summary) && !field_is_str(summary, "auto"))
+        return refuse(r->f, 400, "unsupported_value", "reasoning.summary",
+                      "reasoning.summary must be \"auto\": thoughts come as they are, and no "
+                      "summary of them");
     return field_members(r, field->name, v, known) && field_reasoning_effort(r, field, v);
 }
 

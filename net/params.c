@@ -114,6 +114,7 @@ static const struct field fields[] = {
     {"safety_identifier", OPENAI, field_ignored, 0, 0, 0},
     {"prompt_cache_key", OPENAI, field_ignored, 0, 0, 0},
     {"prompt_cache_retention", OPENAI, field_ignored, 0, 0, 0},
+    {"client_metadata", RESP, field_ignored, 0, 0, 0}, /* Codex */
     {"store", CHAT | RESP, field_store, 0, 0, 0},
     /* of the reference, not honoured */
     {"audio", CHAT, field_unsupported, 0, 0, 0},

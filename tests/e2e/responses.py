@@ -337,7 +337,7 @@ def every_wrong_field_is_named():
             ("text.format", {"text": {"format": {"type": "json_schema", "name": "x", "schema": {}}},
                              "tools": [WEATHER]}),
             ("reasoning", {"reasoning": "low"}), ("reasoning.summary", {"reasoning": {
-                "summary": "auto"}}), ("reasoning.effort", {"reasoning": {"effort": 3}}),
+                "summary": "detailed"}}), ("reasoning.effort", {"reasoning": {"effort": 3}}),
             ("tools", {"tools": {}}), ("tools[0].type", {"tools": [{"type": "web_search"}]}),
             ("tools[1].type", {"tools": [WEATHER, {"type": "mcp"}]}),
             ("tools[0].name", {"tools": [{"type": "function"}]}),
@@ -408,7 +408,8 @@ def what_asks_for_nothing_is_taken():
     assert tell("plain", tools=openai.NOT_GIVEN).output_text == SCRIPTS["plain"]
     for fields in (nothing, {"background": False, "store": False, "include": []},
                    {"text": {"format": None, "verbosity": None}, "reasoning": {"effort": None}},
-                   {"include": ["reasoning.encrypted_content"], "metadata": {}}):
+                   {"include": ["reasoning.encrypted_content"], "metadata": {}},
+                   {"client_metadata": {"id": "x"}, "reasoning": {"summary": "auto"}}):
         r = TOLD._client.post(str(TOLD.base_url) + "responses", json={
             "model": "scripted", "input": "<|plain|>", "temperature": 0, **fields})
         assert r.status_code == 200, r.text

@@ -516,8 +516,11 @@ def document_is_openapi_and_replies_fit():
                               ("messages", [{**HELLO[0], "refusal": "no"}], False),
                               ("messages", [{**HELLO[0], "reasoning_content": "",
                                              "images": [], "fields": {}}], True),
+                              ("messages", [{**HELLO[0], "fields": {"a": {"b": None}}}], True),
+                              ("messages", [{**HELLO[0], "fields": {"a": {"b": 1}}}], False),
                               ("messages", [{"role": "user", "content": [
-                                  {"type": "text", "text": "a", "cache_control": None}]}], True),
+                                  {"type": "text", "text": "a", "cache_control": {
+                                      "type": "ephemeral"}}]}], True),
                               ("messages", [{"role": "user", "content": [
                                   {"type": "text", "text": "a", "more": 1}]}], False),
                               ("prediction", None, True), ("prediction", {}, False),

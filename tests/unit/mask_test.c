@@ -2,6 +2,8 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/words.h"
 
+#include <stdio.h>
+
 static struct masker c;
 static struct grammar g;
 
@@ -100,6 +102,25 @@ void mask_has_what_prose_and_thoughts_read(void)
             check(cases[i].text, cases[i].text);
         }
     }
+}
+
+void mask_has_what_json_or_calls_read(void)
+{
+    static const struct grammar_call call = {
+        .open = STR("<a>{\""), .name = STR("b"), .middle = STR("\": ")};
+    static const char *const texts[] = {" {\"a\": \"<a>\"}", "<a>{\"b\": {}}", "\n<a>{\"b\": {}}"};
+    struct err_text e = {0};
+    lay_out();
+    for (u32 thinks = 0; thinks < 2; thinks++)
+        for (u32 i = 0; i < COUNTOF(texts); i++) {
+            char text[64];
+            CHECK(grammar_compile_calls(&g, &call, 1, STR("}"), STR(""), &e) == ERR_OK);
+            CHECK(grammar_or_json(&g, NULL, &e) == ERR_OK);
+            if (thinks)
+                CHECK(grammar_think(&g, STR("<b>"), STR("</b>"), false, UINT32_MAX, &e) == ERR_OK);
+            snprintf(text, sizeof text, "%s%s", thinks ? "<b>{<a></b>" : "", texts[i]);
+            check(texts[i], text);
+        }
 }
 
 void mask_has_what_messages_read(void)

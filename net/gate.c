@@ -266,7 +266,8 @@ static const struct {
     const char *path, *instead;
 } elsewhere[] = {
     {"/api/", "Ollama's own API is not served here, OpenAI's is: /v1/chat/completions"},
-    {"/v1/responses/", "no response is kept here: POST /v1/responses with all items in input"},
+    {"/v1/responses/", "no response is kept here: POST /v1/responses with all items in input; "
+                       "/v1/responses/input_tokens counts"},
     {"/v1/messages/", "of Anthropic's API /v1/messages and its count_tokens are served here"},
 };
 

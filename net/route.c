@@ -293,30 +293,47 @@ static void tokenize(struct api *api, const struct caller *c, const struct http_
     api_refuse(api, c, &f);
 }
 
-static bool count_body(struct api *api, const struct http_request *r, u32 *n, struct refusal *f)
+static bool count_body(struct api *api, const struct http_request *r, u32 kind, u32 *n,
+                       struct refusal *f)
 {
     const struct json *body;
     u32 *ids;
     struct params *p = &api->params;
     return body_of(api, r->body, &body, f) &&
-           params_read(p, PARAMS_COUNT, body, api->g.model, api->g.work, f) &&
-           job_check_model(api, p, true, f) && job_prompt_ids(api, p, &ids, n, f);
+           params_read(p, kind, body, api->g.model, api->g.work, f) &&
+           job_check_model(api, p, kind == PARAMS_COUNT, f) && job_prompt_ids(api, p, &ids, n, f);
 }
 
-static void count_tokens(struct api *api, const struct caller *c, const struct http_request *r)
+/* object: what the reply is, where it says so; or NULL. */
+static void count(struct api *api, const struct caller *c, const struct http_request *r, u32 kind,
+                  const char *object)
 {
     struct refusal f = {0};
     u32 n;
-    if (!count_body(api, r, &n, &f)) {
+    if (!count_body(api, r, kind, &n, &f)) {
         api_refuse(api, c, &f);
         return;
     }
     struct json_out o = api_out(api);
     json_open(&o, '{');
+    if (object) {
+        json_key(&o, "object");
+        json_put_str(&o, str_of(object));
+    }
     json_key(&o, "input_tokens");
     json_put_u64(&o, n);
     json_close(&o, '}');
     api_reply_json(api, c, 200, &o);
+}
+
+static void count_tokens(struct api *api, const struct caller *c, const struct http_request *r)
+{
+    count(api, c, r, PARAMS_COUNT, NULL);
+}
+
+static void input_tokens(struct api *api, const struct caller *c, const struct http_request *r)
+{
+    count(api, c, r, PARAMS_RESPONSE, "response.input_tokens");
 }
 
 static bool detokenize_body(struct api *api, const struct http_request *r, struct json_out *o,
@@ -374,6 +391,7 @@ static const struct route routes[] = {
     {"POST", "/v1/completions", ROUTE_JSON, completions},
     {"POST", "/v1/embeddings", ROUTE_JSON, embeddings},
     {"POST", "/v1/responses", ROUTE_JSON | ROUTE_SOCKET, responses},
+    {"POST", "/v1/responses/input_tokens", ROUTE_JSON, input_tokens},
     {"POST", "/v1/messages", ROUTE_JSON | ROUTE_MESSAGES, messages},
     {"POST", "/v1/messages/count_tokens", ROUTE_JSON | ROUTE_MESSAGES, count_tokens},
     {"POST", "/tokenize", ROUTE_JSON, tokenize},

@@ -99,7 +99,7 @@ def wrong_use_says_what_to_do():
         (["run", "--model", MODEL, "--system", "y", "--raw", "x"], "--raw has no place for --sys"),
         (["run", "--model", MODEL, "--logprobs", "x"], "--json"),
         (["run", "--model", MODEL, "--top-logprobs", "2", "x"], "--json"),
-        (["run", "--model", MODEL, *["--stop", "y"] * 5, "x"], "--stop: 5 texts; the limit is 4"),
+        (["run", "--model", MODEL, *["--stop", "y"] * 17, "x"], "--stop: 17 texts; the limit is 16"),
         (["plan", "--model", MODEL, "--shape", "100m"], "--shape and --model"),
         (["bench", "--model", MODEL, "--shape", "100m"], "--shape and --model"),
         (["plan", "--model", MODEL, "--bits", "4"], "--bits and --head-bits are of a --shape"),

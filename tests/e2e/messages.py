@@ -319,7 +319,7 @@ def every_wrong_field_is_named():
             ("top_p", {"top_p": 0}), ("top_k", {"top_k": -2}), ("stream", {"stream": 1}),
             ("stop_sequences", {"stop_sequences": "a"}),
             ("stop_sequences", {"stop_sequences": [1]}),
-            ("stop_sequences", {"stop_sequences": ["a"] * 5}),
+            ("stop_sequences", {"stop_sequences": ["a"] * 17}),
             ("stop_sequences", {"stop_sequences": ["a" * 257]}),
             ("system", {"system": 1}), ("system[0]", {"system": [{"type": "image"}]}),
             ("system[1].more", {"system": [{"type": "text", "text": "a"},

@@ -344,7 +344,9 @@ def stop_strings():
     streamed = "".join(c.choices[0].text for c in
                        complete(seed=9, max_tokens=40, ignore_eos=True, stop=inside, stream=True))
     assert streamed == r.choices[0].text
-    refused(lambda: complete(stop=["a", "b", "c", "d", "e"]), openai.BadRequestError, "stop")
+    many = [f"<{i}>" for i in range(15)] + [inside]
+    assert complete(seed=9, max_tokens=40, ignore_eos=True, stop=many).choices[0].text == streamed
+    refused(lambda: complete(stop=[*many, "x"]), openai.BadRequestError, "stop")
     for nothing in "", [], [""], None:
         r = complete(seed=9, max_tokens=40, ignore_eos=True, stop=nothing)
         assert r.choices[0].text == text, nothing

@@ -286,6 +286,26 @@ def input_of_every_kind():
 
 
 @check
+def tokens_are_counted():
+    def count(**more):
+        said = NOISE.responses.input_tokens.count(**more)
+        assert said.object == "response.input_tokens", said
+        return said.input_tokens
+    wish = dict(input="How many are these?", instructions="Count.")
+    n = count(model=MODEL, **wish)
+    assert n == ask(max_output_tokens=1, **wish).usage.input_tokens == count(**wish), n
+    assert count(input="How many are these?") < n
+    wrong = [({"model": "other", **wish}, 404, "model"), ({}, 400, "input"),
+             ({"input": 5}, 400, "input"), ({**wish, "extra_body": {"top": 5}}, 400, "top")]
+    for more, status, param in wrong:
+        try:
+            count(**more)
+            raise AssertionError(f"{more} was counted")
+        except openai.APIStatusError as e:
+            assert (e.status_code, e.param) == (status, param), (more, e)
+
+
+@check
 def formats():
     class Person(pydantic.BaseModel):
         name: str

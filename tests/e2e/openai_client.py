@@ -504,7 +504,7 @@ def document_is_openapi_and_replies_fit():
     assert not fits({**asked, "n": "two"}, "ChatRequest")
     for field, value, may in (("seed", 2 ** 63, False), ("seed", -2 ** 63, True),
                               ("stop", "", True), ("stop", ["", "x"], True),
-                              ("stop", 3 * ["", "x"], False), ("max_tokens", -1, True),
+                              ("stop", 9 * ["", "x"], False), ("max_tokens", -1, True),
                               ("max_tokens", 0, False), ("max_completion_tokens", -2, False),
                               ("extra_body", {}, True), ("extra_body", {"n": 1}, False),
                               ("logit_bias", {"x": 1}, False),

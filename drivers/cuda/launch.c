@@ -100,8 +100,7 @@ void launch_open(struct steps *s)
     s->one_head = s->one_does && is_one(&l->ops[l->one.head], one_bytes);
     s->few_experts = s->decode.function && l->model->experts && l->few_rows;
     s->broad_experts = broad_experts(s);
-    s->few_delta =
-        !l->kv_int8 && s->decode.launch_bytes >= DELTA_SHARED_BYTES + STEP_SHARED_BYTES;
+    s->few_delta = s->prefill[0].function && !l->kv_int8; /* that is Hopper's */
 }
 
 /* --- launches -------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
  * between `prefill_..` and `prefill_..`. `step` has mixtures of experts, too, and on Hopper
  * `prefill_experts` those of INT4 between `prefill_..` and `prefill_..`; `decode` has those of few
  * tokens, where they fit. `delta` has what gated delta nets and short convolutions need, between
- * launches of the others, of which `decode` has it, too. `.._kv8` are the same with KV pages of
+ * launches of the others; on Hopper `decode` has it, too. `.._kv8` are the same with KV pages of
  * bytes: where one kernel knew both, others' pages cost up to 4 % of a step (`step` does, which has
  * much else); of those of Hopper there are only the ones that are asked for most. `pack` writes a
  * weight matrix in the form that they read, `read_all` measures the memory. See step.h.
@@ -45,11 +45,17 @@ GPU_CALL void run_beside_experts(const struct op *op, const struct gpu_run *run)
     experts_beside<false>(op, run);
 }
 
-/* In `decode`. */
+/* In `decode` of Hopper with pages of halves: it is 40 KB of code each. */
+#ifdef GPU_GROUPS
 GPU_CALL void run_few_delta(const struct op *op, const struct gpu_step *s)
 {
     delta_op(op, s);
 }
+#else
+GPU void run_few_delta(const struct op *, const struct gpu_step *)
+{
+}
+#endif
 
 /* False when the operation has nothing to do in this step: then the blocks need not meet either.
  * The answer is the same in every block. */
@@ -82,7 +88,7 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         if (few)
             short_convolve(&op->delta, s);
         return true;
-    case OP_QUERIES: /* the same; and with keys of bytes, for 40 KB a card */
+    case OP_QUERIES: /* the same */
     case OP_GATES:
     case OP_CONVOLVE:
     case OP_DELTA:

@@ -88,7 +88,7 @@
 #define LIMIT_QUEUE 4096       /* requests that wait */
 #define LIMIT_LOGPROBS 20      /* alternatives reported a token */
 #define LIMIT_LOGIT_BIAS 300   /* entries of one request */
-#define LIMIT_STOP_STRINGS 16 /* OpenAI has 4; completions of code are sent with some ten */
+#define LIMIT_STOP_STRINGS 16  /* OpenAI has 4; completions of code are sent with some ten */
 #define LIMIT_STOP_STRING_BYTES 256
 #define LIMIT_SCHEMA_VALUES 512  /* of an answer's JSON Schema: values, members, texts: each */
 #define LIMIT_SCHEMA_BYTES 16384 /* of its keys and texts */

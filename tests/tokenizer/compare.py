@@ -230,7 +230,8 @@ def run_kind(job):
     f = Failures(os.path.basename(folder))
     strings, count = STRINGS[added], len(STRINGS[added])
     ids = compare_encode(f, library, folder, strings, count if added else count // 8)
-    compare_encode(f, library, folder, GIANTS, 0)
+    if not added:
+        compare_encode(f, library, folder, GIANTS, 0)
     compare_broken(f, library, folder, count // 25)
     lists = random_ids(library, count // 4)
     compare_decode(f, library, folder, lists, count // 50)
@@ -241,7 +242,7 @@ def run_kind(job):
         % (
             "FAIL" if f.n else "ok  ",
             f.name,
-            len(strings) + len(GIANTS),
+            len(strings) + (0 if added else len(GIANTS)),
             len(lists) + count // 2,
             time.time() - from_s,
         ),

@@ -354,9 +354,18 @@ def giants(n):
     yield "".join(r.choice(MARKS) for _ in range(n // 8))
 
 
+def code_points():
+    """Of the planes that have characters all, of the others those at their ends."""
+    return [
+        chr(c)
+        for c in range(0x110000)
+        if not 0xD800 <= c <= 0xDFFF and (c >> 16 in (0, 1, 2, 3, 14) or (c + 128) & 0xFFFF < 256)
+    ]
+
+
 def everything():
     """Every code point: among its neighbours, and between a letter and a mark."""
-    cps = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+    cps = code_points()
     for i in range(0, len(cps), 2048):
         yield "".join(cps[i : i + 2048])
     for i in range(0, 0x3000, 512):

@@ -222,6 +222,11 @@ enum {
     DELTA_EACH = 2,
     DELTA_COLUMNS = GPU_THREADS / DELTA_LANES * DELTA_EACH,
     DELTA_OF_WARP = DELTA_COLUMNS / GPU_WARPS,
+#ifdef GPU_GROUPS
+    DELTA_UNROLLED = 2, /* tokens; other cards have no registers for it */
+#else
+    DELTA_UNROLLED = 1,
+#endif
     DELTA_STEP = DELTA_LANES * 4,
     DELTA_FOURS = LIMIT_DELTA_DIM / DELTA_STEP,
     DELTA_V = 2 * LIMIT_DELTA_DIM, /* of a token in shared memory: q, k, from here on v of the
@@ -350,7 +355,7 @@ GPU void delta_turns(const float *x, struct delta_places at, u32 n, struct delta
     struct delta_keys keys = delta_load(x + LIMIT_DELTA_DIM);
     float2 y = {0, 0}; /* of the last token */
     float skipped = 0;
-#pragma unroll 1
+#pragma unroll(ERASES ? 1 : DELTA_UNROLLED)
     for (u32 i = 0; i < n; i++) {
         const struct delta_keys queries = delta_load(x);
         const float2 v = gpu_load<float2>(x + at.v);
@@ -378,22 +383,23 @@ GPU void delta_turns(const float *x, struct delta_places at, u32 n, struct delta
         out[(n - 1) * stride] = sum;
 }
 
-/* The first of two columns of the part that this lane has some of. Blocks that share a
- * multiprocessor, which mostly follow one another, have `apart` other warps at work, as the same of
- * each would share a scheduler. */
-GPU u32 delta_mine(u32 apart)
+/* The first of two columns of the part that this lane has some of. place: of the block's first
+ * warp. Of two blocks that share a multiprocessor one's warps go on with its schedulers where the
+ * other's end. */
+GPU u32 delta_mine(const struct delta_part *part, u32 place)
 {
-    return (gpu_thread() / DELTA_LANES * DELTA_EACH + apart) % DELTA_COLUMNS;
+    const u32 warps = part->n / DELTA_OF_WARP, begin = place < GPU_WARPS ? 0 : warps;
+    const u32 warp = (gpu_warp() + place - begin) % 4 + gpu_warp() / 4 * 4;
+    return warp * DELTA_OF_WARP + gpu_lane() / DELTA_LANES * DELTA_EACH;
 }
 
 /* All tokens of a part: while some have their turn, the next are copied. */
-GPU void delta_go(const struct op_delta *op, const struct delta_part *part)
+GPU void delta_go(const struct op_delta *op, const struct delta_part *part, u32 place)
 {
     float *near = (float *)gpu_shared();
     const u32 half = DELTA_TOKENS * DELTA_NEAR_FLOATS, all = part->row.n;
-    const u32 first = delta_first_column(op, part),
-              mine = delta_mine(gpu_block() % 2 ? part->n : 0);
-    const bool is = mine < part->n; /* all lanes of a warp, or none */
+    const u32 first = delta_first_column(op, part), mine = delta_mine(part, place);
+    const bool is = gpu_uniform(mine < part->n); /* all lanes of a warp, or none */
     const u32 column = first + MIN(mine, part->n - DELTA_EACH), lane = gpu_lane() % DELTA_LANES * 4;
     const struct delta_places at = {DELTA_V + column - first,
                                     DELTA_WEIGHTS +
@@ -447,7 +453,12 @@ GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
     const u32 width = MIN(even * DELTA_OF_WARP, (u32)DELTA_COLUMNS);
     const u32 parts = (columns + width - 1) / width * op->key_heads;
     struct delta_part part;
-    u32 row = 0;
+    u32 row = 0, *said = (u32 *)gpu_shared();
+    if (gpu_thread() == 0)
+        *said = gpu_warp_place(); /* all have to know the same */
+    gpu_sync();
+    const u32 place = gpu_uniform(*said);
+    gpu_sync();
     for (u32 i = gpu_block();; i += gpu_blocks()) {
         i = delta_rest(i, parts, &row);
         if (row >= rows)
@@ -458,7 +469,7 @@ GPU void delta_run(const struct op_delta *op, const struct gpu_step *s)
         part.n = MIN(width, columns - part.column);
         part.row = s->rows[row];
         part.row.n = gpu_uniform(part.row.n);
-        delta_go(op, &part);
+        delta_go(op, &part, place);
     }
 }
 

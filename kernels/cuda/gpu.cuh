@@ -47,6 +47,13 @@ GPU u32 gpu_warp(void)
 {
     return threadIdx.x >> 5;
 }
+/* Among the warps of its multiprocessor, of which every fourth shares a scheduler. */
+GPU u32 gpu_warp_place(void)
+{
+    u32 v;
+    asm volatile("mov.u32 %0, %%warpid;" : "=r"(v));
+    return v;
+}
 GPU u32 gpu_block(void)
 {
     return blockIdx.x;

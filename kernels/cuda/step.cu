@@ -105,7 +105,7 @@ GPU bool run_op(const struct op *op, const struct gpu_run *run, struct few_begun
         attention_run<few, kv8>(&op->attention, run);
         return true;
     case OP_GATE:
-        vector_gate<true>(&op->gate, s);
+        vector_gate<true, !few>(&op->gate, s);
         return true;
     default:
         if (few)
@@ -274,7 +274,7 @@ template <bool many> GPU void run_vector_op(const struct op *op, const struct gp
     else if (op->kind == OP_ADD_NORM)
         vector_add_norm<many, 1>(&op->add_norm, run->step);
     else
-        vector_gate<false>(&op->gate, run->step);
+        vector_gate<false, false>(&op->gate, run->step);
 }
 
 /* As run_op, with the parts of one kind of OP_LINEAR. */
@@ -538,7 +538,7 @@ template <bool kv8> GPU bool one_op(const struct op *op, const struct gpu_run *r
             splits_run<true, splits_of<splits_teams, kv8>>(&op->attention, run);
         return true;
     case OP_GATE:
-        vector_gate<false>(&op->gate, run->step);
+        vector_gate<false, false>(&op->gate, run->step);
         return true;
     default:
         return false;

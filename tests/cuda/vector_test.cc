@@ -320,10 +320,11 @@ static double activate(double x, u32 activation)
     return 0.5 * x * (1 + erf(x * 0.7071067812));
 }
 
-static void test_gate(u32 n, u32 activation)
+/* pad: what rows have behind them. */
+static void test_gate(u32 n, u32 activation, u32 pad)
 {
     enum { TOKENS = 17 };
-    u32 in_stride = 2 * n + 3, h_stride = n + 2;
+    u32 in_stride = 2 * n + pad, h_stride = n + pad;
     vector<float> in = random_floats((size_t)TOKENS * in_stride, 12), first;
     in[0] = 90; /* far out on both sides */
     in[1] = -90;
@@ -355,10 +356,10 @@ static void test_gate(u32 n, u32 activation)
 }
 
 /* An MLP without gates: gate, up and h are one. */
-static void test_ungated(u32 n)
+static void test_ungated(u32 n, u32 pad)
 {
     enum { TOKENS = 5 };
-    const u32 stride = n + 3;
+    const u32 stride = n + pad;
     const vector<float> in = random_floats((size_t)TOKENS * stride, 12);
     struct op op = {};
     struct gpu_step step = {};
@@ -397,10 +398,15 @@ static void bench(u32 tokens, u32 hidden, u32 n)
     run = make_run(op, step);
     float gate_us =
         gpu_time_us("step", blocks, run.shared_bytes + STEP_SHARED_BYTES, &run, sizeof run, 10);
-    printf("tokens %4u: add_norm of %u %.1f us (%.0f GB/s), gate of %u %.1f us (%.0f GB/s), each "
-           "with its launch\n",
+    op.gate = {b, b, b, n, n, n, ACT_RELU};
+    run = make_run(op, step);
+    float relu_us =
+        gpu_time_us("step", blocks, run.shared_bytes + STEP_SHARED_BYTES, &run, sizeof run, 10);
+    printf("tokens %4u: add_norm of %u %.1f us (%.0f GB/s), gate of %u %.1f us (%.0f GB/s), relu "
+           "squared in place %.1f us (%.0f GB/s), each with its launch\n",
            tokens, hidden, (double)norm_us, tokens * hidden * 12.0 / norm_us * 1e-3, n,
-           (double)gate_us, tokens * n * 12.0 / gate_us * 1e-3);
+           (double)gate_us, tokens * n * 12.0 / gate_us * 1e-3, (double)relu_us,
+           tokens * n * 8.0 / relu_us * 1e-3);
 }
 
 int main(int argc, char **argv)
@@ -428,11 +434,14 @@ int main(int argc, char **argv)
     test_pairs(2, 512, 512);
     test_pairs(1, 100, 98);
     for (u32 activation : {ACT_SILU, ACT_GELU_TANH, ACT_GELU, ACT_RELU}) {
-        test_gate(700, activation);
-        test_gate(33, activation);
+        test_gate(700, activation, 4);
+        test_gate(33, activation, 2);
     }
-    test_ungated(700);
-    test_ungated(33);
+    test_gate(700, ACT_RELU, 1);
+    for (u32 pad : {1u, 4u}) {
+        test_ungated(700, pad);
+        test_ungated(33, pad);
+    }
     printf("%u passed, %u failed\n", passed, failed);
     return failed > 0;
 }

@@ -90,6 +90,10 @@ GPU u32 gpu_warp(void)
 {
     return fiber_now->thread >> 5;
 }
+GPU u32 gpu_warp_place(void) /* two blocks, a warp apart */
+{
+    return gpu_warp() + fiber_now->block % 2 * 9;
+}
 GPU u32 gpu_block(void)
 {
     return fiber_now->block;

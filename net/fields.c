@@ -480,11 +480,20 @@ bool field_metadata(struct reading *r, const struct field *field, const struct j
     return true;
 }
 
+/* What fits is the same for both; what does not is refused, as nothing is left out here. */
 bool field_truncation(struct reading *r, const struct field *field, const struct json *v)
 {
-    return field_is_str(v, "disabled") ||
+    return field_is_str(v, "disabled") || field_is_str(v, "auto") ||
+           refuse(r->f, 400, "invalid_value", field->name,
+                  "truncation must be \"auto\" or \"disabled\"");
+}
+
+bool field_verbosity(struct reading *r, const struct field *field, const struct json *v)
+{
+    return field_is_str(v, "medium") ||
            refuse(r->f, 400, "unsupported_value", field->name,
-                  "truncation must be \"disabled\": nothing of a conversation is left out here");
+                  "%s must be \"medium\", as models here answer: ask for another length in words",
+                  field->name);
 }
 
 bool field_stateful(struct reading *r, const struct field *field, const struct json *v)

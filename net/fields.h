@@ -17,6 +17,7 @@ struct reading {
     struct refusal *f;
     u32 kind;
     bool no_tools;              /* tool_choice */
+    const struct json *allowed; /* of it, or NULL: all tools */
     const struct json *input;   /* of a response or in blocks, read when all fields are known */
     const struct json *earlier; /* items that come before it, or NULL */
     struct str instructions;    /* come before all of them; p NULL: not given */
@@ -90,6 +91,7 @@ READER(reasoning_effort);
 READER(reasoning_format);
 READER(metadata);
 READER(truncation);
+READER(verbosity);
 READER(stop_sequences);
 READER(blocks);
 READER(system);
@@ -102,6 +104,8 @@ READER(stateful); /* what asks for something kept from another request */
 
 #undef READER
 
+/* Behind all fields: leaves of the tools those that are `allowed`; the model hears of no others. */
+MUST bool forms_allow(struct reading *r);
 /* Behind all fields: conversations in another form than chat's, as messages; those of blocks. */
 MUST bool input_read(struct reading *r);
 MUST bool blocks_read(struct reading *r);

@@ -26,11 +26,13 @@ static bool flat_format(struct reading *r, const struct json *v)
 
 bool field_text(struct reading *r, const struct field *field, const struct json *v)
 {
-    static const char *const known[] = {"format", NULL};
-    const struct json *format = json_get(v, "format");
+    static const char *const known[] = {"format", "verbosity", NULL};
+    static const struct field verbosity = {.name = "text.verbosity"};
+    const struct json *format = json_get(v, "format"), *words = json_get(v, "verbosity");
     if (v->type != JSON_OBJECT)
         return field_wrong_type(r, field->name, "an object", v);
     return field_members(r, field->name, v, known) &&
+           (!words || field_is_empty(words) || field_verbosity(r, &verbosity, words)) &&
            (!format || format->type == JSON_NULL || flat_format(r, format));
 }
 
@@ -190,20 +192,78 @@ bool field_flat_tools(struct reading *r, const struct field *field, const struct
 
 /* --- which of them ---------------------------------------------------------------------------- */
 
-/* {"type": "function", "name": ...} of responses, {"type": "function", "function": {"name": ...}}
- * of chat. */
+/* The name in {"type": "function", "name": ...} of responses, {"type": "function", "function":
+ * {"name": ...}} of chat; NULL in anything else. */
+static const struct json *chosen(const struct reading *r, const struct json *v)
+{
+    const struct json *in = r->kind & PARAMS_RESPONSES ? v : json_get(v, "function"),
+                      *name = json_get(in, "name");
+    bool is = field_is_str(json_get(v, "type"), "function") && name && name->type == JSON_STRING;
+    return is ? name : NULL;
+}
+
+/* {"type": "allowed_tools", "mode": ..., "tools": [...]}, of chat in a member of that name. */
+static bool allowed(struct reading *r, const struct field *field, const struct json *v)
+{
+    const struct json *mode = json_get(v, "mode"), *tools = json_get(v, "tools");
+    r->p->must_call = field_is_str(mode, "required");
+    r->allowed = tools;
+    return ((r->p->must_call || field_is_str(mode, "auto")) && tools && tools->type == JSON_ARRAY &&
+            tools->n) ||
+           refuse(r->f, 400, "invalid_value", field->name,
+                  "allowed_tools of tool_choice must have a mode, \"auto\" or \"required\", and "
+                  "tools, a list");
+}
+
+static bool is_in(const struct reading *r, const struct json *list, struct str name)
+{
+    for (const struct json *v = list->child; v; v = v->next)
+        if (chosen(r, v) && str_eq(chosen(r, v)->text, name))
+            return true;
+    return false;
+}
+
+static bool is_tool(const struct params *p, struct str name)
+{
+    for (const struct json *v = p->tools ? p->tools->child : NULL; v; v = v->next)
+        if (str_eq(json_get(json_get(v, "function"), "name")->text, name))
+            return true;
+    return false;
+}
+
+bool forms_allow(struct reading *r)
+{
+    struct json_tree list = json_grow(json_make(r->work, JSON_ARRAY, (struct str){0}));
+    for (const struct json *v = r->allowed->child; v; v = v->next) {
+        const struct json *name = chosen(r, v);
+        if (!name || !is_tool(r->p, name->text))
+            return refuse(r->f, 400, "invalid_value", "tool_choice",
+                          "tool_choice allows a function '%.*s', which is not in tools",
+                          name ? (int)MIN(name->text.n, (size_t)64) : 0, name ? name->text.p : "");
+    }
+    for (const struct json *v = r->p->tools->child; v; v = v->next)
+        if (is_in(r, r->allowed, json_get(json_get(v, "function"), "name")->text))
+            append_copy(r, &list, "", v);
+    if (list.full)
+        return field_no_room(r, "tools");
+    r->p->tools = list.v;
+    return true;
+}
+
 bool field_tool_choice(struct reading *r, const struct field *field, const struct json *v)
 {
     bool flat = r->kind & PARAMS_RESPONSES;
-    const struct json *name = json_get(flat ? v : json_get(v, "function"), "name");
+    const struct json *name = chosen(r, v);
     r->no_tools = field_is_str(v, "none");
     r->p->must_call = field_is_str(v, "required");
     if (r->no_tools || r->p->must_call || field_is_str(v, "auto"))
         return true;
-    if (!field_is_str(json_get(v, "type"), "function") || !name || name->type != JSON_STRING)
+    if (field_is_str(json_get(v, "type"), "allowed_tools"))
+        return allowed(r, field, flat ? v : json_get(v, "allowed_tools"));
+    if (!name)
         return refuse(r->f, 400, "unsupported_value", field->name,
-                      "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": "
-                      "\"function\", %s}",
+                      "tool_choice must be \"auto\", \"none\", \"required\", {\"type\": "
+                      "\"allowed_tools\", ...} or {\"type\": \"function\", %s}",
                       flat ? "\"name\": ..." : "\"function\": {\"name\": ...}");
     r->p->must_call = true;
     r->p->call = name->text;

@@ -111,6 +111,7 @@ static const struct field fields[] = {
     {"user", OPENAI | EMB, field_ignored, 0, 0, 0},
     {"metadata", BOTH, field_ignored, 0, 0, 0},
     {"service_tier", ANY, field_ignored, 0, 0, 0},
+    {"verbosity", CHAT, field_verbosity, 0, 0, 0},
     {"safety_identifier", OPENAI, field_ignored, 0, 0, 0},
     {"prompt_cache_key", OPENAI, field_ignored, 0, 0, 0},
     {"prompt_cache_retention", OPENAI, field_ignored, 0, 0, 0},
@@ -118,7 +119,6 @@ static const struct field fields[] = {
     {"store", CHAT | RESP, field_store, 0, 0, 0},
     /* of the reference, not honoured */
     {"audio", CHAT, field_unsupported, 0, 0, 0},
-    {"verbosity", CHAT, field_unsupported, 0, 0, 0},
     {"web_search_options", CHAT, field_unsupported, 0, 0, 0},
     {"max_tool_calls", RESP, field_unsupported, 0, 0, 0},
     {"moderation", RESP, field_unsupported, 0, 0, 0},
@@ -302,6 +302,8 @@ static bool check_together(struct reading *r)
                       "%s stands in chat_template_kwargs, too; give one of them", p->effort_field);
     if (r->no_tools) /* the model does not hear of them */
         p->tools = NULL;
+    if (r->allowed && !forms_allow(r))
+        return false;
     p->strict = p->strict && p->tools;
     if (!check_form(r) || !check_numbers(r))
         return false;

@@ -35,6 +35,7 @@ static void echo(struct json_out *o, const struct params *p)
     json_open(o, '{');
     given(o, format, "format", "{\"type\":\"text\"}");
     json_close(o, '}');
+    given(o, json_get(p->body, "truncation"), "truncation", "\"disabled\"");
     given(o, json_get(p->body, "tools"), "tools", "[]");
     given(o, json_get(p->body, "tool_choice"), "tool_choice", "\"auto\"");
     json_key(o, "parallel_tool_calls");
@@ -265,7 +266,6 @@ static void put_response(struct json_out *o, const struct api *api, const struct
     json_put_bool(o, false);
     json_key(o, "store");
     json_put_bool(o, false);
-    json_pair_text(o, "truncation", "disabled");
     json_pair_text(o, "service_tier", "default");
     json_close(o, '}');
 }

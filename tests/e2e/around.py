@@ -352,8 +352,8 @@ def what_asks_for_nothing_is_taken():
                  {"max_completion_tokens": -1, "max_tokens": 3}, {"modalities": ["text"]},
                  {"response_format": {"type": "text"}}, {"functions": []}, {"functions": None},
                  {"function_call": "none"}, {"store": False}, {"reasoning_effort": None},
-                 {"verbosity": None}, {"web_search_options": None}, {"audio": None},
-                 {"prediction": None}, {"top_logprobs": 0}, {"top_logprobs": None}]
+                 {"verbosity": None}, {"verbosity": "medium"}, {"web_search_options": None},
+                 {"audio": None}, {"prediction": None}, {"top_logprobs": 0}, {"top_logprobs": None}]
         texts = [{"suffix": ""}, {"suffix": None}, {"best_of": 1}, {"logprobs": False},
                  {"logprobs": None}, {"max_completion_tokens": None}, {"tools": None}]
         plain = {**wish(), "max_tokens": None}
@@ -366,7 +366,7 @@ def what_asks_for_nothing_is_taken():
                 assert status == 200 and got["choices"][0][key] == want["choices"][0][key] \
                     and got["usage"]["completion_tokens"] == 12, (path, more, got)
         for field, value, word in (
-                ("verbosity", "medium", "leave it out"), ("web_search_options", {}, "leave it out"),
+                ("verbosity", "low", "medium"), ("web_search_options", {}, "leave it out"),
                 ("max_tokens", -2, "-2"), ("stream_options", {"include_usage": True}, "stream"),
                 ("extra_body", {"top_k": 3}, "beside"), ("num_ctx", 2048, "model.context"),
                 ("repeat_penalty", 1.1, "repetition_penalty"), ("num_predict", 5, "max_tokens"),

@@ -421,7 +421,7 @@ def every_wrong_field_is_named():
     for field, value in (("temperature", 2.5), ("temperature", -1), ("temperature", "1"),
                          ("top_p", 0), ("top_p", 1.1), ("n", 0), ("n", 129), ("n", 1.5),
                          ("max_tokens", 0), ("max_tokens", -2), ("max_tokens", 10 ** 30),
-                         ("max_completion_tokens", 0), ("verbosity", "medium"),
+                         ("max_completion_tokens", 0), ("verbosity", "low"),
                          ("presence_penalty", 3),
                          ("frequency_penalty", -2.1), ("logit_bias", {"x": 1}),
                          ("logit_bias", {"0": 101}), ("logit_bias", {"99999999": 1}),

@@ -138,12 +138,13 @@ def both(script, **more):
 def shape_of_a_response():
     r = ask(temperature=0, instructions="Be brief.", metadata={"a": "b"}, top_p=0.5, user="me",
             safety_identifier="s", prompt_cache_key="k", service_tier="auto", store=False,
-            truncation="disabled", parallel_tool_calls=False, text={"format": {"type": "text"}})
+            truncation="auto", parallel_tool_calls=False, text={"format": {"type": "text"}})
     assert r.object == "response" and r.id.startswith("resp_") and r.model == MODEL
     assert (r.instructions, r.metadata, r.top_p, r.temperature) == ("Be brief.", {"a": "b"}, 0.5, 0)
     assert (r.user, r.safety_identifier, r.prompt_cache_key) == ("me", "s", "k")
     assert r.parallel_tool_calls is False and r.tool_choice == "auto" and r.tools == []
     assert r.text.format.type == "text" and r.max_output_tokens == 12 and r.error is None
+    assert r.truncation == "auto" and ask().truncation == "disabled"
     assert r.to_dict()["store"] is False and r.previous_response_id is None
     message, = r.output
     part, = message.content
@@ -229,7 +230,9 @@ def calls_come_whole_and_streamed():
 def calls_that_are_demanded_come():
     time = {"type": "function", "name": "get_time", "strict": True, "parameters": {
         "type": "object", "properties": {"zone": {"enum": ["UTC", "CET"]}}, "required": ["zone"]}}
-    for choice in "required", {"type": "function", "name": "get_time"}:
+    named = {"type": "function", "name": "get_time"}
+    for choice in "required", named, {"type": "allowed_tools", "mode": "required",
+                                      "tools": [named]}:
         tools = [time] if choice == "required" else [WEATHER, time]
         said, status = both("plain", tools=tools, tool_choice=choice)
         assert status == "completed" and said[0][0] == "get_time", said
@@ -348,7 +351,7 @@ def every_wrong_field_is_named():
             ("store", {"store": True}), ("background", {"background": True}),
             ("previous_response_id", {"previous_response_id": "resp_1"}),
             ("conversation", {"conversation": {"id": "c"}}), ("prompt", {"prompt": {"id": "p"}}),
-            ("truncation", {"truncation": "auto"}), ("metadata", {"metadata": {"a": 1}}),
+            ("truncation", {"truncation": "some"}), ("metadata", {"metadata": {"a": 1}}),
             ("metadata", {"metadata": "a"}), ("text", {"text": 1}),
             ("text.verbosity", {"text": {"verbosity": "low"}}),
             ("text.format", {"text": {"format": {"type": "xml"}}}),
@@ -517,7 +520,8 @@ def the_document_has_it():
                               ("tools", [{"type": "mcp"}], False), ("input", [], False),
                               ("input", [{"role": "user", "content": "<|one|>"}], True),
                               ("input", [{"role": "tool", "content": "a"}], False),
-                              ("truncation", "auto", False), ("background", True, False),
+                              ("truncation", "auto", True), ("truncation", "some", False),
+                              ("text", {"verbosity": "medium"}, True), ("background", True, False),
                               ("previous_response_id", "x", False), ("unknown", None, True),
                               ("text", {"format": {"type": "text"}}, True),
                               ("text", {"verbosity": "low"}, False),

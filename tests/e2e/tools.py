@@ -361,6 +361,26 @@ def choices_of_tools():
         m.refused("tool_choice", tool_choice="required", tools=[])
 
 
+def allow(mode, *tools):
+    named = [{"type": "function", "function": {"name": t["function"]["name"]}} for t in tools]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
+
+
+@check
+def tools_that_are_allowed_are_all_there_are():
+    with Model("hermes") as m:
+        want = m.both("one", tools=[TIME], tool_choice="required")
+        assert m.both("one", tools=[WEATHER, TIME], tool_choice=allow("required", TIME)) == want
+        assert want[1][0][0] == "get_time" and want[2] == "tool_calls", want
+        assert m.both("one", tools=[TIME, WEATHER], tool_choice=allow("auto", WEATHER)) == \
+            m.both("one", tools=[WEATHER])
+        assert "get_time" in m.refused("tool_choice", tools=[WEATHER],
+                                       tool_choice=allow("auto", WEATHER, TIME))
+        assert "mode" in m.refused("tool_choice", tool_choice=allow("any", WEATHER))
+        assert "tools" in m.refused("tool_choice", tool_choice=allow("auto"))
+        m.refused("tool_choice", tools=[], tool_choice=allow("auto", WEATHER))
+
+
 @check
 def calls_that_are_demanded_come():
     """Whatever the model would say; with arguments that follow their schema."""

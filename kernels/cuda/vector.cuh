@@ -204,9 +204,10 @@ GPU void vector_pairs(const struct op_pairs *op, const struct gpu_step *s)
     }
 }
 
-/* h = max(gate, 0) * up. A warp takes 1024 columns of a token, all of which are read before any is
- * written: prompts take as long as memory does, which has to have much to do at once. */
-GPU_CALL void vector_cut(const struct op_gate *op, u32 tokens)
+/* h = max(up, 0) * up, of an MLP without gates. A warp takes 1024 columns of a token, all of which
+ * are read before any is written: prompts take as long as memory does, which has to have much to do
+ * at once. */
+GPU_CALL void vector_square(const struct op_gate *op, u32 tokens)
 {
     enum { AT_ONCE = 8 };
     const u32 quads = op->n / 4, pieces = CEIL_DIV(quads, 32u * AT_ONCE);
@@ -215,22 +216,21 @@ GPU_CALL void vector_cut(const struct op_gate *op, u32 tokens)
     for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < tokens * pieces;
          item += gpu_blocks() * GPU_WARPS) {
         const u32 token = item / pieces, first = item % pieces * 32 * AT_ONCE + gpu_lane();
-        const float *gate = gpu_global(op->gate) + (size_t)token * op->in_stride;
         const float *up = gpu_global(op->up) + (size_t)token * op->in_stride;
         float *h = gpu_global(op->h) + (size_t)token * op->h_stride;
-        float4 g[AT_ONCE], u[AT_ONCE];
+        float4 v[AT_ONCE];
 #pragma unroll
-        for (u32 k = 0; k < AT_ONCE; k++)
-            if (first + k * 32 < quads) {
-                g[k] = gpu_load<float4>(gate + (first + k * 32) * 4);
-                u[k] = gpu_load<float4>(up + (first + k * 32) * 4);
-            }
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            v[k] = {0, 0, 0, 0}; /* so that nothing is kept for the next turn */
+            if (first + k * 32 < quads)
+                v[k] = gpu_load<float4>(up + (first + k * 32) * 4);
+        }
 #pragma unroll
         for (u32 k = 0; k < AT_ONCE; k++)
             if (first + k * 32 < quads)
                 gpu_store<float4>(h + (first + k * 32) * 4,
-                                  {fmaxf(g[k].x, 0) * u[k].x, fmaxf(g[k].y, 0) * u[k].y,
-                                   fmaxf(g[k].z, 0) * u[k].z, fmaxf(g[k].w, 0) * u[k].w});
+                                  {fmaxf(v[k].x, 0) * v[k].x, fmaxf(v[k].y, 0) * v[k].y,
+                                   fmaxf(v[k].z, 0) * v[k].z, fmaxf(v[k].w, 0) * v[k].w});
     }
 }
 
@@ -244,8 +244,9 @@ GPU void vector_gate(const struct op_gate *op, const struct gpu_step *s)
     u32 columns = op->n, activation = op->activation;
     u32 in_stride = op->in_stride, h_stride = op->h_stride, pieces = CEIL_DIV(columns, 64u);
     u32 n = s->n_tokens * pieces;
-    if (many && activation == ACT_RELU && (columns | in_stride | h_stride) % 4 == 0) {
-        vector_cut(op, s->n_tokens);
+    if (many && activation == ACT_RELU && gates == ups &&
+        (columns | in_stride | h_stride) % 4 == 0) {
+        vector_square(op, s->n_tokens);
         return;
     }
     for (u32 item = gpu_block() * GPU_WARPS + gpu_warp(); item < n;

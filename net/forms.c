@@ -234,6 +234,12 @@ static bool is_tool(const struct params *p, struct str name)
 bool forms_allow(struct reading *r)
 {
     struct json_tree list = json_grow(json_make(r->work, JSON_ARRAY, (struct str){0}));
+    const u32 most = MAX(r->allowed->n, r->p->tools ? r->p->tools->n : 0);
+    if (most > LIMIT_SCHEMA_VALUES) /* each is compared with each */
+        return refuse(r->f, 400, "invalid_value", "tool_choice",
+                      "allowed_tools chooses among at most %d tools (LIMIT_SCHEMA_VALUES), not %u: "
+                      "send those alone that may be called",
+                      LIMIT_SCHEMA_VALUES, most);
     for (const struct json *v = r->allowed->child; v; v = v->next) {
         const struct json *name = chosen(r, v);
         if (!name || !is_tool(r->p, name->text))

@@ -376,6 +376,8 @@ def tools_that_are_allowed_are_all_there_are():
             m.both("one", tools=[WEATHER])
         assert "get_time" in m.refused("tool_choice", tools=[WEATHER],
                                        tool_choice=allow("auto", WEATHER, TIME))
+        assert "512" in m.refused("tool_choice", tools=[WEATHER] * 513,
+                                  tool_choice=allow("auto", WEATHER))
         assert "mode" in m.refused("tool_choice", tool_choice=allow("any", WEATHER))
         assert "tools" in m.refused("tool_choice", tool_choice=allow("auto"))
         m.refused("tool_choice", tools=[], tool_choice=allow("auto", WEATHER))

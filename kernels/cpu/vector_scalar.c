@@ -1,5 +1,6 @@
 #include "kernels/cpu/vector.h"
 
+#include "core/base/half.h"
 #include "kernels/cpu/read.h"
 
 #include <math.h>
@@ -93,7 +94,7 @@ static void kv_write(const struct kv_layer *kv, const float *k, const float *v, 
 
 static float kv_load(enum dtype type, const void *head, u32 at)
 {
-    return type == DTYPE_F16  ? (float)((const _Float16 *)head)[at]
+    return type == DTYPE_F16  ? half_from_f16(((const u16 *)head)[at])
            : type == DTYPE_I8 ? (float)((const i8 *)head)[at]
                               : ((const float *)head)[at];
 }

@@ -10,7 +10,7 @@ packages="gcc g++ libc6-dev binutils linux-libc-dev ninja-build musl-dev libinih
   libclang-rt-14-dev libvulkan1 mesa-vulkan-drivers"
 [ "$1" = x86_64 ] ||
     packages="$packages gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
-      linux-libc-dev-arm64-cross qemu-user"
+      linux-libc-dev-arm64-cross lld qemu-user"
 
 die() {
     echo "configure: $*" >&2

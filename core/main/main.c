@@ -1,5 +1,7 @@
 #include "core/main/main.h"
 
+#include "core/base/start.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -93,6 +95,7 @@ int main_end(const char *command, enum err r, const struct err_text *e)
 
 int main(int argc, char **argv)
 {
+    start_protect();
     hold_standard_files();
     if (argc < 2)
         return usage(stderr, EXIT_USAGE);

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -441,6 +442,25 @@ def bodies_as_clients_write_them():
                 assert status == 400 and f"column {cut.index(half) + 1}:" in r["error"]["message"] \
                     and f"{half[:6].decode()} is half" in r["error"]["message"], r
         assert post(body.replace(b"Hi", rb"\ud83d\ude00"))[0] == 200
+
+
+@check
+def what_is_constant_is_read_only():
+    """PT_GNU_RELRO (elf.h) as memory has it: a header alone protects nothing."""
+    with open(server.BINARY[-1], "rb") as f:
+        head = f.read(4096)
+    at, = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    segments = [struct.unpack_from("<IIQQQQQQ", head, at + i * size) for i in range(count)]
+    [relro] = [s for s in segments if s[0] == 0x6474E552]
+    first, last = relro[3] & -4096, relro[3] + relro[6] & -4096
+    with server.Server(MODEL_DIR) as s, open(f"/proc/{s.process.pid}/maps") as f:
+        path = os.path.realpath(server.BINARY[-1])
+        own = [line.split() for line in f if line.rstrip().endswith(path)]
+    own = [(*(int(n, 16) for n in range_.split("-")), may) for range_, may, *_ in own]
+    base = own[0][0]
+    seen = [may for begin, end, may in own if begin < base + last and end > base + first]
+    assert seen == ["r--p"], own
 
 
 sys.exit(server.run(checks) != 0)

@@ -171,8 +171,9 @@ static const char *make_member(struct grammar *g, const struct grammar_member *o
     if (!put_said(g, &to->key, text_at(g, of->key)))
         return too_many;
     if (memchr(g->bytes + name, '<', g->n_bytes - name) ||
-        memchr(g->bytes + name, '>', g->n_bytes - name))
-        return "XML calls can not have < or > in a name";
+        memchr(g->bytes + name, '>', g->n_bytes - name) ||
+        memchr(g->bytes + name, *tags->key_end.p, g->n_bytes - name))
+        return "XML calls can not have < or > in a name, nor \" where that ends it";
     return put(g, &to->key, tags->key_end) && put(g, &to->key, tags->value) ? NULL : too_many;
 }
 

@@ -10,7 +10,8 @@ enum state {
     OPEN,     /* nothing but blanks has come */
     THOUGHT,  /* behind the first mark, nothing but blanks has come */
     THINKING, /* within */
-    BEHIND    /* behind the last mark, nothing but blanks has come */
+    BEHIND,   /* behind the last mark, nothing but blanks has come */
+    LEAD      /* no text has come, which may have a mark; that is read as a thought is */
 };
 
 static const struct thought_format formats[] = {
@@ -22,6 +23,9 @@ static const struct thought_format formats[] = {
 /* LFM 2.5 */
 static const struct thought_format thinking = {
     .begin = "<think>", .end = "</think>", .member = "thinking"};
+
+static const struct thought_format hunyuan = {
+    .begin = "<think>", .end = "</think>", .answer = "<answer>", .answer_end = "</answer>"};
 
 static const struct thought_format harmony = {.begin = "<|channel|>analysis<|message|>",
                                               .end = "<|end|>",
@@ -41,6 +45,8 @@ const struct thought_format *thought_format_of(struct str source)
         return &harmony;
     if (has(source, thinking.end) && has(source, ".thinking") && !has(source, "reasoning_content"))
         return &thinking;
+    if (has(source, hunyuan.end) && has(source, hunyuan.answer_end))
+        return &hunyuan;
     for (u32 i = 0; i < COUNTOF(formats); i++)
         if (has(source, formats[i].end))
             return &formats[i];
@@ -94,13 +100,15 @@ struct answer_reader answer_reader_of(const struct answer_format *f)
         harmony_begin(&r.calls, f);
     else if (f->thoughts && !f->raw && f->first != THOUGHTS_NONE)
         r.state = f->first == THOUGHTS_OPEN ? THOUGHT : OPEN;
+    else if (f->thoughts && !f->raw && f->thoughts->answer)
+        r.state = LEAD;
     return r;
 }
 
 bool answer_thinks(const struct answer_reader *r)
 {
     return r->calls.harmony ? harmony_thinks(&r->calls)
-                            : r->state == THOUGHT || r->state == THINKING;
+                            : !r->marked && (r->state == THOUGHT || r->state == THINKING);
 }
 
 /* --- parts -------------------------------------------------------------------------------------
@@ -160,11 +168,24 @@ static void enter(struct answer_reader *r, enum state state)
     r->n = r->matched = r->blanks = 0;
 }
 
-/* Blanks and the first mark, or a text that is no thought: what is held is its beginning. */
+/* Does c go on with the mark of a text, where that of a thought does not? */
+static bool leads(const struct answer_reader *r, char c)
+{
+    const struct thought_format *f = r->format;
+    return r->state == OPEN && f->answer && strncmp(f->answer, f->begin, r->matched) == 0 &&
+           f->answer[r->matched] == c;
+}
+
+/* Blanks and a first mark, or a text that has none: what is held is its beginning. */
 static void open(struct answer_reader *r, struct str *text)
 {
-    const char *p = text->p, *end = p + text->n, *mark = r->format->begin;
+    const char *p = text->p, *end = p + text->n;
+    const char *mark = r->state == LEAD ? r->format->answer : r->format->begin;
     for (; p < end && mark[r->matched]; p++) {
+        if (leads(r, *p) && *p != mark[r->matched]) {
+            mark = r->format->answer;
+            r->state = LEAD;
+        }
         if (*p == mark[r->matched])
             r->matched++;
         else if (r->matched || !json_is_blank(*p) || ++r->blanks > ANSWER_BLANKS)
@@ -172,6 +193,7 @@ static void open(struct answer_reader *r, struct str *text)
     }
     if (!mark[r->matched]) {
         drop(text, p);
+        r->marked = r->state == LEAD;
         enter(r, THOUGHT);
     } else if (p == end) {
         hold(r, text);
@@ -223,8 +245,11 @@ static bool give(struct answer_reader *r, struct str *text, const char *sure, st
     }
     enter(r, THINKING);
     r->blanks = blanks;
-    r->thought = true;
-    return !r->left_out;
+    if (r->marked)
+        r->part = piece->text;
+    else
+        r->thought = true;
+    return !r->marked && !r->left_out;
 }
 
 /* Blanks and what may be the last mark wait for what follows. What is behind the last byte that is
@@ -233,7 +258,8 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
 {
     if (r->state == THOUGHT && !r->n)
         skip_blanks(text);
-    const char *p = text->p, *end = p + text->n, *mark = r->format->end, *sure = NULL;
+    const char *p = text->p, *end = p + text->n, *sure = NULL;
+    const char *mark = r->marked ? r->format->answer_end : r->format->end;
     u32 matched = r->matched;
     while (p < end && mark[r->matched]) {
         if (*p == mark[r->matched]) {
@@ -248,7 +274,7 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
         if (!blank || r->blanks > ANSWER_BLANKS)
             sure = p;
     }
-    if (sure && r->state == THOUGHT && r->thought && !r->left_out) {
+    if (sure && r->state == THOUGHT && r->thought && !r->marked && !r->left_out) {
         r->state = THINKING;
         r->matched = matched;
         r->blanks = 0;
@@ -261,7 +287,8 @@ static bool think(struct answer_reader *r, struct str *text, struct piece *piece
         hold(r, text);
     } else {
         drop(text, p);
-        enter(r, BEHIND);
+        enter(r, r->marked ? TEXT : BEHIND);
+        r->marked = false;
     }
     return false;
 }
@@ -278,6 +305,7 @@ bool answer_next(struct answer_reader *r, struct str *text, struct piece *piece)
             return false;
         switch ((enum state)r->state) {
         case OPEN:
+        case LEAD:
             open(r, text);
             break;
         case THOUGHT:
@@ -288,7 +316,7 @@ bool answer_next(struct answer_reader *r, struct str *text, struct piece *piece)
         case BEHIND:
             skip_blanks(text);
             if (text->n)
-                enter(r, TEXT);
+                enter(r, r->format->answer ? LEAD : TEXT);
             break;
         case TEXT:
             pass(r, text);
@@ -303,7 +331,7 @@ bool answer_end(struct answer_reader *r, struct piece *piece)
         return harmony_end(&r->calls, piece);
     bool thought = answer_thinks(r) && r->matched && !r->left_out;
     struct str held = {r->held, r->n};
-    if (r->state == OPEN)
+    if (r->state == OPEN || r->state == LEAD || (r->marked && r->matched))
         r->part = held;
     if (r->state == TEXT && r->matched)
         r->part = (struct str){r->format->begin, r->matched};

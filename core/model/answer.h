@@ -5,13 +5,14 @@
  *   <think> ... </think>              DeepSeek R1, Qwen 3, GLM 4.5, SmolLM 3 and most others
  *   [THINK] ... [/THINK]              Magistral, Ministral 3
  *   <seed:think> ... </seed:think>    Seed OSS
+ *   <think> ... </think> <answer> ... </answer>   Hunyuan, whose text has marks, too
  *   <|channel>thought ... <channel|>   Gemma 4, which may think again behind text or a call
  *   <|channel|>analysis<|message|> ... <|end|>    gpt-oss, see core/model/harmony.h
  *
  * The first mark is written by the model, or by its template at the end of the prompt. Marks, and
- * blanks around thoughts, belong to neither part; where there are no thoughts the text is what was
- * written, to the byte. What stands within thoughts is no call. Where a thought comes again there
- * is an empty line between the two.
+ * blanks around thoughts and within marks of a text, belong to neither part; where there are no
+ * thoughts the text is what was written, to the byte. What stands within thoughts is no call. Where
+ * a thought comes again there is an empty line between the two.
  */
 #ifndef ZIGCUDA_ANSWER_H
 #define ZIGCUDA_ANSWER_H
@@ -24,7 +25,8 @@ struct thought_format {
      * the end of one and the next one's header, what texts begin with behind that, and others. */
     const char *next, *text, *preamble;
     const char *member; /* of a message, that the template reads thoughts from; NULL: usual */
-    bool again;         /* they may come again */
+    const char *answer, *answer_end; /* marks of the text behind thoughts; NULL: it has none */
+    bool again;                      /* they may come again */
 };
 
 /* The marks that a chat template knows, by its source; NULL: none. */
@@ -61,6 +63,7 @@ struct answer_reader {
     struct str part; /* text that `calls` has not read yet: of what was put in last, or held */
     const struct thought_format *format;
     bool left_out, again, thought; /* they may come again; one has come */
+    bool marked;                   /* what comes is a text between marks */
     bool formed;                   /* what comes is a call, or an object without any */
     u8 state;
     u32 n, matched, blanks; /* bytes in held; of a mark that may have begun; blanks before it */

@@ -35,6 +35,16 @@ static const struct names lfm2_names = {
     .embed = "model.embed_tokens",
     .norm_final = "model.embedding_norm",
 };
+static const struct names hunyuan_names = {
+    .attention = "self_attn",
+    .norm_q = "query_layernorm",
+    .norm_k = "key_layernorm",
+    .o = "o_proj",
+    .mlp = "mlp",
+    .leaf = {"gate_proj", "up_proj", "down_proj", ""},
+    .embed = "model.embed_tokens",
+    .norm_final = "model.norm",
+};
 static const struct names granite_hybrid_names = {
     .attention = "self_attn",
     .mamba = "mamba",
@@ -262,6 +272,12 @@ static const struct mixture_names {
                       {"experts.up_proj", "experts.down_proj"},
                       "gate.e_score_correction_bias"}};
 
+static const struct mixture_names ernie_mixture = {"mlp.",
+                                                   "gate",
+                                                   {"gate_proj", "up_proj", "down_proj"},
+                                                   {"experts.gate_up_proj", "experts.down_proj"},
+                                                   "moe_statics.e_score_correction_bias"};
+
 /* The names that layer i has; where it has none, those of the family's files. */
 static const struct mixture_names *find_names(const struct opening *o, u32 i)
 {
@@ -269,6 +285,8 @@ static const struct mixture_names *find_names(const struct opening *o, u32 i)
     const struct mixture_names *usual = &mixture_names[str_is(o->m->model_type, "mixtral")];
     if (o->names == &lfm2_names)
         usual = &mixture_names[3]; /* of w1, w3, w2 */
+    if (o->m->experts_softmax)
+        return &ernie_mixture;
     if (str_starts(o->m->model_type, STR("granitemoe")))
         return &mixture_names[COUNTOF(mixture_names) - 2];
     if (o->config.blocks)
@@ -374,8 +392,9 @@ static enum err bind_mixture(struct opening *o, struct binder *b, u32 layer, str
     TRY(bind_linear(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->router), m->experts,
                     hidden, false, &x->router));
     if (o->config.router_bias)
-        TRY(bind_vector(b, format(&s, "model.layers.%u.%s%s", i, names->of, names->bias),
-                        m->experts, &x->bias));
+        TRY((names == &ernie_mixture ? bind_row : bind_vector)(
+            b, format(&s, "model.layers.%u.%s%s", i, names->of, names->bias), m->experts,
+            &x->bias));
     if (x->norms)
         TRY(bind_mixture_norms(o, b, i, x->norms));
     format(&s, "model.layers.%u.%s%s", i, names->of, names->joined[0]);
@@ -539,7 +558,7 @@ static bool of_more_layers(const struct opening *o, struct str name)
     for (u32 i = 0; i < o->config.more_layers; i++)
         if (str_starts(name, str_of(format(&s, "model.layers.%u.", o->m->layers_n + i))))
             return true;
-    return false;
+    return o->m->experts_softmax && str_starts(name, STR("model.mtp_"));
 }
 
 /* Tensors that nothing asked for. Tables that old versions saved are ignored, and so are biases
@@ -609,10 +628,11 @@ enum err bind_model(struct opening *o)
     char shape[512];
     struct binder b = {&o->tensors, o->keep, &o->config.quant, o->dir, shape, o->e};
     describe_shape(o, shape, sizeof shape);
-    o->names = o->config.norms == NORMS_LFM2 ? &lfm2_names
-               : o->config.shared_mlp        ? &granite_hybrid_names
-               : o->config.blocks            ? &nemotron_names
-                                             : &usual_names;
+    o->names = o->m->qk_norm == QK_NORM_TURNED ? &hunyuan_names
+               : o->config.norms == NORMS_LFM2 ? &lfm2_names
+               : o->config.shared_mlp          ? &granite_hybrid_names
+               : o->config.blocks              ? &nemotron_names
+                                               : &usual_names;
     find_fused(o);
     TRY(bind_ends(o, &b));
     for (u32 i = 0; i < o->m->layers_n; i++) {

@@ -154,14 +154,39 @@ static float read_softcap(const struct fields *k, const char *key, double absent
 /* granite's multipliers. What attention and MLP give is multiplied by r before it is added to x.
  * All that reads x is a norm, so x is kept divided by r instead: then its mean square is smaller by
  * r^2, which is what eps is added to. */
+static void multiply(double r, double embed, double logits, double eps, struct model *m)
+{
+    m->norm_eps = (float)(eps / (r * r));
+    m->embed_scale = (float)(embed / r);
+    m->logit_scale = (float)logits;
+}
+
+enum { MULTIPLIER_MOST = 10000 }; /* what is beyond would leave the range of floats */
+
 static void read_multipliers(const struct fields *k, double eps, struct model *m)
 {
-    const double least = 1e-4, most = 1e4; /* what is beyond would leave the range of floats */
-    double r = fields_f64(k, "residual_multiplier", 1, least, most);
-    m->norm_eps = (float)(eps / (r * r));
-    m->embed_scale = (float)(fields_f64(k, "embedding_multiplier", 1, least, most) / r);
+    const double most = MULTIPLIER_MOST, least = 1 / most;
+    const double r = fields_f64(k, "residual_multiplier", 1, least, most),
+                 embed = fields_f64(k, "embedding_multiplier", 1, least, most);
     m->attention_scale = (float)fields_f64(k, "attention_multiplier", 1, least, most);
-    m->logit_scale = (float)(1 / fields_f64(k, "logits_scaling", 1, least, most));
+    multiply(r, embed, 1 / fields_f64(k, "logits_scaling", 1, least, most), eps, m);
+}
+
+/* Those of MiniCPM (its own code, as transformers has no class): r = scale_depth / sqrt(layers).
+ * Of those whose attention is sparse beyond dense_len positions, only so many are served. */
+static void read_minicpm(const struct fields *k, double eps, struct model *m)
+{
+    const double most = MULTIPLIER_MOST, least = 1 / most;
+    const struct fields sparse = fields_in(k, "sparse_config");
+    const double depth = fields_f64(k, "scale_depth", KEY_REQUIRED, least, most),
+                 embed = fields_f64(k, "scale_emb", KEY_REQUIRED, least, most),
+                 base = fields_u32(k, "dim_model_base", KEY_U32_REQUIRED, 1, LIMIT_HIDDEN);
+    multiply(depth / sqrt(m->layers_n), embed, base / m->hidden, eps, m);
+    if (fields_u32(k, "num_experts", 0, 0, UINT32_MAX))
+        fields_refuse(k, "num_experts", "mixtures are not supported");
+    if (fields_get(k, "sparse_config"))
+        m->context =
+            MIN(m->context, fields_u32(&sparse, "dense_len", KEY_U32_REQUIRED, 1, UINT32_MAX));
 }
 
 static void read_biases(const struct fields *k, const struct family *f, struct config *c)
@@ -192,6 +217,10 @@ static void refuse_unsupported(const struct fields *k, const struct family *f)
         fields_refuse(k, "swiglu_limit", "7 is supported, which transformers has whatever it says");
     if (f->eps_key && fields_f64(k, "rms_norm_eps", family_eps(k, f), 0, 1) != family_eps(k, f))
         fields_refuse(k, "rms_norm_eps", "%s says otherwise", f->eps_key);
+    if (f->qk_norm == QK_NORM_TURNED && fields_bool(k, "use_cla", false))
+        fields_refuse(k, "use_cla", "layers that see keys of others are not supported");
+    if (f->qk_norm == QK_NORM_TURNED && !fields_bool(k, "use_qk_norm", true))
+        fields_refuse(k, "use_qk_norm", "the transformers class norms whatever it says");
     if (f->bias_key && fields_f64(k, "compression_ratio", 1, 1e-6, 1e6) != 1)
         fields_refuse(k, "compression_ratio", "not supported"); /* of positions: Baidu's own code */
 }
@@ -228,6 +257,8 @@ static void read_arithmetic(const struct fields *k, const struct family *f, stru
     m->logit_scale = 1;
     if (f->multipliers)
         read_multipliers(k, eps, m);
+    if (f->minicpm)
+        read_minicpm(k, eps, m);
     const bool older = f->short_conv && fields_get(k, "tie_embedding");
     m->tied = fields_bool(k, older ? "tie_embedding" : "tie_word_embeddings", f->tied);
     c->fused = f->fused || f->fused_gate_up;
@@ -396,14 +427,25 @@ static bool nested_rope(const struct fields *object)
 }
 
 /* ministral3 multiplies the query at position p by 1 + beta ln(1 + floor(p / original)): by 1
- * within the positions that it was trained with first, and only those are served. */
-static void read_query_scaling(const struct fields *rope, struct model *m)
+ * within the positions that it was trained with first. */
+static void read_query_scaling(struct arena *keep, const struct fields *rope, struct model *m)
 {
     double beta = fields_f64(rope, "llama_4_scaling_beta", KEY_REQUIRED, 0, 1e3);
     u32 original =
         fields_u32(rope, "original_max_position_embeddings", KEY_U32_REQUIRED, 1, LIMIT_CONTEXT);
-    if (beta > 0)
-        m->context = MIN(m->context, original);
+    if (*rope->failed || beta == 0 || original >= m->context)
+        return;
+    u32 n = CEIL_DIV(m->context, original);
+    float *scale = ARENA_NEW(keep, float, n);
+    if (!scale) {
+        arena_full(keep, rope->file, rope->e);
+        *rope->failed = true;
+        return;
+    }
+    for (u32 i = 0; i < n; i++)
+        scale[i] = (float)(1 + beta * log(1 + i));
+    m->query_scale = scale;
+    m->query_span = original;
 }
 
 /* Of the layers that rotate by it. */
@@ -425,7 +467,8 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
         .head_dim = rope_head_dim(m, ROPE_FULL),
         .context = m->context,
         .phi3 = f->fused,
-        .mrope = f->mrope};
+        .mrope = f->mrope,
+        .turned = f->qk_norm == QK_NORM_TURNED};
     s.original =
         fields_u32(k, "original_max_position_embeddings", f->fused ? 4096 : 0, 1, LIMIT_CONTEXT);
     struct fields full = rope_object(k), local = {.file = k->file, .failed = k->failed, .e = k->e};
@@ -444,7 +487,7 @@ static enum err read_rope(struct arena *keep, const struct fields *k, const stru
     TRY(rope_build(keep, &full, &s, &m->rope[ROPE_FULL], &m->rope_long[ROPE_FULL],
                    &m->rope_long_from));
     if (f->query_scaling)
-        read_query_scaling(&full, m);
+        read_query_scaling(keep, &full, m);
     m->rope[ROPE_LOCAL] = m->rope[ROPE_FULL];
     m->rope_long[ROPE_LOCAL] = m->rope_long[ROPE_FULL];
     if (!f->local_rope)

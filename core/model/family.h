@@ -47,6 +47,7 @@ struct family {
     bool gemma4;     /* scaled embedding, tanh-GELU, a softcap of logits, and what gemma4.h reads */
     bool own_inputs; /* the default of hidden_size_per_layer_input is 256 */
     bool multipliers;    /* of embedding, attention, what is added to x, logits */
+    bool minicpm;        /* the same by other keys; some are sparse beyond a length */
     bool granite_hybrid; /* some layers may be Mamba 2, all or none of the others rotate; MLPs go by
                             keys and names of their own */
     bool blocks;        /* nemotron_h: mixers and MLPs, these without gates, are blocks that come in
@@ -62,7 +63,8 @@ struct family {
         MIXTURES_GLM,     /* the same by other keys; chosen by sigmoids and a bias, and beside them
                              one that all tokens take as it is */
         MIXTURES_GEMMA4,  /* a key says whether there are any; beside the plain MLP */
-        MIXTURES_LFM2,    /* as GLM's, without that one */
+        MIXTURES_ERNIE,   /* the same by other keys; chosen by a softmax and a bias */
+        MIXTURES_LFM2,    /* as GLM's, without the one that all take */
         MIXTURES_GRANITE_HYBRID, /* all layers, or none; as Mixtral's, beside the plain MLP */
         MIXTURES_NEMOTRON, /* as GLM's, but without gates, and blocks say which layers have any */
         MIXTURES_GPT_OSS,  /* as Mixtral's, of MXFP4, with biases; and attention has sinks */

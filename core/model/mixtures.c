@@ -68,7 +68,27 @@ static void read_glm_mixtures(const struct fields *k, struct model *m, struct co
     c->more_layers = fields_u32(k, "num_nextn_predict_layers", c->more_layers, 0, LIMIT_LAYERS);
 }
 
-/* lfm2_moe's: the same, but of one group, and with none that all tokens take. */
+/* ernie4_5_moe's: every `interval`th of the layers from `start` to `end`. What stands in its files
+ * beside the model (bind.c, of_more_layers) guesses further tokens. */
+static void read_ernie_mixtures(const struct fields *k, struct model *m, struct config *c,
+                                bool plain[LIMIT_LAYERS])
+{
+    const u32 start = fields_u32(k, "moe_layer_start_index", 1, 0, LIMIT_LAYERS),
+              step = fields_u32(k, "moe_layer_interval", 1, 1, LIMIT_LAYERS);
+    const double end = fields_f64(k, "moe_layer_end_index", -1, -1, LIMIT_LAYERS);
+    for (u32 i = 0; i < m->layers_n; i++)
+        plain[i] = i < start || (i + 1) % step != 0 || (end >= 0 && i > end);
+    u32 most = LIMIT_INTERMEDIATE / MAX(m->expert_intermediate, 1);
+    m->shared_intermediate =
+        m->expert_intermediate * fields_u32(k, "moe_num_shared_experts", 2, 0, most);
+    m->experts_least = (float)fields_f64(k, "moe_norm_min", 1e-12, 0, 1e-6);
+    m->experts_softmax = true;
+    c->router_bias = true;
+    if (fields_bool(k, "use_bias", false))
+        fields_refuse(k, "use_bias", "only false is supported");
+}
+
+/* lfm2_moe's: the same as GLM's, but of one group, and with none that all tokens take. */
 static void read_lfm2_mixtures(const struct fields *k, struct model *m, struct config *c,
                                bool plain[LIMIT_LAYERS])
 {
@@ -131,16 +151,18 @@ enum err mixtures_read(struct arena *keep, const struct fields *k, const struct 
                        struct model *m, struct config *c)
 {
     const bool glm = f->mixtures == MIXTURES_GLM, gemma4 = f->mixtures == MIXTURES_GEMMA4,
-               lfm2 = f->mixtures == MIXTURES_LFM2,
+               lfm2 = f->mixtures == MIXTURES_LFM2, ernie = f->mixtures == MIXTURES_ERNIE,
                granite = f->mixtures == MIXTURES_GRANITE_HYBRID,
                nemotron = f->mixtures == MIXTURES_NEMOTRON;
-    const char *used = gemma4 ? "top_k_experts" : "num_experts_per_tok";
+    const char *used = gemma4 ? "top_k_experts" : ernie ? "moe_k" : "num_experts_per_tok";
+    const char *count = glm || nemotron ? "n_routed_experts"
+                        : ernie         ? "moe_num_experts"
+                                        : "num_experts";
     bool plain[LIMIT_LAYERS] = {0};
     if (!has_mixtures(k, f, m, c))
         return ERR_OK;
-    m->experts = granite
-                     ? fields_u32(k, "num_local_experts", 8, 0, LIMIT_EXPERTS)
-                     : read_expert_count(k, glm || nemotron ? "n_routed_experts" : "num_experts");
+    m->experts = granite ? fields_u32(k, "num_local_experts", 8, 0, LIMIT_EXPERTS)
+                         : read_expert_count(k, count);
     if (granite && m->experts == 0)
         return ERR_OK;
     m->experts_used = fields_u32(k, used, granite ? 2 : KEY_U32_REQUIRED, 1, LIMIT_EXPERTS_USED);
@@ -152,12 +174,12 @@ enum err mixtures_read(struct arena *keep, const struct fields *k, const struct 
     m->expert_intermediate = m->intermediate;
     m->experts_renormalized = true;
     m->experts_scale = 1;
-    const bool always =
-        f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS || gemma4 || granite;
+    const bool always = f->mixtures == MIXTURES_MIXTRAL || f->mixtures == MIXTURES_GPT_OSS ||
+                        gemma4 || granite || ernie;
     if (!always && !f->renormalized)
         m->experts_renormalized =
             fields_bool(k, "norm_topk_prob", glm || lfm2 || nemotron || f->delta);
-    if (f->mixtures == MIXTURES_QWEN || glm || lfm2 || gemma4 || nemotron)
+    if (f->mixtures == MIXTURES_QWEN || glm || lfm2 || gemma4 || nemotron || ernie)
         m->expert_intermediate =
             fields_u32(k, "moe_intermediate_size", KEY_U32_REQUIRED, 1, LIMIT_INTERMEDIATE);
     if (granite)
@@ -167,6 +189,8 @@ enum err mixtures_read(struct arena *keep, const struct fields *k, const struct 
         read_qwen_mixtures(k, f, m, plain);
     if (glm)
         read_glm_mixtures(k, m, c, plain);
+    if (ernie)
+        read_ernie_mixtures(k, m, c, plain);
     if (gemma4 || granite)
         m->shared_intermediate = m->intermediate;
     if (lfm2)

@@ -31,7 +31,8 @@ struct expert {
 
 /* A mixture of experts: p = softmax(router x) over all of them, in f32; the `experts_used` largest
  * (of equals the first) are taken, and y = sum of p[e] * expert e (x), in order of e. With a bias p
- * = sigmoid(router x), and those are taken whose p + bias is largest. Where the model has shared
+ * = sigmoid(router x), unless the model keeps to softmax, and those are taken whose p + bias is
+ * largest. Where the model has shared
  * experts, theirs is the layer's gate_up and down, and what they say is added. */
 struct mixture {
     struct weight router;        /* [experts][hidden] */
@@ -151,7 +152,8 @@ static inline u32 delta_state_floats(const struct delta_shape *d)
 }
 
 /* Norms of q and k: of each head for itself, or of a token's heads together. */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_ROWS };
+/* Norms of queries and keys: of each head, before it is rotated or behind that; of all at once. */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_TURNED, QK_NORM_ROWS };
 
 /* A gated short convolution (Liquid AI's LFM2) is in place of attention, too: of what a token has
  * of its input, b, c and x side by side, each [hidden], it makes y = c * conv(b * x), a sum for
@@ -216,6 +218,7 @@ struct model {
     u32 experts, experts_used, expert_intermediate; /* of layers with a mixture; else 0 */
     u32 shared_intermediate;   /* of the shared expert of such a layer; 0: there is none */
     bool shared_gated;         /* see struct mixture */
+    bool experts_softmax;      /* with a bias, too; see struct mixture */
     bool experts_renormalized; /* p is divided by its sum over the experts used, */
     float experts_least;       /* plus this, as sigmoids may all be 0 */
     float experts_scale;       /* and multiplied by this, 1 without a bias */
@@ -234,6 +237,9 @@ struct model {
     bool attention_gated;                   /* its outputs times sigmoid(gate), see struct layer */
     float attention_scale;                  /* head_dim^-0.5 unless the config says otherwise */
     float attention_softcap, logit_softcap; /* 0: none */
+    const float *query_scale; /* ministral3: a query at position p is multiplied by entry
+                                 p / query_span, once it is rotated; NULL: by none */
+    u32 query_span;
     float logit_scale; /* what logits are multiplied by; in the head's norm, so that neither devices
                           nor kernels have to know more. 1 unless the family has multipliers */
 

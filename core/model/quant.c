@@ -730,3 +730,8 @@ enum err bind_vector(struct binder *b, const char *name, u32 n, const struct ten
 {
     return want(b, name, "", FLOATS, n, 0, out);
 }
+
+enum err bind_row(struct binder *b, const char *name, u32 n, const struct tensor **out)
+{
+    return want(b, name, "", FLOATS, 1, n, out);
+}

@@ -42,8 +42,9 @@ struct binder {
     struct err_text *e;
 };
 
-/* The float tensor `name` of shape [n]. */
+/* The float tensor `name` of shape [n]; of [1][n]. */
 MUST enum err bind_vector(struct binder *b, const char *name, u32 n, const struct tensor **out);
+MUST enum err bind_row(struct binder *b, const char *name, u32 n, const struct tensor **out);
 
 /* The linear layer `module` ("model.layers.0.mlp.up_proj") of n outputs and k inputs, plain or
  * quantized by which of its tensors are there; with a bias when `bias`. */

@@ -181,6 +181,14 @@ static struct str type_of(const struct fields *k, const struct rope_setting *s, 
     return STR("default");
 }
 
+/* Hunyuan's "dynamic" is static: a larger theta. */
+static double alpha_theta(const struct fields *k, double theta, u32 dims)
+{
+    if (dims < 4)
+        fields_refuse(k, "rope_type", "dynamic needs heads of at least 4 dimensions");
+    return theta * pow(fields_f64(k, "alpha", KEY_REQUIRED, 1e-3, 1e9), dims / (dims - 2.0));
+}
+
 enum err rope_build(struct arena *keep, const struct fields *k, const struct rope_setting *s,
                     struct rope *out, struct rope *out_long, u32 *long_from)
 {
@@ -216,10 +224,14 @@ enum err rope_build(struct arena *keep, const struct fields *k, const struct rop
         scale_yarn(f, out, theta, k, s);
     } else if (str_is(type, "longrope")) {
         fill_longrope(keep, f, out, out_long, long_from, theta, k, s);
+    } else if (str_is(type, "dynamic") && s->turned) {
+        fill_default(f, dims, alpha_theta(k, theta, dims));
     } else if (!str_is(type, "default")) {
         fields_refuse(k, type_key,
                       "default, linear, proportional, llama3, yarn and longrope are supported");
     }
+    if (s->turned && out->scale != 1)
+        fields_refuse(k, type_key, "not with this family, whose norms follow the rotation");
     if (*long_from == 0)
         *out_long = *out;
     return *k->failed ? k->e->code : ERR_OK;

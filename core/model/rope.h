@@ -1,9 +1,9 @@
 /* Rotary position embedding: the frequency tables that a config asks for.
  *
  * Types default, linear, llama3, yarn and longrope (papers: RoFormer arXiv 2104.09864, YaRN
- * 2309.00071, LongRoPE 2402.13753; Llama 3.1's own rule), and Gemma 4's proportional, in the
- * arithmetic of the transformers
- * library (f32, one rounding an operation). Anything else is refused. Tables live in `keep`.
+ * 2309.00071, LongRoPE 2402.13753; Llama 3.1's own rule), Gemma 4's proportional and Hunyuan's
+ * dynamic, in the arithmetic of the transformers library (f32, one rounding an operation). Anything
+ * else is refused. Tables live in `keep`.
  */
 #ifndef ZIGCUDA_ROPE_H
 #define ZIGCUDA_ROPE_H
@@ -21,6 +21,7 @@ struct rope_setting {
     u32 original; /* top-level original_max_position_embeddings; 0: none */
     bool phi3;    /* the type names "su" and "yarn" mean longrope */
     bool mrope;   /* the type name "mrope" means default */
+    bool turned;  /* norms are behind the rotation: its scale has to be 1 */
 };
 
 /* Builds the tables for the rope object k (an empty one: type default). A longrope has two: `out`

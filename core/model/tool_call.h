@@ -9,6 +9,7 @@
  *   {"name": "f", "parameters": {...}}                              Llama 3, as the whole text
  *   <tool_call><function=f><parameter=KEY>...                       Qwen 3 Coder, see tool_xml.h
  *   <tool_call>f<arg_key>KEY</arg_key><arg_value>...                GLM 4.5, the same
+ *   <function name="f"><param name="KEY">...                        MiniCPM 5, the same
  *   <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}
  *                                               gpt-oss, whose messages core/model/harmony.h reads
  *   <|tool_call>call:f{key:<|"|>text<|"|>,n:3}<tool_call|>       Gemma 4, see tool_literal.h

@@ -8,6 +8,7 @@ enum state {
     TEXT,
     OPEN,    /* behind the mark of calls: that of a function */
     NAME,    /* of the function */
+    CLOSE,   /* behind its quote */
     HEAD,    /* behind it: what shows that this is a call */
     NAMED,   /* it is one; its name is to be told, */
     BEGUN,   /* and is told */
@@ -15,6 +16,8 @@ enum state {
     KEY,
     COLON, /* behind a key */
     VALUE,
+    DATA,   /* of a value: CDATA, */
+    CLOSED, /* and behind that */
     BEHIND, /* the function: the end of the call, or the next one */
     GAP,    /* behind that */
     STATES
@@ -36,7 +39,7 @@ struct tool_xml {
     char name_end;                    /* ends a name; 0: a blank does, or a mark */
 };
 
-/* In marks the first character does not come again: where one breaks off, none began within. */
+/* Where a mark breaks off, what has come of it is read again but for the first character. */
 const struct tool_xml tool_xml_function = {
     .marks = {[TEXT] = {{"<tool_call>", OPEN}, {"<function=", NAME}},
               [OPEN] = {{"<function=", NAME}},
@@ -61,6 +64,20 @@ const struct tool_xml tool_xml_arg_key = {
               [COLON] = {{"<arg_value>", VALUE}, {"<arg_key>", KEY}, {"</tool_call>", GAP}},
               [VALUE] = {{"</arg_value>", BETWEEN}},
               [GAP] = {{"<tool_call>", NAME}}}};
+
+const struct tool_xml tool_xml_param = {
+    .marks = {[TEXT] = {{"<function name=\"", NAME}},
+              [CLOSE] = {{">", HEAD}},
+              [HEAD] = {{"<param name=\"", KEY}, {"</function>", GAP}},
+              [BETWEEN] = {{"<param name=\"", KEY},
+                           {"</function>", GAP},
+                           {"<function name=\"", NAME}},
+              [KEY] = {{"\">", VALUE}},
+              [VALUE] = {{"</param>", BETWEEN}, {"<![CDATA[", DATA}},
+              [DATA] = {{"]]>", CLOSED}},
+              [CLOSED] = {{"</param>", BETWEEN}},
+              [GAP] = {{"<function name=\"", NAME}}},
+    .name_end = '"'};
 
 /* --- what is held, and what goes out --------------------------------------------------------- */
 
@@ -308,7 +325,7 @@ static void go(struct tool_reader *r, u8 to)
         tool_put(r, STR("\": "));
     if (r->state == COLON && to != VALUE) /* a key alone */
         tool_put(r, STR("null"));
-    if (r->state == VALUE)
+    if (to == BETWEEN)
         end_value(r);
     r->state = to;
     if (to == VALUE) {
@@ -340,6 +357,8 @@ static void arrive(struct tool_reader *r, const struct mark *mark)
             let_go(r);
         hold(r, str_of(mark->text));
         r->name_at = r->n;
+    } else if (mark->to == HEAD) {
+        hold(r, str_of(mark->text));
     }
 }
 
@@ -355,7 +374,7 @@ static void name(struct tool_reader *r, const struct tool_xml *form, char c)
     } else if (r->name_n == 0 || plain || (form->name_end && c != form->name_end)) {
         is_none(r, form, c);
     } else {
-        r->state = HEAD;
+        r->state = form->marks[CLOSE]->text ? CLOSE : HEAD;
         if (form->name_end)
             keep(r, c);
         else
@@ -377,6 +396,7 @@ static void plain(struct tool_reader *r, const struct tool_xml *form, char c)
             tool_put(r, (struct str){&c, 1});
         break;
     case OPEN:
+    case CLOSE:
     case HEAD:
         if (blank)
             keep(r, c);
@@ -390,6 +410,7 @@ static void plain(struct tool_reader *r, const struct tool_xml *form, char c)
         key(r, (struct str){&c, 1});
         break;
     case VALUE:
+    case DATA:
         value(r, form, c);
         break;
     case BEHIND:
@@ -402,14 +423,21 @@ static void plain(struct tool_reader *r, const struct tool_xml *form, char c)
     }
 }
 
-/* The mark that goes on so, behind what has matched; within a string of JSON there is none. */
+static bool in_value(const struct tool_reader *r)
+{
+    return r->state == VALUE || r->state == DATA;
+}
+
+/* The mark that goes on so, behind what has matched; within a string of JSON there is none, and
+ * that of CDATA begins a value. */
 static const struct mark *find(const struct tool_reader *r, const struct tool_xml *form, char c)
 {
     const struct mark *marks = form->marks[r->state];
-    if (r->state == VALUE && r->value != STRING && !r->line_end && json_prefix_in_string(&r->json))
+    if (in_value(r) && r->value != STRING && !r->line_end && json_prefix_in_string(&r->json))
         return NULL;
     for (u32 i = 0; i < MARKS && marks[i].text && c; i++)
-        if ((!r->matched || strncmp(marks[i].text, marks[r->mark].text, r->matched) == 0) &&
+        if ((r->first || marks[i].to != DATA) &&
+            (!r->matched || strncmp(marks[i].text, marks[r->mark].text, r->matched) == 0) &&
             marks[i].text[r->matched] == c)
             return &marks[i];
     return NULL;
@@ -486,8 +514,8 @@ bool tool_xml_next(struct tool_reader *r, const struct tool_xml *form, struct st
 /* A mark stands in what may still have become a string of JSON: nothing will. */
 static bool was_text(const struct tool_reader *r, const struct tool_xml *form)
 {
-    const char *mark = form->marks[VALUE][0].text;
-    return r->state == VALUE && r->value == UNKNOWN && memmem(r->held, r->n, mark, strlen(mark));
+    const char *mark = form->marks[r->state]->text;
+    return in_value(r) && r->value == UNKNOWN && memmem(r->held, r->n, mark, strlen(mark));
 }
 
 /* Else what is held inside of a call would be of arguments that are not finished anyway. */

@@ -405,6 +405,10 @@ static void store_block(const struct pass *p, u32 layer, const struct forward_bl
             part_pairs(q, dims, dim, group);
         if (dims)
             f->vector->rope(q, cs, dims, dim, group);
+        if (m->qk_norm == QK_NORM_TURNED)
+            norm_heads(f, q, l->norm[NORM_Q], dim, group);
+        for (u32 i = 0; m->query_scale && i < group * dim; i++)
+            q[i] *= m->query_scale[pos / m->query_span];
         if (!stores)
             continue;
         if (m->qk_norm == QK_NORM_HEADS)
@@ -415,6 +419,8 @@ static void store_block(const struct pass *p, u32 layer, const struct forward_bl
             part_pairs(k, dims, dim, 1);
         if (dims)
             f->vector->rope(k, cs, dims, dim, 1);
+        if (m->qk_norm == QK_NORM_TURNED)
+            norm_heads(f, k, l->norm[NORM_K], dim, 1);
         f->vector->kv_write(&l->kv, k, v, row->pages[pos / LIMIT_PAGE_TOKENS],
                             pos % LIMIT_PAGE_TOKENS, kv_head);
     }

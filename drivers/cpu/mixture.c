@@ -7,14 +7,35 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
+/* What makes p of a logit (struct mixture). */
+struct chance {
+    bool sigmoids;
+    float most, total; /* of all logits, and of their powers of e: a softmax */
+};
+
+static struct chance chance_of(const struct model *m, const float *bias, const float *logits)
+{
+    struct chance c = {bias && !m->experts_softmax, logits[0], 0};
+    for (u32 i = 1; i < m->experts && !c.sigmoids; i++)
+        c.most = MAX(c.most, logits[i]);
+    for (u32 i = 0; i < m->experts && !c.sigmoids; i++)
+        c.total += expf(logits[i] - c.most);
+    return c;
+}
+
+static float probability(const struct chance *c, float logit)
+{
+    return c->sigmoids ? sigmoid(logit) : expf(logit - c->most) / c->total;
+}
+
 /* Those that one token takes, in order of their numbers. Values that are no numbers choose some,
  * too. bias: of struct forward_mixture. */
-static void take_experts(const struct model *m, const float *bias, const float *logits,
-                         struct forward_route *out)
+static void take_experts(const struct model *m, const struct chance *c, const float *bias,
+                         const float *logits, struct forward_route *out)
 {
     u32 used = m->experts_used, n = 0;
     for (u32 e = 0; e < m->experts; e++) { /* the largest so far, in order, of equals the first */
-        float score = bias ? sigmoid(logits[e]) + bias[e] : logits[e];
+        float score = bias ? probability(c, logits[e]) + bias[e] : logits[e];
         u32 at = n < used ? n++ : used;
         for (; at && score > out[at - 1].weight; at--)
             if (at < used)
@@ -34,16 +55,11 @@ static void take_experts(const struct model *m, const float *bias, const float *
 static void choose_experts(const struct model *m, const struct forward_mixture *x,
                            const float *logits, struct forward_route *out)
 {
-    const float *bias = x->bias;
-    float most = logits[0], total = 0, kept = 0;
-    for (u32 i = 1; i < m->experts && !bias; i++)
-        most = MAX(most, logits[i]);
-    for (u32 i = 0; i < m->experts && !bias; i++)
-        total += expf(logits[i] - most);
-    take_experts(m, bias, logits, out);
+    const struct chance c = chance_of(m, x->bias, logits);
+    float kept = 0;
+    take_experts(m, &c, x->bias, logits, out);
     for (u32 i = 0; i < m->experts_used; i++) {
-        float logit = logits[out[i].expert];
-        out[i].weight = bias ? sigmoid(logit) : expf(logit - most) / total;
+        out[i].weight = probability(&c, logits[out[i].expert]);
         kept += out[i].weight;
     }
     float by = m->experts_renormalized ? kept + m->experts_least : 1;

@@ -229,11 +229,13 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
 {
     const struct model *m = l->model;
     float *qkv = layer->window ? b->qkv_window : b->qkv;
+    const bool of_heads = m->qk_norm == QK_NORM_HEADS || m->qk_norm == QK_NORM_TURNED;
     struct op_attention a = {.qkv = qkv,
                              .k = p->k,
                              .v = p->v,
-                             .norm_q = m->qk_norm == QK_NORM_HEADS ? p->norm_q : NULL,
-                             .norm_k = m->qk_norm == QK_NORM_HEADS ? p->norm_k : NULL,
+                             .norm_q = of_heads ? p->norm_q : NULL,
+                             .norm_k = of_heads ? p->norm_k : NULL,
+                             .turned = m->qk_norm == QK_NORM_TURNED,
                              .rope = b->rope[layer->rope],
                              .rope_long = b->rope_long[layer->rope],
                              .out = b->attention,
@@ -251,7 +253,9 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
                              .softcap = m->attention_softcap,
                              .awaited = b->place || b->next_x,
                              .int8 = l->kv_int8,
-                             .sinks = p->sinks};
+                             .sinks = p->sinks,
+                             .query_scale = b->query_scale,
+                             .query_part = m->query_scale ? 1.0f / (float)m->query_span : 0};
     ASSERT(!a.sinks || a.softcap == 0); /* struct attention_row has room for one of them */
     if (m->attention_gated)
         add(l, OP_QUERIES, "queries")->gated = gated(m, layer, b, qkv, b->qkv_stride);
@@ -418,10 +422,11 @@ static void add_experts(struct list *l, struct buffers *b, const struct layer *l
     struct input in = normed(l, b, before, p->expert_up);
     b->routes.logits = row_of(b, b->routes.logits, row_stride(m->experts));
     b->pair_h = row_of(b, b->pair_h, m->experts_used * b->pair_stride);
-    struct op_route route = {b->routes,        input_of(b, in, p->expert_up),
-                             p->router,        p->bias,
-                             m->experts_scale, m->experts_least,
-                             p->router_bias,   p->by_expert};
+    struct op_route route = {b->routes,         input_of(b, in, p->expert_up),
+                             p->router,         p->bias,
+                             m->experts_scale,  m->experts_least,
+                             p->router_bias,    p->by_expert,
+                             m->experts_softmax};
     route.in.order = NULL;
     add(l, OP_ROUTE, "route")->route = route;
     if (!b->place)
@@ -698,6 +703,11 @@ void list_build(struct list *l, struct vram *s)
         b.rope[i] = place_rope(l, s, &m->rope[i]);
         b.rope_long[i] = place_rope(l, s, &m->rope_long[i]);
     }
+    if (m->query_scale)
+        b.query_scale =
+            place_vector(l, s,
+                         (struct list_vector){.values = m->query_scale,
+                                              .n = CEIL_DIV(m->context, m->query_span)});
     buffers_zeros(l, s, &b);
     buffers_state(l, s);
     ends_piece(l, s, LIST_OPS);

@@ -26,7 +26,7 @@ enum {
     LIST_LAYER_VECTORS = 18, /* norms, sinks, router and its bias, share or bias; of a delta net */
     LIST_OPS_BESIDE = 7,     /* those of no layer */
     LIST_WEIGHTS_BESIDE = 4, /* embedding and head, and of per-layer inputs */
-    LIST_VECTORS_BESIDE = 6, /* norms, rotations */
+    LIST_VECTORS_BESIDE = 7, /* norms, rotations, scales of queries */
     LIST_STRETCHES = 4,      /* lists of them */
     LIST_HEAD_ROWS = 16,     /* rows of logits, or as many as samples */
 };
@@ -54,8 +54,8 @@ struct list_table {
 };
 
 /* A norm's weights (with gemma's 1 added, and scaled), sinks, a router's weights or its bias, the
- * frequencies of a rotation, or what a delta net, or a short convolution, has but for its linears:
- * f32 on the card. */
+ * frequencies of a rotation, scales of queries, or what a delta net, or a short convolution, has
+ * but for its linears: f32 on the card. */
 struct list_vector {
     const struct tensor *tensor; /* one of these five */
     const struct weight *router;

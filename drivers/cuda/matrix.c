@@ -273,6 +273,11 @@ static enum err takes(const struct mixture *x, const struct model *m, struct err
 
 enum err matrix_takes(const struct model *m, struct err_text *e)
 {
+    if (m->qk_norm == QK_NORM_TURNED && (m->head_dim != 128 || m->rope[ROPE_FULL].dims != 128))
+        return err_set(e, ERR_DEVICE,
+                       "on a GPU heads that are normed behind their rotation need 128 dimensions, "
+                       "all of them rotated; here they have %u. Set device.kind to cpu",
+                       m->head_dim);
     if (!m->experts)
         return ERR_OK;
     const u32 unit = 16 / model_expert_parts(m);

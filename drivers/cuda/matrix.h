@@ -36,7 +36,7 @@ struct list_weight *matrix_place_pair(struct list *l, struct vram *s, const stru
 struct list_weight *matrix_place_experts(struct list *l, struct vram *s, const struct mixture *x,
                                          bool downs);
 
-/* ERR_DEVICE: a GPU does not compute this mixture of experts. */
+/* ERR_DEVICE: a GPU does not compute this mixture of experts, or these heads. */
 MUST enum err matrix_takes(const struct model *m, struct err_text *e);
 
 /* Are the model's experts of MXFP4? */

@@ -164,11 +164,33 @@ template <u32 most> GPU bool rope_missing(const float v[most][4])
     return missing;
 }
 
+/* Query and key heads of 128 dimensions times their norms' weights, where rope_norm has left these
+ * out. */
+template <u32 most>
+GPU void rope_weigh(const struct op_attention *op, const struct rope_heads *h, float v[most][4])
+{
+    if (!op->turned)
+        return;
+    const float4 q = gpu_load<float4>(gpu_global(op->norm_q) + gpu_lane() * 4);
+    const float4 k = gpu_load<float4>(gpu_global(op->norm_k) + gpu_lane() * 4);
+#pragma unroll
+    for (u32 j = 0; j < most; j++) {
+        const bool query = h->first + j < h->queries;
+        if (h->first + j >= h->rotated)
+            continue;
+        v[j][0] = gpu_mul(v[j][0], query ? q.x : k.x);
+        v[j][1] = gpu_mul(v[j][1], query ? q.y : k.y);
+        v[j][2] = gpu_mul(v[j][2], query ? q.z : k.z);
+        v[j][3] = gpu_mul(v[j][3], query ? q.w : k.w);
+    }
+}
+
 template <u32 most, bool pairs = false>
 GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u32 slots,
                    float v[most][4])
 {
     const float *norm_q = op->norm_q, *norm_k = op->norm_k;
+    const bool turned = op->turned;
     float sum[most], eps = op->eps;
     if (!norm_q && !norm_k)
         return;
@@ -187,8 +209,11 @@ GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u3
         if (!norm)
             continue;
         float inverse = 1 / sqrtf(sum[j] / (float)h->dim + eps);
-        float2 a = gpu_load<float2>(gpu_global(norm) + d);
-        float2 b = gpu_load<float2>(gpu_global(norm) + MIN(d + 2, h->dim - 2));
+        float2 a = {1, 1}, b = {1, 1};
+        if (!turned) {
+            a = gpu_load<float2>(gpu_global(norm) + d);
+            b = gpu_load<float2>(gpu_global(norm) + MIN(d + 2, h->dim - 2));
+        }
         v[j][0] = gpu_mul(gpu_mul(v[j][0], inverse), a.x);
         v[j][1] = gpu_mul(gpu_mul(v[j][1], inverse), a.y);
         v[j][2] = gpu_mul(gpu_mul(v[j][2], inverse), b.x);
@@ -259,13 +284,23 @@ GPU float rope_undo(u32 exponent)
     return gpu_from_bits((254 - exponent) << 23);
 }
 
-/* Query heads in their own place: halves scaled by a power of two, then what undoes it. */
+/* What scores of a query at `pos` are multiplied by. Exact: see LIMIT_CONTEXT. */
+GPU float rope_query_scale(const struct op_attention *op, u32 pos)
+{
+    const u32 span = (u32)(((float)pos + 0.5f) * op->query_part);
+    return op->query_scale ? gpu_global(op->query_scale)[span] : 1;
+}
+
+/* Query heads of the token at `pos` in their own place: halves scaled by a power of two, then what
+ * undoes it. */
 template <u32 most, bool pairs>
-GPU void rope_write_q(const struct rope_heads *h, u32 slots, const float v[most][4])
+GPU void rope_write_q(const struct op_attention *op, const struct rope_heads *h, u32 slots, u32 pos,
+                      const float v[most][4])
 {
     float largest[most];
     if (h->first >= h->queries)
         return;
+    const float scale = rope_query_scale(op, pos);
     rope_largest<most, pairs>(h->shift, slots, v, largest);
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
@@ -282,7 +317,7 @@ GPU void rope_write_q(const struct rope_heads *h, u32 slots, const float v[most]
         else if (d < h->dim)
             gpu_store<u32>(x + d / 2, to.x);
         if (d == 0)
-            x[h->dim / 2] = rope_undo(exponent);
+            x[h->dim / 2] = gpu_mul(rope_undo(exponent), scale);
     }
 }
 
@@ -483,7 +518,9 @@ GPU void rope_do(const struct op_attention *op, const struct rope_turn *t, struc
     h->sin = h->cos + h->dims / 2;
     rope_norm<ROPE_SLOTS, pairs>(op, h, slots, v);
     rope_rotate<ROPE_SLOTS, pairs>(h, slots, v);
-    rope_write_q<ROPE_SLOTS, pairs>(h, slots, v);
+    if (DIM == SLOT_DIMS)
+        rope_weigh<ROPE_SLOTS>(op, h, v);
+    rope_write_q<ROPE_SLOTS, pairs>(op, h, slots, t->group.pos + t->token, v);
     if (h->first + h->n <= h->queries)
         return;
     if (op->int8 && pages)

@@ -74,10 +74,10 @@ GPU const float *splits_angles(const struct gpu_rope *rope, u32 pos, struct spli
     return splits_angles_at<way>(kept, dims, place);
 }
 
-/* A turned query head to row r of the tile. */
+/* A turned query head, of the token at `pos`, to row r of the tile. */
 template <u32 slots_max, class fragment>
 GPU void splits_put_query(const struct op_attention *op, const struct rope_heads *h,
-                          const float v[slots_max][4], u32 r, fragment *queries,
+                          const float v[slots_max][4], u32 pos, u32 r, fragment *queries,
                           struct attention_row *row)
 {
     constexpr u32 step = sizeof(fragment) / sizeof(uint2); /* words between its dimensions */
@@ -96,7 +96,7 @@ GPU void splits_put_query(const struct op_attention *op, const struct rope_heads
         gpu_store<u32>(to + step, gpu_half2(gpu_mul(v[j][2], power), gpu_mul(v[j][3], power)));
     }
     if (gpu_lane() == 0)
-        attention_row_scale(op, rope_undo(exponent), row);
+        attention_row_scale(op, gpu_mul(rope_undo(exponent), rope_query_scale(op, pos)), row);
 }
 
 /* The scale of a key or value head. */
@@ -218,9 +218,11 @@ GPU void splits_turn_token(const struct op_attention *op, const struct gpu_run *
         while (op->awaited && rope_missing<SLOTS>(v));
         rope_norm<SLOTS>(op, &h, 1u << h.shift, v);
         rope_rotate<SLOTS>(&h, 1u << h.shift, v);
+        if (SLOTS == 1)
+            rope_weigh<SLOTS>(op, &h, v);
         if (query) {
             u32 r = (pos - t->pos) * group + i;
-            splits_put_query<SLOTS>(op, &h, v, r, places->queries, &rows[r]);
+            splits_put_query<SLOTS>(op, &h, v, pos, r, places->queries, &rows[r]);
             continue;
         }
         const struct kv_scale scale = splits_scale<way, SLOTS>(&h, v);
@@ -351,8 +353,9 @@ GPU void splits_turn_one(const struct op_attention *op, const struct gpu_run *ru
         rope_norm<1>(op, &h, 1, v);
         if (query || key)
             turn_rotate(dims, c, s, v[0]);
+        rope_weigh<1>(op, &h, v);
         if (query) {
-            splits_put_query<1>(op, &h, v, i % 8, places->queries, &rows[i % 8]);
+            splits_put_query<1>(op, &h, v, pos, i % 8, places->queries, &rows[i % 8]);
             continue;
         }
         const struct kv_scale scale = splits_scale<way, 1>(&h, v);
@@ -467,8 +470,9 @@ GPU void splits_turn_fresh(const struct op_attention *op, const struct gpu_run *
         h.first = now.first;
         rope_norm<1>(op, &h, 1, v[0]);
         turn_rotate(dims, gpu_load<float4>(angles), gpu_load<float4>(angles + dims / 2), v[0][0]);
+        rope_weigh<1>(op, &h, v[0]);
         if (!now.value) {
-            splits_put_query<1>(op, &h, v[0], i, places->queries, &rows[i]);
+            splits_put_query<1>(op, &h, v[0], now.pos, i, places->queries, &rows[i]);
             continue;
         }
         turn_ask_again(op, now.x + now.value, v[1]);

@@ -312,24 +312,55 @@ template <u32 held> GPU u32 experts_first(u32 rank[held])
     return at;
 }
 
-/* As experts_choice_of, by sigmoids and a bias. */
+/* What makes p of a logit: a sigmoid, or a softmax over all of the token's. */
+struct experts_chance {
+    u32 softmax;
+    float most, total;
+};
+
+template <u32 held>
+GPU struct experts_chance experts_chance_of(const struct op_route *op, const float *logits)
+{
+    struct experts_chance c = {op->softmax, -INFINITY, 0};
+    const u32 experts = op->routes.experts;
+    if (!c.softmax)
+        return c;
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        c.most = fmaxf(c.most, logits[MIN(i * 32 + gpu_lane(), experts - 1)]);
+    c.most = gpu_max_warp(c.most);
+#pragma unroll
+    for (u32 i = 0; i < held; i++)
+        if (i * 32 + gpu_lane() < experts)
+            c.total += expf(logits[i * 32 + gpu_lane()] - c.most);
+    c.total = gpu_sum_warp(c.total);
+    return c;
+}
+
+GPU float experts_probability(const struct experts_chance *c, float logit)
+{
+    return c->softmax ? expf(logit - c->most) / c->total : experts_sigmoid(logit);
+}
+
+/* As experts_choice_of, with a bias. */
 template <u32 held>
 GPU struct experts_choice experts_choice_biased(const struct op_route *op, u32 token)
 {
     const struct routes *r = &op->routes;
     const float *logits = r->logits + (size_t)token * r->experts, *bias = gpu_global(op->bias);
+    const struct experts_chance c = experts_chance_of<held>(op, logits);
     struct experts_choice mine = {~0u, 0, 0};
     u32 rank[held];
     float sum = 0;
 #pragma unroll
     for (u32 i = 0; i < held; i++) {
         const u32 e = i * 32 + gpu_lane();
-        rank[i] = e < r->experts ? experts_rank(experts_sigmoid(logits[e]) + bias[e]) : 0;
+        rank[i] = e < r->experts ? experts_rank(experts_probability(&c, logits[e]) + bias[e]) : 0;
     }
     for (u32 i = 0; i < r->used; i++) {
         const u32 e = experts_first<held>(rank);
         if (gpu_lane() == i)
-            mine.expert = e, mine.share = experts_sigmoid(logits[e]);
+            mine.expert = e, mine.share = experts_probability(&c, logits[e]);
     }
     for (u32 i = 0; i < r->used; i++) {
         mine.before += gpu_shuffle(mine.expert, i) < mine.expert;

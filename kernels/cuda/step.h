@@ -183,8 +183,8 @@ enum op_kind {
     OP_PAIRS,    /* pairs of neighbours x0 y0 x1 y1 .. of q and k -> halves x0 x1 .. y0 y1 .. */
     OP_SHARED,   /* x += sigmoid(share rmsnorm(x)) * y */
     OP_SHORT,    /* a short convolution, by `decode`, and alone in a launch of `delta` */
-    OP_JUDGE,    /* by `step`: as OP_CHOOSE, by sigmoids and a bias (core/model/model.h, struct
-                    mixture) */
+    OP_JUDGE,    /* by `step`: as OP_CHOOSE, with a bias, by sigmoids or a softmax
+                    (core/model/model.h, struct mixture) */
     OP_QUERIES,  /* these by `delta`: of gated attention, rows without their gates */
     OP_GATES,    /* out *= sigmoid(gate) */
     OP_CONVOLVE, /* a gated delta net, or Mamba 2: q, k, v and weights of heads, */
@@ -326,6 +326,7 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
                    the same bits */
     u8 *k, *v;
     const float *norm_q, *norm_k; /* [head_dim] or NULL */
+    u32 turned; /* 1: heads, of 128 dimensions, are normed once they are rotated */
     struct gpu_rope rope, rope_long;
     float *out;     /* [token][out_stride]: heads x head_dim */
     float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another team
@@ -340,6 +341,9 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
     u32 awaited;        /* 1: in `one_token` and `mid_..`, qkv is (NOT_YET) */
     u32 int8;           /* 1: pages are of bytes */
     const float *sinks; /* [heads] or NULL: scores, times log2(e), of a key whose value is 0 */
+    const float *query_scale; /* or NULL: scores of a query at position p are multiplied by entry
+                                 floor(p * query_part) */
+    float query_part;
 };
 
 enum { SPLITS_SHARED_BYTES = 6656, ATTENTION_KEPT_BYTES = 4096 }; /* attention_few.cuh */
@@ -470,6 +474,7 @@ struct op_route { /* OP_ROUTE: logits of the normed rows, in f32; OP_CHOOSE, OP_
                                  that they are divided by */
     const float *router_bias; /* [experts] or NULL: is added to the logits */
     const float *by_expert;   /* [experts] or NULL: OP_CHOOSE; shares are multiplied by it */
+    u32 softmax;              /* 1: OP_JUDGE; in place of sigmoids */
 };
 
 struct op_experts {

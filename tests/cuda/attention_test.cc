@@ -53,6 +53,8 @@ struct shape {
     vector<u32> lengths;
     bool int8; /* pages of bytes */
     bool sinks = false;
+    u32 span = 0;        /* queries are multiplied beyond so many positions; 0: not */
+    bool turned = false; /* heads are normed once they are rotated */
 };
 
 struct sequence {
@@ -80,27 +82,39 @@ static double to_half(double v)
     return half;
 }
 
-/* As OP_ROPE: norm, then rotation. */
+static double rope_scale(const struct shape *s)
+{
+    return s->turned ? 1 : 1.25;
+}
+
+static void norm_head(vector<double> *v, const vector<float> &norm)
+{
+    double sum = 0;
+    for (double e : *v)
+        sum += e * e;
+    for (size_t i = 0; i < v->size(); i++)
+        (*v)[i] = (*v)[i] / sqrt(sum / (double)v->size() + 1e-6) * norm[i];
+}
+
+/* As OP_ROPE: norm, then rotation, or the other way around. */
 static vector<double> turned(const struct test_case *t, const struct sequence *q, const float *x,
                              const vector<float> &norm, u32 pos)
 {
     const struct shape *s = &t->s;
     vector<double> v(x, x + s->dim);
-    if (s->norm) {
-        double sum = 0;
-        for (double e : v)
-            sum += e * e;
-        for (u32 i = 0; i < s->dim; i++)
-            v[i] = v[i] / sqrt(sum / s->dim + 1e-6) * norm[i];
-    }
+    if (s->norm && !s->turned)
+        norm_head(&v, norm);
     const vector<float> &freq = q->flags & ROW_ROPE_LONG ? t->freq_long : t->freq;
     u32 half = s->rope_dims / 2;
     for (u32 i = 0; i < half; i++) {
-        double angle = (float)pos * freq[i], c = cos(angle) * 1.25, d = sin(angle) * 1.25;
+        double angle = (float)pos * freq[i], scale = rope_scale(s);
+        double c = cos(angle) * scale, d = sin(angle) * scale;
         double a = v[i], b = v[half + i];
         v[i] = a * c - b * d;
         v[half + i] = b * c + a * d;
     }
+    if (s->norm && s->turned)
+        norm_head(&v, norm);
     return v;
 }
 
@@ -113,6 +127,12 @@ static void round_query(vector<double> *q)
     double power = largest > 0 ? exp2(13 - floor(log2(largest))) : 1;
     for (double &v : *q)
         v = to_half(v * power) / power;
+}
+
+/* Of the queries of a span of positions. */
+static float query_scale(u32 span)
+{
+    return 1 + 0.75f * (float)span;
 }
 
 /* What is seen of a key or value head in a page: halves, or bytes times a scale that is a half. */
@@ -140,6 +160,8 @@ static void reference_row(const struct test_case *t, struct sequence *q, u32 pos
     vector<double> query =
         turned(t, q, &q->qkv[(size_t)pos * stride + head * s->dim], t->norm_q, pos);
     round_query(&query);
+    for (double &v : query)
+        v *= s->span ? query_scale(pos / s->span) : 1;
     u32 first = s->window && pos + 1 > s->window ? pos + 1 - s->window : 0;
     vector<double> score(pos + 1);
     double top = -INFINITY, sum = 0, *out = &q->out[((size_t)pos * s->heads + head) * s->dim];
@@ -272,8 +294,9 @@ static void make_op(struct device *d, const struct test_case *t, u32 partial_row
     op->arrived = (u32 *)gpu_take(d->blocks * SPLITS_TEAMS * 4);
     op->norm_q = s->norm ? gpu_copy_of(t->norm_q.data(), s->dim) : NULL;
     op->norm_k = s->norm ? gpu_copy_of(t->norm_k.data(), s->dim) : NULL;
-    op->rope = {gpu_copy_of(t->freq.data(), t->freq.size()), s->rope_dims, 1.25f};
-    op->rope_long = {gpu_copy_of(t->freq_long.data(), t->freq.size()), s->rope_dims, 1.25f};
+    op->rope = {gpu_copy_of(t->freq.data(), t->freq.size()), s->rope_dims, (float)rope_scale(s)};
+    op->rope_long = {gpu_copy_of(t->freq_long.data(), t->freq.size()), s->rope_dims,
+                     (float)rope_scale(s)};
     op->heads = s->heads;
     op->kv_heads = s->kv_heads;
     op->head_dim = s->dim;
@@ -286,6 +309,12 @@ static void make_op(struct device *d, const struct test_case *t, u32 partial_row
     for (float &v : sinks)
         v *= (float)M_LOG2E;
     op->sinks = s->sinks ? gpu_copy_of(sinks.data(), sinks.size()) : NULL;
+    vector<float> scales;
+    for (u32 i = 0; i < 32; i++)
+        scales.push_back(query_scale(i));
+    op->query_scale = s->span ? gpu_copy_of(scales.data(), scales.size()) : NULL;
+    op->query_part = s->span ? 1.0f / (float)s->span : 0;
+    op->turned = s->turned;
     d->ops[1] = d->ops[0];
     d->ops[0].kind = OP_ROPE;
     d->ops[1].kind = OP_ATTENTION;
@@ -512,7 +541,7 @@ static void test_all(void)
 {
     /* name, heads, kv heads, dim, window, softcap, norm, rope dims, gain, lengths */
     test_shape({"llama", 8, 2, 128, 0, 0, false, 128, 3, {300, 40, 129}, false}, true);
-    test_shape({"1b", 8, 2, 64, 0, 0, false, 64, 3, {200, 5, 17, 33}, false}, true);
+    test_shape({"1b", 8, 2, 64, 0, 0, false, 64, 3, {140, 5, 17, 33}, false}, true);
     test_shape({"qwen3", 4, 1, 128, 0, 0, true, 128, 2, {150, 128}, false}, false);
     test_shape({"gemma2, window, softcap", 4, 2, 256, 40, 50, false, 256, 6, {200, 20}, false},
                true);
@@ -532,19 +561,23 @@ static void test_all(void)
     test_shape({"70 rows", 2, 1, 16, 0, 0, false, 16, 3, lengths, false}, false);
     test_shape({"sharp", 4, 1, 128, 0, 0, false, 128, 300, {260, 9}, false}, false);
     test_shape({"bytes, 128", 8, 2, 128, 0, 0, false, 128, 3, {300, 40, 129}, true}, true);
-    test_shape({"bytes, 64", 8, 2, 64, 0, 0, false, 64, 3, {200, 5, 17, 33}, true}, false);
+    test_shape({"bytes, 64", 8, 2, 64, 0, 0, false, 64, 3, {140, 5, 17, 33}, true}, false);
     test_shape({"bytes, 256, window", 4, 2, 256, 40, 50, false, 256, 6, {200, 20}, true}, false);
     test_shape({"bytes, 17 heads", 17, 1, 80, 0, 0, true, 64, 3, {140, 30}, true}, false);
     test_shape({"bytes, odd pairs", 4, 2, 22, 1, 0, true, 10, 3, {140, 30}, true}, false);
     test_shape({"bytes, 512", 2, 1, 512, 0, 0, false, 512, 3, {140, 9}, true}, false);
     /* and bytes, sinks */
     test_shape({"sinks", 16, 2, 64, 0, 0, false, 64, 3, {300, 40, 129}, false, true}, true);
-    test_shape({"sinks, window", 8, 1, 64, 128, 0, false, 64, 3, {400, 140, 9}, false, true}, true);
-    test_shape({"sinks, bytes", 8, 1, 64, 128, 0, false, 64, 3, {300, 33}, true, true}, true);
+    test_shape({"sinks, window", 8, 1, 64, 128, 0, false, 64, 3, {270, 140, 9}, false, true}, true);
+    test_shape({"sinks, bytes", 8, 1, 64, 128, 0, false, 64, 3, {200, 33}, true, true}, true);
     test_shape({"sinks, 128", 8, 2, 128, 0, 0, true, 128, 3, {300, 40}, false, true}, false);
     test_shape({"sinks, 256", 4, 2, 256, 40, 0, false, 256, 6, {200, 20}, false, true}, true);
     test_shape({"sinks, 17 heads", 17, 1, 80, 0, 0, true, 64, 3, {140, 30}, false, true}, true);
     test_shape({"sinks, odd pairs", 4, 2, 22, 0, 0, true, 10, 3, {140, 30}, true, true}, false);
+    test_shape({"spans, softcap", 4, 2, 96, 0, 50, true, 64, 1, {140, 9}, true, false, 20}, false);
+    test_shape({"turned", 8, 2, 128, 0, 0, true, 128, 1, {140, 40}, false, false, 20, true}, true);
+    test_shape({"turned, bytes", 4, 2, 128, 0, 0, true, 128, 1, {140, 9}, true, false, 0, true},
+               false);
     test_shape({"sinks, 512", 4, 1, 512, 0, 0, false, 512, 3, {140, 9}, false, true}, false);
 }
 

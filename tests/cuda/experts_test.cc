@@ -58,8 +58,9 @@ template <typename T> static vector<T> get(const T *from, size_t n)
 
 enum way {
     SOFTMAX,
-    BIASED, /* OP_JUDGE */
-    GPT_OSS /* biases of the router and of experts, ACT_GPT_OSS */
+    BIASED,         /* OP_JUDGE */
+    BIASED_SOFTMAX, /* the same, of a softmax */
+    GPT_OSS         /* biases of the router and of experts, ACT_GPT_OSS */
 };
 
 /* A mixture: what a model has of one layer, in device memory, and some of it here. */
@@ -291,19 +292,21 @@ static struct mixture make_mixture(u32 kind, u32 group, u32 experts, u32 used, u
     in.norm = gpu_copy_of(m.norm.data(), hidden);
     in.eps = 1e-6f;
     m.route.kind = OP_ROUTE;
-    m.route.route = {routes, in,  gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, 0,
-                     NULL,   NULL};
+    m.route.route = {routes, in, gpu_copy_of(m.router.data(), m.router.size()), NULL, 1, 0, NULL,
+                     NULL,   0};
     if (way == GPT_OSS) {
         m.router_bias = random_floats(experts, 1);
         m.route.route.router_bias = gpu_copy_of(m.router_bias.data(), experts);
     }
-    if (way == BIASED) { /* which changes the choice, of scores of any sign */
-        m.bias = random_floats(experts, 0.7f);
+    const bool biased = way == BIASED || way == BIASED_SOFTMAX;
+    if (biased) { /* which changes the choice, of scores of any sign */
+        m.bias = random_floats(experts, way == BIASED ? 0.7f : 2.0f / (float)experts);
+        m.route.route.softmax = way == BIASED_SOFTMAX;
         m.route.route.bias = gpu_copy_of(m.bias.data(), experts);
         m.route.route.scale = 1.7f;
     }
     m.choose = m.route;
-    m.choose.kind = way == BIASED ? OP_JUDGE : OP_CHOOSE;
+    m.choose.kind = biased ? OP_JUDGE : OP_CHOOSE;
     m.up.kind = m.down.kind = OP_EXPERTS;
     const u32 activation = way == GPT_OSS ? ACT_GPT_OSS : ACT_SILU;
     m.up.experts = {in,         up,    routes, 2 * inter / 16, 0,   0, OUTPUT_GATE,
@@ -411,8 +414,13 @@ static double worst_of(const struct mixture &m, const struct left &l, u32 tokens
                 logits[e] += row[i] * m.router[(size_t)e * m.hidden + i];
             worst = fmax(worst, fabs(logits[e] - l.logits[(size_t)t * m.experts + e]));
         }
-        for (u32 e = 0; e < m.experts; e++)
-            weight[e] = m.bias.empty() ? exp(logits[e]) : sigmoid(logits[e]);
+        double powers = 0;
+        for (u32 e = 0; e < m.experts; e++) {
+            weight[e] = m.way == BIASED ? sigmoid(logits[e]) : exp(logits[e]);
+            powers += weight[e];
+        }
+        for (u32 e = 0; e < m.experts && m.way == BIASED_SOFTMAX; e++)
+            weight[e] /= powers;
         score = weight;
         for (u32 e = 0; e < m.bias.size(); e++)
             score[e] += m.bias[e];
@@ -557,6 +565,8 @@ int main(int argc, char **argv)
     test(MATRIX_HALF, 0, 40, 4, 1040, 200, 20);
     test(MATRIX_HALF, 0, 6, 2, 64, 48, 70, BIASED);
     test(MATRIX_HALF, 0, 40, 4, 320, 136, 20, BIASED);
+    test(MATRIX_HALF, 0, 64, 6, 64, 48, 70, BIASED_SOFTMAX);
+    test(MATRIX_HALF, 0, 200, 4, 320, 136, 20, BIASED_SOFTMAX);
     test(MATRIX_HALF, 0, 8, 2, 64, 48, 70, GPT_OSS);
     test(MATRIX_INT8, 128, 8, 2, 256, 136, 80, GPT_OSS);
     test(MATRIX_INT4, 128, 8, 2, 256, 136, 80, GPT_OSS);

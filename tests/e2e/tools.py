@@ -27,8 +27,9 @@ TEMPLATE = """{%- if tools %}TOOLS {{ tools | tojson }}
 MARKS = {"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "mistral11": "[TOOL_CALLS] [ARGS]",
          "phi": "<|tool_call|>",
          "llama": 'in the format {"name": function name, "parameters": dictionary of}',
-         "xml": "<tool_call> <function=NAME> <parameter=KEY>", "glm": "<tool_call>NAME <arg_key>"}
-XML = ("xml", "glm")
+         "xml": "<tool_call> <function=NAME> <parameter=KEY>", "glm": "<tool_call>NAME <arg_key>",
+         "minicpm": '<function name="NAME"> <param name="KEY">'}
+XML = ("xml", "glm", "minicpm")
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "The weather in a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
@@ -50,6 +51,11 @@ def in_xml(family, name, parameters, between="\n"):
         text = "".join(f"{between}<arg_key>{k}</arg_key>{between}<arg_value>{v}</arg_value>"
                        for k, v in parameters.items())
         return f"<tool_call>{name}{text}{between}</tool_call>"
+    if family == "minicpm":
+        text = "".join(f'<param name="{k}"><![CDATA[{v}]]></param>' if set("<&\n") & set(v)
+                       else f'{between}<param name="{k}">{v}</param>'
+                       for k, v in parameters.items())
+        return f'<function name="{name}">{text}</function>'
     text = "".join(f"{between}<parameter={k}>\n{v}\n</parameter>" for k, v in parameters.items())
     return f"<tool_call>{between}<function={name}>{text}{between}</function>{between}</tool_call>"
 
@@ -71,7 +77,7 @@ def xml_scripts(family):
 
 
 SCRIPTS = {
-    "xml": xml_scripts("xml"), "glm": xml_scripts("glm"),
+    **{family: xml_scripts(family) for family in XML},
     "hermes": {
         "one": '\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n'
                "</tool_call>",
@@ -89,11 +95,12 @@ SCRIPTS = {
     "mistral11": {"one": 'Sure.[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}'},
     "phi": {"one": '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Oslo"}}]'
                    "<|/tool_call|>"},
+    "parts": {"one": '<function name="get_weather"><param name="city">Oslo</param></function>'},
     "llama": {"one": '{"name": "get_weather", "parameters": {"city": "Oslo"}}',
               "text": 'It is {"name": "get_weather", "parameters": {}}.'},
 }
 SPECIAL = {"mistral": ("[TOOL_CALLS]",), "mistral11": ("[TOOL_CALLS]",),
-           "phi": ("<|tool_call|>",)}
+           "phi": ("<|tool_call|>",), "parts": ("<function", "</function>", "<param")}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {
     "type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}},
     "required": ["n", "s"]}}}
@@ -184,6 +191,17 @@ def every_format_is_read():
                 assert m.both("text") == (SCRIPTS[family]["text"], [], "stop")
             text, calls, finish = m.ask("one", tools=openai.NOT_GIVEN)
             assert not calls and finish == "stop" and "get_weather" in text
+
+
+@check
+def marks_have_special_tokens_in_them():
+    """As MiniCPM 5's may; without tools none is shown."""
+    with Model("parts", TEMPLATE.replace("MARK", MARKS["minicpm"])) as m:
+        oslo = [("get_weather", '{"city": "Oslo"}')]
+        assert m.both("one") == (None, oslo, "tool_calls"), m.both("one")
+        assert m.both("one", tool_choice="required")[1] == oslo
+        text, calls, finish = m.ask("one", tools=openai.NOT_GIVEN)
+        assert not calls and "<function" not in (text or ""), text
 
 
 @check
@@ -494,7 +512,7 @@ def demanded_xml_follows_its_schema():
                              ("other values", {"type": ["string", "number"]}),
                              ("other values", {"enum": ["1", 1]}),
                              ("one of its texts", {"enum": [""]}),
-                             ("one of its texts", {"enum": ["</parameter></arg_value>"]})):
+                             ("one of its texts", {"enum": ["</parameter></arg_value></param>"]})):
                 said = m.refused("tools", tools=of(odd=odd), tool_choice="required")
                 assert "tools[0].function.parameters.properties.odd: " in said and why in said, said
             assert "<" in m.refused("tools", tools=of(**{"<": {}}), tool_choice="required")

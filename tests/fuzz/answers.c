@@ -151,6 +151,7 @@ static void check_calls(struct str text, size_t cut)
                                          "tools \"parameters\": dictionary",
                                          "tools <parameter=",
                                          "tools <arg_key>",
+                                         "tools <param name=",
                                          "tools <|tool_call>",
                                          "tools <|tool_call_start|>"};
     static struct told whole, parts;
@@ -272,7 +273,8 @@ static void check_fits(const struct json *schema, struct str said, const struct 
 static void check_xml(struct str schema, struct str text)
 {
     static const char *const taught[] = {"tools <parameter=", "tools <arg_key>",
-                                         "tools <|tool_call>", "tools <|tool_call_start|>"};
+                                         "tools <param name=", "tools <|tool_call>",
+                                         "tools <|tool_call_start|>"};
     static struct grammar g;
     static char said[1 << 12];
     const struct json *v;
@@ -414,6 +416,11 @@ static void check_thoughts(struct str text, size_t cut)
          .first = THOUGHTS_MAY,
          .calls = tool_format_of(STR("tools <tool_call>"))},
         {.thoughts = thought_format_of(STR("</think>")), .first = THOUGHTS_OPEN, .left_out = true},
+        {.thoughts = thought_format_of(STR("</think> </answer>")), .first = THOUGHTS_MAY},
+        {.thoughts = thought_format_of(STR("</think> </answer>")),
+         .first = THOUGHTS_MAY,
+         .left_out = true,
+         .calls = tool_format_of(STR("tools <tool_call>"))},
         {.thoughts = thought_format_of(STR("<channel|>")),
          .first = THOUGHTS_MAY,
          .calls = tool_format_of(STR("tools <|tool_call>"))},

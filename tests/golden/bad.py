@@ -383,6 +383,11 @@ for i, (key, value) in enumerate([
         ("original_max_position_embeddings", None), ("rope_type", "dynamic")]):
     case(f"ministral3-{i}", "ministral3-bf16", config("rope_parameters." + key, value),
          [CONFIG, key])
+for i, (key, value) in enumerate([
+        ("alpha", None), ("alpha", "1000"), ("alpha", -1), ("rope_type", "ntk")]):
+    case(f"hunyuan-{i}", "hunyuan-f32", config("rope_parameters." + key, value), [CONFIG, key])
+case("hunyuan-norm", "hunyuan-gptq4", without("model.layers.1.self_attn.query_layernorm.weight"),
+     "model.layers.1.self_attn.query_layernorm.weight")
 SHARED = "model.layers.0.mlp.shared_expert"
 case("shared-missing", "qwen2-moe-bf16", without(SHARED + ".up_proj.weight"),
      SHARED + ".up_proj.weight")
@@ -432,6 +437,13 @@ BIASED = "glm4-moe-bf16"
 case("ok-more-layers", BIASED, more_layers(2, 2), [], "ok")
 case("more-layers", BIASED, more_layers(1, 2), "model.layers.3.eh_proj.weight")
 case("more-layers-none", BIASED, more_layers(0, 1), "model.layers.2.eh_proj.weight")
+STATICS = "model.layers.1.mlp.moe_statics.e_score_correction_bias"
+case("ernie-moe-bias-missing", "ernie4-5-moe-ct4", without(STATICS), STATICS)
+case("ernie-moe-bias-flat", "ernie4-5-moe-bf16", entry("shape", [6], STATICS), STATICS)
+case("ernie-moe-shared", "ernie4-5-moe-bf16", config("moe_num_shared_experts", 0),
+     "shared_experts")
+case("ernie-moe-layers", "ernie4-5-moe-bf16", config("moe_layer_end_index", 2),
+     "model.layers.2.mlp.gate.weight")
 BIAS = "model.layers.1.mlp.gate.e_score_correction_bias"
 case("bias-missing", BIASED, without(BIAS), BIAS)
 case("bias-type", BIASED, entry("dtype", "I32", BIAS), [BIAS, "I32"])

@@ -60,11 +60,14 @@ FAMILIES = {
     "mistral": ("mistral", dict(sliding_window=16, tie_word_embeddings=True), 6),
     "ministral": ("ministral", dict(head_dim=32, sliding_window=16, tie_word_embeddings=True,
                                     layer_types=["sliding_attention", "full_attention"]), 34),
-    # the original length is beyond what the goldens reach
     "ministral3": ("ministral3", dict(num_hidden_layers=1, head_dim=32, tie_word_embeddings=True,
                                       rope_parameters=dict(
-        rope_type="yarn", rope_theta=10000.0, factor=2.0, mscale=1.0, mscale_all_dim=1.0,
-        original_max_position_embeddings=128, llama_4_scaling_beta=0.1)), 35),
+        rope_type="yarn", rope_theta=10000.0, factor=32.0, mscale=1.0, mscale_all_dim=1.0,
+        original_max_position_embeddings=8, llama_4_scaling_beta=0.7)), 35),
+    "hunyuan": ("hunyuan_v1_dense", dict(head_dim=128, num_attention_heads=2,
+                                         num_key_value_heads=1, tie_word_embeddings=True,
+                                         rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, alpha=1000.0, factor=1.0)), 63),
     "qwen2": ("qwen2", dict(tie_word_embeddings=True), 7),
     "qwen2-window": ("qwen2", dict(tie_word_embeddings=True, use_sliding_window=True,
                                    sliding_window=16, max_window_layers=1), 8),
@@ -99,9 +102,21 @@ FAMILIES = {
                                   routed_scaling_factor=1.7, first_k_dense_replace=1,
                                   attention_bias=True, use_qk_norm=True,
                                   tie_word_embeddings=True), 42),
+    "ernie4-5-moe": ("ernie4_5_moe", dict(
+        num_hidden_layers=3, head_dim=16, moe_num_experts=6, moe_k=2, moe_intermediate_size=32,
+        moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1,
+        rope_parameters=dict(rope_type="default", rope_theta=500000.0),
+        tie_word_embeddings=True), 65),
     "granite": ("granite", dict(embedding_multiplier=6.0, attention_multiplier=0.15,
                                 residual_multiplier=0.7, logits_scaling=2.5, rms_norm_eps=1e-3,
                                 tie_word_embeddings=True), 23),
+    # MiniCPM, which transformers has no class for, is granite with multipliers by other names
+    "minicpm": ("granite", dict(embedding_multiplier=12.0, attention_multiplier=0.25,
+                                residual_multiplier=1.4 / 2 ** 0.5, logits_scaling=2.0,
+                                tie_word_embeddings=True, rope_parameters=dict(
+        rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=256,
+        short_factor=[1.0, 1.01, 1.1, 1.3, 1.5, 2.0, 3.0, 5.0],
+        long_factor=[1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 9.0])), 67),
     "granitemoe": ("granitemoe", dict(num_local_experts=6, num_experts_per_tok=2,
                                       intermediate_size=32, embedding_multiplier=6.0,
                                       attention_multiplier=0.15, residual_multiplier=0.7,
@@ -448,6 +463,17 @@ def older_lfm2(config):
                   rope_theta=config.pop("rope_parameters")["rope_theta"], block_dim=hidden,
                   conv_dim=hidden, conv_dim_out=hidden, num_heads=config["num_attention_heads"],
                   block_norm_eps=config["norm_eps"], block_use_swiglu=True, use_pos_enc=True)
+
+
+def minicpm(config):
+    """By the keys of its own code; in the end, as transformers has none for these."""
+    rope = config.pop("rope_parameters")
+    config.pop("attention_multiplier")
+    config.update(architectures=["MiniCPMForCausalLM"], model_type="minicpm",
+                  torch_dtype=config.pop("dtype"), rope_theta=rope.pop("rope_theta"),
+                  rope_scaling=rope, scale_emb=config.pop("embedding_multiplier"), scale_depth=1.4,
+                  dim_model_base=int(config["hidden_size"] / config.pop("logits_scaling")))
+    config.pop("residual_multiplier")
 
 
 # config.json in the form of files in use, where that is another than transformers 5 writes

@@ -47,14 +47,29 @@ def join_experts(weights, count):
     return weights
 
 
+def as_granite(config):
+    """MiniCPM's arithmetic by granite's keys."""
+    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    config = dict(config, model_type="granite", architectures=["GraniteForCausalLM"],
+                  embedding_multiplier=config["scale_emb"],
+                  residual_multiplier=config["scale_depth"] / config["num_hidden_layers"] ** 0.5,
+                  attention_multiplier=head_dim ** -0.5,
+                  logits_scaling=config["hidden_size"] / config["dim_model_base"])
+    config["rope_parameters"] = dict(config.pop("rope_scaling"), rope_theta=config["rope_theta"])
+    return config
+
+
 def load(folder):
     """The folder as a float32 model; quantized weights by dequant.py."""
     config = dequant.folder_config(folder)
     auto = AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
-    if "quantization_config" not in config:
+    if config["model_type"] == "minicpm":
+        config = as_granite(config)
+    elif "quantization_config" not in config:
         model = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         return model.eval()
-    if config["quantization_config"]["quant_method"] == "mxfp4":  # by itself exact, in bf16
+    if config.get("quantization_config", {}).get("quant_method") == "mxfp4":
+        # by itself exact, in bf16
         return auto.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager",
             quantization_config=Mxfp4Config(dequantize=True)).float().eval()
@@ -65,7 +80,7 @@ def load(folder):
             weights = {n.replace(a, b) if ".experts." in n else n: w for n, w in weights.items()}
     if config["model_type"] == "granitemoe":
         weights = join_experts(weights, config["num_local_experts"])
-    del config["quantization_config"]
+    config.pop("quantization_config", None)
     with tempfile.TemporaryDirectory() as tmp:
         save_file(weights, tmp + "/model.safetensors", metadata={"format": "pt"})
         with open(tmp + "/config.json", "w") as f:
@@ -73,7 +88,7 @@ def load(folder):
         model, info = auto.from_pretrained(
             tmp, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
-    if q.get("format") == "int-quantized":
+    if q and q.get("format") == "int-quantized":
         for n, m in model.named_modules():
             if n in names:
                 m.register_forward_pre_hook(fake_quant)

@@ -53,8 +53,10 @@ AUTOAWQ = ["llama", "llama3", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe
 # quantized from bfloat16, the rest from float16
 BF16 = ["qwen3", "qwen3-moe", "qwen3-moe-many", "qwen3-moe-wide", "smollm3", "gemma2", "gemma3",
         "granite", "olmo2", "olmo3", "olmoe", "glm", "glm4", "granitemoe", "seed-oss", "ernie4-5",
-        "ministral", "ministral3", "exaone4", "qwen2-moe", "glm4-moe", "qwen3-5", "qwen3-5-seeing",
-        "qwen3-5-moe", "lfm2", "gemma4", "granite-hybrid-form5", "granite-h",
+        "ernie4-5-moe",
+        "ministral", "ministral3", "minicpm", "hunyuan", "exaone4", "qwen2-moe", "glm4-moe",
+        "qwen3-5", "qwen3-5-seeing", "qwen3-5-moe", "lfm2", "gemma4", "granite-hybrid-form5",
+        "granite-h",
         "nemotron-h", "nemotron-h-mixed"]
 
 # in names of folders, where not the family's
@@ -73,12 +75,15 @@ def plan():
     rows += [(f, q) for f in MORE for q in ["f32", "bf16"] + COMMON]
     rows += [("glm", "bf16"), ("glm4", "f32"), ("glm4", "bf16"), ("glm4", "gptq4"),
              ("glm4", "ct4")]
-    rows += [("granitemoe", "bf16"), ("granitemoe", "ct4")]
+    rows += [("granitemoe", "bf16"), ("granitemoe", "ct4"), ("minicpm", "f32"),
+             ("minicpm", "gptq4")]
     rows += [("olmo3", "bf16"), ("olmo3", "gptq4"), ("olmoe", "f32"), ("olmoe", "ct4"),
              ("olmoe", "gptq4")]
-    rows += [("seed-oss", "bf16"), ("seed-oss", "ct4"), ("ernie4-5", "bf16"), ("ernie4-5", "gptq4")]
+    rows += [("seed-oss", "bf16"), ("seed-oss", "ct4"), ("ernie4-5", "bf16"), ("ernie4-5", "gptq4"),
+             ("ernie4-5-moe", "bf16"), ("ernie4-5-moe", "ct4")]
     rows += [("ministral", "bf16"), ("ministral", "ct4"), ("ministral3", "bf16"),
-             ("ministral3", "ct4"), ("exaone4", "f32"), ("exaone4", "gptq4"),
+             ("ministral3", "ct4"), ("hunyuan", "f32"), ("hunyuan", "gptq4"), ("exaone4", "f32"),
+             ("exaone4", "gptq4"),
              ("qwen2-moe", "bf16"), ("qwen2-moe", "ct4"),
              ("glm4-moe", "bf16"), ("glm4-moe", "ct4")]
     rows += [("qwen3-5", "f32"), ("qwen3-5-seeing", "bf16"), ("qwen3-5-moe", "bf16"),
@@ -244,6 +249,9 @@ def finish(rows):
             goldens.write_embeddings(folder)
         gap, distinct, peak, std = goldens.write(folder, family, fmt, source_of(family, fmt),
                                                  sum(name.encode()))
+        if family == "minicpm":
+            import families
+            families.rewrite(folder, families.minicpm)
         print(f"{name:20} gap {gap:.4f} distinct {distinct:2} peak {peak:.1f} std {std:.1f}",
               flush=True)
 

@@ -73,6 +73,32 @@ static const struct thought_format *format(const char *template)
     return thought_format_of(str_of(template));
 }
 
+void answer_marked_texts(void)
+{
+    const struct thought_format *f = format("{{ x }}</think> <answer></answer>");
+    struct answer_format may = {.thoughts = f, .first = THOUGHTS_MAY},
+                         open = {.thoughts = f, .first = THOUGHTS_OPEN},
+                         none = {.thoughts = f, .first = THOUGHTS_NONE},
+                         left_out = {.thoughts = f, .first = THOUGHTS_MAY, .left_out = true},
+                         raw = {.thoughts = f, .first = THOUGHTS_MAY, .raw = true};
+    const char *whole = "<think>\nhm\n</think>\n<answer>\nyes <b>\n\n so</answer \n</answer>";
+    CHECK(f && f->answer && !format("x</think> <answer>")->answer);
+    check(&may, whole, "R(hm)T(yes <b>\n\n so</answer)");
+    check(&left_out, whole, "T(yes <b>\n\n so</answer)");
+    check(&raw, "<think>a</think><answer>b</answer>", "T(<think>a</think><answer>b</answer>)");
+    check(&open, "hm</think><answer>a</answer>", "R(hm)T(a)");
+    check(&none, "\n<answer>\na\n</answer>", "T(a)");
+    check(&none, "<answer></answer>", "");
+    check(&may, "\n<answer>a", "T(a)"); /* without thoughts, and unfinished */
+    check(&may, "<answer>a\n</ans", "T(a\n</ans)");
+    check(&may, "<think>a</think>\n<ans", "R(a)T(<ans)");
+    check(&may, "<an>swer", "T(<an>swer)"); /* without marks */
+    check(&none, "<thank>\n you</answer>", "T(<thank>\n you</answer>)");
+    check(&may, "<think>a</think>\n\nIt is <answer>a</answer>.",
+          "R(a)T(It is <answer>a</answer>.)");
+    check(&may, "<answer>a</answer>.", "T(a.)");
+}
+
 void answer_thoughts(void)
 {
     struct answer_format may = {.thoughts = format("x</think>"), .first = THOUGHTS_MAY},

@@ -102,10 +102,12 @@ void config_ministral(void)
     char more[512];
     struct err_text e;
     snprintf(more, sizeof more, rope, "0.1");
-    CHECK(opens("ministral3", more, &m, &c) && m.context == 16 && m.rope[0].scale == 1);
+    CHECK(opens("ministral3", more, &m, &c) && m.context == 256 && m.rope[0].scale == 1);
+    CHECK(m.query_span == 16 && m.query_scale[0] == 1 && m.query_scale[1] == 1.06931472f);
+    CHECK(m.query_scale[15] == 1.27725887f);
     CHECK(m.head_dim == 128 && m.norm_eps == 1e-5f && m.layers[0].window == 0 && !m.tied);
     snprintf(more, sizeof more, rope, "0");
-    CHECK(opens("ministral3", more, &m, &c) && m.context == 256);
+    CHECK(opens("ministral3", more, &m, &c) && m.context == 256 && !m.query_scale);
     char text[2048];
     snprintf(text, sizeof text, "{\"model_type\":\"mistral3\",\"text_config\":%s}",
              config_text("ministral3", more));

@@ -16,6 +16,7 @@ static const char llama[] =
 static const char xml[] = "{{ tools }}<tool_call><function={{ name }}><parameter={{ key }}>";
 static const char gemma[] = "{{ tools }}<|tool_call>call:";
 static const char lfm[] = "List of tools: {{ tools }}";
+static const char minicpm[] = "{{ tools }}<function name=\"{{ name }}\"><param name=\"{{ key }}\">";
 static const char glm[] = "{{ tools }}<tool_call>{{ name }}<arg_key>";
 
 /* Of f and g, s is text and o text or null. */
@@ -107,6 +108,8 @@ static void check(const char *format, const char *text, size_t n, const char *wa
     *calls += first.calls;
 }
 
+static void is_text(const char *format, const char *text);
+
 static void reads(const char *format, const char *text, const char *wanted)
 {
     u32 calls = 0;
@@ -164,6 +167,8 @@ void tool_calls_of_every_format(void)
     CHECK(tool_format_is_typed(tool_format_of(str_of(xml))));
     CHECK(tool_format_is_typed(tool_format_of(str_of(glm))));
     CHECK(!tool_format_is_typed(tool_format_of(str_of(hermes))));
+    CHECK(tool_format_is_typed(tool_format_of(str_of(minicpm))));
+    CHECK(tool_format_is_special(tool_format_of(str_of(minicpm))));
     CHECK(!tool_format_of(STR("{{ tools }} {{ messages }}")));
     const struct tool_format *g = tool_format_of(str_of(gemma)), *l = tool_format_of(str_of(lfm));
     CHECK(tool_format_is_special(g) && tool_format_is_typed(g) && !tool_format_is_python(g));
@@ -245,6 +250,54 @@ void tool_calls_in_xml(void)
           "<tool_call>g</tool_call>so",
           "N(f)A({\"n\": \"[\\\"\"})N(g)A({})T(so)");
     reads(glm, "<tool_call>f<arg_key>a<b</arg_key>", "N(f)A({\"a<b\": )");
+}
+
+void tool_calls_in_attributes(void)
+{
+    reads(minicpm,
+          "I see.\n<function name=\"f\"><param name=\"s\">Z\xc3\xbcrich</param>"
+          "<param name=\"n\">[1, \"</param>\"]</param></function>\n"
+          "<function name=\"g.h-2\"></function>\nso",
+          "T(I see.)N(f)A({\"s\": \"Z\xc3\xbcrich\", \"n\": [1, \"</param>\"]})N(g.h-2)A({})T(so)");
+    reads(minicpm,
+          "<function name=\"f\" >\n  <param name=\"s\">a\n</param>\n  <param "
+          "name=\"n\">True</param>\n"
+          "</function>",
+          "N(f)A({\"s\": \"a\\n\", \"n\": true})");
+    reads(minicpm,
+          "<function name=\"f\"><param name=\"s\">a</param><function name=\"g\"></function>",
+          "N(f)A({\"s\": \"a\"})N(g)A({})"); /* a forgotten mark */
+
+    /* CDATA, as the whole of a value; its own end does not come in it. */
+    reads(minicpm,
+          "<function name=\"f\"><param name=\"s\"><![CDATA[a < b && </param>\n]] ]>]]]>"
+          "</param><param name=\"n\"><![CDATA[{\"a\": \"]]>\"}]]></param>"
+          "<param name=\"m\"><![CDATA[[[1]]]]></param></function>.",
+          "N(f)A({\"s\": \"a < b && </param>\\n]] ]>]\", \"n\": {\"a\": \"]]>\"}, "
+          "\"m\": [[1]]})T(.)");
+    reads(minicpm,
+          "<function name=\"f\"><param name=\"s\"><![CDATA[]]></param><param "
+          "name=\"o\"><![CDATA[null]]> "
+          "</param><param name=\"n\"><![CDATA[]]></param></function>",
+          "N(f)A({\"s\": \"\", \"o\": null, \"n\": \"\"})");
+    reads(minicpm,
+          "<function name=\"f\"><param name=\"s\"><![CDAT[a]]> <![CDATA[b]]></param></function>",
+          "N(f)A({\"s\": \"<![CDAT[a]]> <![CDATA[b]]>\"})");
+    reads(minicpm, "<function name=\"f\"><param name=\"n\"><![CDATA[[\"a]]></param></function>!",
+          "N(f)A({\"n\": \"[\\\"a\"})T(!)"); /* which could have been a list with the mark */
+
+    /* Cut off by max_tokens. */
+    reads(minicpm, "<function name=\"f\"><param name=\"s\">abc</par", "N(f)A({\"s\": \"abc)");
+    reads(minicpm, "<function name=\"f\"><param name=\"s\"><![CDATA[abc]]", "N(f)A({\"s\": \"abc)");
+    reads(minicpm, "<function name=\"f\"><param name=\"s\"><![CDATA[abc]]></p",
+          "N(f)A({\"s\": \"abc)");
+    reads(minicpm, "<function name=\"f\"><param na", "T(<function name=\"f\"><param na)");
+    reads(minicpm, "so <function name=\"f\"", "T(so <function name=\"f\")");
+    is_text(minicpm, "<function name=f><param name=\"s\">a</param></function>");
+    is_text(minicpm, "<function name=\"\"><param name=\"s\">a</param></function>");
+    is_text(minicpm, "<function name=\"f\" so><param name=\"s\">a</param></function>");
+    is_text(minicpm, "<function name=\"f\">so</function>");
+    is_text(minicpm, "<function name=\"f\">\n <parameter name=\"s\">a</parameter></function>");
 }
 
 /* A text between Gemma's quotes. */
@@ -342,8 +395,6 @@ void tool_calls_in_long_literals(void)
     check(gemma, text, 400, NULL, &calls);
     CHECK(calls == 99);
 }
-
-static void is_text(const char *format, const char *text);
 
 void tool_calls_in_literals_that_are_none(void)
 {
@@ -594,6 +645,12 @@ void tool_calls_of_noise(void)
                                          "</parameter>",
                                          "</function>",
                                          "<tool_call>f",
+                                         "<function name=\"f\">",
+                                         "<param name=\"a\">",
+                                         "<param name=\"s\">",
+                                         "</param>",
+                                         "<![CDATA[",
+                                         "]]>",
                                          "<arg_key>a</arg_key>",
                                          "<arg_value>",
                                          "</arg_value>",
@@ -607,8 +664,8 @@ void tool_calls_of_noise(void)
                                          "s='",
                                          "')",
                                          "<"};
-    static const char *const all[] = {hermes, mistral, mistral11, phi,   llama,
-                                      xml,    glm,     gemma,     gemma, lfm};
+    static const char *const all[] = {hermes, mistral, mistral11, phi, llama,  xml,
+                                      glm,    gemma,   gemma,     lfm, minicpm};
     u32 seed = 1, calls = 0;
     for (u32 i = 0; i < 3000; i++) {
         char text[512];

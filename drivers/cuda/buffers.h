@@ -44,7 +44,7 @@ struct buffers {
     float *mid_x[2], *mid_qkv, *mid_attention, *next_x;
     struct prepared mid_prepared;
     struct gpu_rope rope[ROPE_SETS + 1], rope_long[ROPE_SETS + 1]; /* the last rotates nothing */
-    const float *query_scale;
+    const float *query_scale, *ones; /* ones: [head_dim], of heads that are weighted later */
 };
 
 /* Floats from row to row of n. */

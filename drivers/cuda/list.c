@@ -229,13 +229,18 @@ static void add_attention(struct list *l, const struct buffers *b, const struct 
 {
     const struct model *m = l->model;
     float *qkv = layer->window ? b->qkv_window : b->qkv;
-    const bool of_heads = m->qk_norm == QK_NORM_HEADS || m->qk_norm == QK_NORM_TURNED;
+    const bool of_heads = m->qk_norm == QK_NORM_HEADS, turned = m->qk_norm == QK_NORM_TURNED;
     struct op_attention a = {.qkv = qkv,
                              .k = p->k,
                              .v = p->v,
-                             .norm_q = of_heads ? p->norm_q : NULL,
-                             .norm_k = of_heads ? p->norm_k : NULL,
-                             .turned = m->qk_norm == QK_NORM_TURNED,
+                             .norm_q = turned     ? b->ones
+                                       : of_heads ? p->norm_q
+                                                  : NULL,
+                             .norm_k = turned     ? b->ones
+                                       : of_heads ? p->norm_k
+                                                  : NULL,
+                             .turned_q = turned ? p->norm_q : NULL,
+                             .turned_k = turned ? p->norm_k : NULL,
                              .rope = b->rope[layer->rope],
                              .rope_long = b->rope_long[layer->rope],
                              .out = b->attention,
@@ -702,6 +707,10 @@ void list_build(struct list *l, struct vram *s)
     for (u32 i = 0; i < ROPE_SETS; i++) {
         b.rope[i] = place_rope(l, s, &m->rope[i]);
         b.rope_long[i] = place_rope(l, s, &m->rope_long[i]);
+    }
+    if (m->qk_norm == QK_NORM_TURNED) {
+        static const float ones[] = {[0 ... 127] = 1}; /* matrix_takes */
+        b.ones = place_vector(l, s, (struct list_vector){.values = ones, .n = COUNTOF(ones)});
     }
     if (m->query_scale)
         b.query_scale =

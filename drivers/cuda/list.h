@@ -26,7 +26,7 @@ enum {
     LIST_LAYER_VECTORS = 18, /* norms, sinks, router and its bias, share or bias; of a delta net */
     LIST_OPS_BESIDE = 7,     /* those of no layer */
     LIST_WEIGHTS_BESIDE = 4, /* embedding and head, and of per-layer inputs */
-    LIST_VECTORS_BESIDE = 7, /* norms, rotations, scales of queries */
+    LIST_VECTORS_BESIDE = 8, /* norms, rotations, scales of queries, ones */
     LIST_STRETCHES = 4,      /* lists of them */
     LIST_HEAD_ROWS = 16,     /* rows of logits, or as many as samples */
 };

@@ -164,15 +164,14 @@ template <u32 most> GPU bool rope_missing(const float v[most][4])
     return missing;
 }
 
-/* Query and key heads of 128 dimensions times their norms' weights, where rope_norm has left these
- * out. */
+/* Query and key heads of 128 dimensions times the weights that come behind their rotation. */
 template <u32 most>
 GPU void rope_weigh(const struct op_attention *op, const struct rope_heads *h, float v[most][4])
 {
-    if (!op->turned)
+    if (!op->turned_q)
         return;
-    const float4 q = gpu_load<float4>(gpu_global(op->norm_q) + gpu_lane() * 4);
-    const float4 k = gpu_load<float4>(gpu_global(op->norm_k) + gpu_lane() * 4);
+    const float4 q = gpu_load<float4>(gpu_global(op->turned_q) + gpu_lane() * 4);
+    const float4 k = gpu_load<float4>(gpu_global(op->turned_k) + gpu_lane() * 4);
 #pragma unroll
     for (u32 j = 0; j < most; j++) {
         const bool query = h->first + j < h->queries;
@@ -190,7 +189,6 @@ GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u3
                    float v[most][4])
 {
     const float *norm_q = op->norm_q, *norm_k = op->norm_k;
-    const bool turned = op->turned;
     float sum[most], eps = op->eps;
     if (!norm_q && !norm_k)
         return;
@@ -209,11 +207,8 @@ GPU void rope_norm(const struct op_attention *op, const struct rope_heads *h, u3
         if (!norm)
             continue;
         float inverse = 1 / sqrtf(sum[j] / (float)h->dim + eps);
-        float2 a = {1, 1}, b = {1, 1};
-        if (!turned) {
-            a = gpu_load<float2>(gpu_global(norm) + d);
-            b = gpu_load<float2>(gpu_global(norm) + MIN(d + 2, h->dim - 2));
-        }
+        float2 a = gpu_load<float2>(gpu_global(norm) + d);
+        float2 b = gpu_load<float2>(gpu_global(norm) + MIN(d + 2, h->dim - 2));
         v[j][0] = gpu_mul(gpu_mul(v[j][0], inverse), a.x);
         v[j][1] = gpu_mul(gpu_mul(v[j][1], inverse), a.y);
         v[j][2] = gpu_mul(gpu_mul(v[j][2], inverse), b.x);

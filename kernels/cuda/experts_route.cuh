@@ -281,11 +281,6 @@ GPU void experts_choose(const struct op_route *op, const struct gpu_step *s)
     }
 }
 
-GPU float experts_sigmoid(float v)
-{
-    return 1 / (1 + expf(-v));
-}
-
 /* In the order of floats, none of them 0. */
 GPU u32 experts_rank(float v)
 {
@@ -318,28 +313,26 @@ struct experts_chance {
     float most, total;
 };
 
-template <u32 held>
 GPU struct experts_chance experts_chance_of(const struct op_route *op, const float *logits)
 {
     struct experts_chance c = {op->softmax, -INFINITY, 0};
-    const u32 experts = op->routes.experts;
-    if (!c.softmax)
-        return c;
-#pragma unroll
-    for (u32 i = 0; i < held; i++)
-        c.most = fmaxf(c.most, logits[MIN(i * 32 + gpu_lane(), experts - 1)]);
+    const u32 experts = c.softmax ? op->routes.experts : 0;
+#pragma unroll 1
+    for (u32 e = gpu_lane(); e < experts; e += 32)
+        c.most = fmaxf(c.most, logits[e]);
     c.most = gpu_max_warp(c.most);
-#pragma unroll
-    for (u32 i = 0; i < held; i++)
-        if (i * 32 + gpu_lane() < experts)
-            c.total += expf(logits[i * 32 + gpu_lane()] - c.most);
+#pragma unroll 1
+    for (u32 e = gpu_lane(); e < experts; e += 32)
+        c.total += expf(logits[e] - c.most);
     c.total = gpu_sum_warp(c.total);
     return c;
 }
 
+/* One power and one division for both, as this is unrolled for many experts. */
 GPU float experts_probability(const struct experts_chance *c, float logit)
 {
-    return c->softmax ? expf(logit - c->most) / c->total : experts_sigmoid(logit);
+    const float e = expf(c->softmax ? logit - c->most : -logit);
+    return (c->softmax ? e : 1) / (c->softmax ? c->total : 1 + e);
 }
 
 /* As experts_choice_of, with a bias. */
@@ -348,7 +341,7 @@ GPU struct experts_choice experts_choice_biased(const struct op_route *op, u32 t
 {
     const struct routes *r = &op->routes;
     const float *logits = r->logits + (size_t)token * r->experts, *bias = gpu_global(op->bias);
-    const struct experts_chance c = experts_chance_of<held>(op, logits);
+    const struct experts_chance c = experts_chance_of(op, logits);
     struct experts_choice mine = {~0u, 0, 0};
     u32 rank[held];
     float sum = 0;

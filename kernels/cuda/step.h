@@ -325,8 +325,9 @@ struct op_attention { /* OP_ROPE and OP_ATTENTION */
                    where all rows have one token, OP_ATTENTION does all that OP_ROPE does, with
                    the same bits */
     u8 *k, *v;
-    const float *norm_q, *norm_k; /* [head_dim] or NULL */
-    u32 turned; /* 1: heads, of 128 dimensions, are normed once they are rotated */
+    const float *norm_q, *norm_k;     /* [head_dim] or NULL */
+    const float *turned_q, *turned_k; /* [head_dim], 128, or NULL: what heads are multiplied by once
+                                         they are rotated */
     struct gpu_rope rope, rope_long;
     float *out;     /* [token][out_stride]: heads x head_dim */
     float *partial; /* [partial_rows][dim + 4]: O, m, l of query rows and splits that another team

@@ -314,7 +314,12 @@ static void make_op(struct device *d, const struct test_case *t, u32 partial_row
         scales.push_back(query_scale(i));
     op->query_scale = s->span ? gpu_copy_of(scales.data(), scales.size()) : NULL;
     op->query_part = s->span ? 1.0f / (float)s->span : 0;
-    op->turned = s->turned;
+    if (s->turned) {
+        const vector<float> ones(s->dim, 1);
+        op->turned_q = op->norm_q;
+        op->turned_k = op->norm_k;
+        op->norm_q = op->norm_k = gpu_copy_of(ones.data(), ones.size());
+    }
     d->ops[1] = d->ops[0];
     d->ops[0].kind = OP_ROPE;
     d->ops[1].kind = OP_ATTENTION;

@@ -279,7 +279,8 @@ GPU float rope_undo(u32 exponent)
     return gpu_from_bits((254 - exponent) << 23);
 }
 
-/* What scores of a query at `pos` are multiplied by. Exact: see LIMIT_CONTEXT. */
+/* What scores of a query at `pos` are multiplied by. (pos + 1/2) / span is at least half a position
+ * away from a whole number, which rounding does not bridge below 2^20 (LIMIT_CONTEXT). */
 GPU float rope_query_scale(const struct op_attention *op, u32 pos)
 {
     const u32 span = (u32)(((float)pos + 0.5f) * op->query_part);

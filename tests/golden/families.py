@@ -106,7 +106,7 @@ FAMILIES = {
         num_hidden_layers=3, head_dim=16, moe_num_experts=6, moe_k=2, moe_intermediate_size=32,
         moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1,
         rope_parameters=dict(rope_type="default", rope_theta=500000.0),
-        tie_word_embeddings=True), 65),
+        tie_word_embeddings=True), 66),
     "granite": ("granite", dict(embedding_multiplier=6.0, attention_multiplier=0.15,
                                 residual_multiplier=0.7, logits_scaling=2.5, rms_norm_eps=1e-3,
                                 tie_word_embeddings=True), 23),

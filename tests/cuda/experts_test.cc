@@ -485,7 +485,7 @@ static void test(u32 kind, u32 group, u32 experts, u32 used, u32 hidden, u32 int
                  enum way way = SOFTMAX)
 {
     static const char *const names[] = {"INT4", "INT8", "halves", "MXFP4"};
-    static const char *const ways_names[] = {"", ", biased", ", as gpt-oss"};
+    static const char *const ways_names[] = {"", ", biased", ", biased softmax", ", as gpt-oss"};
     const struct mixture m = make_mixture(kind, group, experts, used, hidden, inter, tokens, way);
     const u32 blocks = gpu_multiprocessors();
     const struct left all = run(m, tokens, "step", blocks);

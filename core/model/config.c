@@ -220,7 +220,7 @@ static void refuse_unsupported(const struct fields *k, const struct family *f)
     if (f->qk_norm == QK_NORM_TURNED && fields_bool(k, "use_cla", false))
         fields_refuse(k, "use_cla", "layers that see keys of others are not supported");
     if (f->qk_norm == QK_NORM_TURNED && !fields_bool(k, "use_qk_norm", true))
-        fields_refuse(k, "use_qk_norm", "the transformers class norms whatever it says");
+        fields_refuse(k, "use_qk_norm", "only true is supported");
     if (f->bias_key && fields_f64(k, "compression_ratio", 1, 1e-6, 1e6) != 1)
         fields_refuse(k, "compression_ratio", "not supported"); /* of positions: Baidu's own code */
 }

@@ -231,7 +231,9 @@ enum err rope_build(struct arena *keep, const struct fields *k, const struct rop
                       "default, linear, proportional, llama3, yarn and longrope are supported");
     }
     if (s->turned && out->scale != 1)
-        fields_refuse(k, type_key, "not with this family, whose norms follow the rotation");
+        fields_refuse(k, type_key,
+                      "it scales, and norms behind the rotation undo that; default and dynamic are "
+                      "supported");
     if (*long_from == 0)
         *out_long = *out;
     return *k->failed ? k->e->code : ERR_OK;

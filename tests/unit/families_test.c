@@ -67,13 +67,13 @@ void config_family_refusals(void)
         const char *type, *more, *want;
     } cases[] = {
         {"hunyuan_v1_dense", KV ",\"use_cla\":true", "use_cla is true: layers that see keys"},
-        {"hunyuan_v1_dense", KV ",\"use_qk_norm\":false", "use_qk_norm is false: the transformers"},
+        {"hunyuan_v1_dense", KV ",\"use_qk_norm\":false", "use_qk_norm is false: only true"},
         {"hunyuan_v1_dense", KV ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":1.0}",
          "rope_scaling.alpha is missing"},
         {"hunyuan_v1_dense",
          KV ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,"
             "\"original_max_position_embeddings\":64}",
-         "rope_scaling.type is \"yarn\": not with this family"},
+         "rope_scaling.type is \"yarn\": it scales"},
         {"minicpm", KV, "scale_depth is missing"},
         {"minicpm", MINICPM ",\"num_experts\":8", "num_experts is 8: mixtures are not supported"},
         {"minicpm", MINICPM ",\"hidden_act\":\"fatrelu\"", "hidden_act is \"fatrelu\""},
